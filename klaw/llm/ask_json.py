@@ -67,7 +67,7 @@ class Usable(Generic[T]):
 
 
 def usable(value: object, cls: type[T]) -> Usable[T]:
-    """Read the entries of a list one by one, so that one that cannot be used takes none of the others with it."""
+    """Read the entries of a list one by one, so that a bad one takes none of the others with it."""
     if not isinstance(value, list):
         raise TypeError("must be a list")
     entries = []
@@ -91,8 +91,7 @@ async def ask_json(
     Args:
         say: makes the call: messages and the form of the answer in, the model's text out.
         name: of the form, for the model.
-        answer: class of the answer.
-        read: makes the result; raises BadAnswer where a rule is broken.
+        read: makes the result of an answer; raises BadAnswer where a rule is broken.
 
     Returns:
         The result; None when neither answer could be used: a third question costs as much and seldom brings more.

@@ -27,17 +27,17 @@ class BudgetReport:
     limit_tokens: int | None
     reserved_nano: int
     share: float | None
-    """The larger used share of the limits; None without a limit."""
+    """Of the larger used part of a limit; None without a limit."""
     warn_share: float
     refused: int
 
 
 class DailyBudget:
-    """The limits ``llm.dailyBudget`` and ``llm.dailyTokens``.
+    """The limits ``llm.dailyBudget``, in dollars, for calls whose price is known, and ``llm.dailyTokens`` for the
+    others.
 
     Args:
-        dollars_a_day: for calls whose price is known; None for no limit.
-        tokens_a_day: for the others; None for no limit.
+        dollars_a_day, tokens_a_day: None for no limit.
         warn_share: of a limit; from here on a warning is given.
     """
 
@@ -53,8 +53,8 @@ class DailyBudget:
         self._refused = 0
 
     def check(self, worst: UsageSum | None = None) -> str | None:
-        """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
-        already."""
+        """Which limit forbids a call that may spend ``worst``, for users; None when it is allowed. ``worst`` None:
+        whether a limit is used up already."""
         self._turn_the_day()
         held = sum(self._reserved.values(), self._spent)
         wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)

@@ -17,13 +17,11 @@ from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
-from klaw.llm.local.process import LocalProcess
-from klaw.llm.local.provider import LocalModel, LocalProvider
+from klaw.llm.local_model import LocalModel, LocalProcess, LocalProvider
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.registry import Registry
-from klaw.llm.router import Router
+from klaw.llm.router import Registry, Router
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
 from klaw.store.kinds import usage as stored_usage
@@ -102,13 +100,8 @@ class Meter:
         prompt_tokens: int,
         within_s: float,
     ) -> T:
-        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known. ``prompt_tokens`` is an
-        estimate.
-
-        Raises:
-            OverBudget: a daily limit could be passed; nothing was sent.
-            ProviderError
-        """
+        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known; ``prompt_tokens`` is an
+        estimate. Raises OverBudget (nothing was sent), ProviderError."""
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
@@ -132,7 +125,7 @@ class Meter:
         return usage.record(self._by_model)
 
     def take(self) -> dict[str, Any]:
-        """``record``, and begin at zero: a running call is in the next one."""
+        """``record``, and begin at zero."""
         record = self.record()
         self._by_model.clear()
         return record
@@ -196,12 +189,8 @@ class TokenCorrection:
             self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
 
     def overflowed(self, model: str, *, refused: int, usable: int) -> None:
-        """A prompt was too long: make the next one shorter.
-
-        Args:
-            refused: estimated tokens of the refused prompt.
-            usable: estimated tokens that were planned for it (``Budget.usable``).
-        """
+        """A prompt was too long: make the next one shorter. Both are estimates of tokens: ``refused`` of that prompt,
+        ``usable`` of what was planned for it (``Budget.usable``)."""
         shorter = max(1.0, refused * OVERFLOW_SHARE)
         self._ratios[model] = _bounded(self.of(model) * max(1.0, usable / shorter))
 

@@ -51,7 +51,7 @@ class Rate:
 
 @attrs.frozen(kw_only=True)
 class Prices:
-    """What a model costs. Without a price of its own, what is read from or written to a cache costs like the rest."""
+    """What a model costs. What is read from or written to a cache costs like the rest if it has no price of its own."""
 
     input: Rate
     output: Rate
@@ -75,7 +75,7 @@ def cost_nano(usage: Usage, prices: Prices) -> int:
 
 
 def plausible(usage: Usage) -> Usage:
-    """The counts of a provider made plausible: none is negative, and the parts of the prompt fit into it."""
+    """The counts of a provider, so that none is negative and the parts of the prompt fit into it."""
     prompt = _count(usage.prompt_tokens)
     cached = min(prompt, _count(usage.cached_tokens))
     return Usage(
@@ -115,7 +115,7 @@ ANSWER_S = 60.0
 
 @attrs.frozen(kw_only=True)
 class WantedPrice:
-    """A question for the price list: ``api_url`` or ``service``, since only the service itself says what a model costs
+    """A question for the price list, with ``api_url`` or ``service``: only the service itself says what a model costs
     there."""
 
     model: str
@@ -125,16 +125,15 @@ class WantedPrice:
 
 @attrs.frozen(kw_only=True)
 class PricePeriod:
-    """Prices from a date on, or between two times of the day (ISO-8601, UTC). None: always."""
+    """Prices from a date on, or between two times of the day (ISO-8601, UTC). ``prices`` None: a call does not cost by
+    tokens only."""
 
     from_date: str | None = None
     from_time: str | None = None
     until_time: str | None = None
     prices: Prices | None
-    """None: a call does not cost by tokens only."""
 
     def holds(self, moment: dt.datetime) -> bool:
-        """``moment`` is in UTC."""
         if self.from_date is not None:
             return moment.date().isoformat() >= self.from_date
         if self.from_time is None or self.until_time is None:

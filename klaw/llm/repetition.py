@@ -49,7 +49,7 @@ _FENCE = re.compile(r"^ {0,3}(```|~~~).*", re.MULTILINE)
 
 
 class RepetitionStop:
-    """Feed it a text as it is written; it gives what may be shown, and says when the rest is a repetition."""
+    """Feed it a text as it is written; it gives what may be shown."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -80,10 +80,10 @@ class RepetitionStop:
 
 @attrs.frozen
 class _Tail:
-    """The end of a text, with one sign in place of each number and each run of white space.
+    """The end of a text.
 
     Args:
-        flat: with those signs.
+        flat: with one sign in place of each number and each run of white space.
         places: of its characters in the text, and the end of the text.
         repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once at
             the end (the failure function of Knuth, Morris and Pratt, read backwards).

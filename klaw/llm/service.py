@@ -128,14 +128,14 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LastError:
+    """The failure of the last call; ``text`` is for everybody, ``told`` has the provider's words, for the operator.
+    ``at`` is ``trio.current_time``."""
+
     code: str
     text: str
-    """For everybody."""
     told: str
-    """With the provider's words, for the operator."""
     status: int | None
     at: float
-    """``trio.current_time``."""
 
 
 class Closable(Protocol):
@@ -147,10 +147,7 @@ T = TypeVar("T")
 
 
 class Service(Generic[C]):
-    """A provider, or one model of it at an address of its own. While its breaker is open, calls fail at once.
-
-    ``make`` may block, and raises ConfigError.
-    """
+    """A provider, or one model of it at an address of its own. ``make`` may block, and raises ConfigError."""
 
     def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
         self.problem: str | None = None
@@ -173,7 +170,7 @@ class Service(Generic[C]):
 
         Raises:
             ProviderPaused: it failed too often; nothing was sent.
-            ProviderNotSetUp: a secret is missing; the text names its key. The next call looks again.
+            ProviderNotSetUp: a secret is missing; the next call looks again.
             ProviderError: of the call.
         """
         permit = self.breaker.admit(trio.current_time())
@@ -206,7 +203,7 @@ class Service(Generic[C]):
         return answer
 
     async def ready(self) -> C:
-        """Make the provider if it is not made yet. Raises ProviderNotSetUp."""
+        """Make the provider. Raises ProviderNotSetUp."""
         async with self._lock:
             if self._closed:
                 raise ProviderNetworkError("the LLM provider's client is closed")

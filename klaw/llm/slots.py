@@ -35,7 +35,7 @@ class SlotsReport:
 
 
 class Slots:
-    """``processing.maxConcurrentLlm`` slots with a first-in first-out queue per priority."""
+    """``processing.maxConcurrentLlm`` slots with a queue for each priority."""
 
     def __init__(self, total: int) -> None:
         if total < 1:
@@ -60,7 +60,7 @@ class Slots:
 
     @property
     def full(self) -> bool:
-        """Whether the next call has to wait."""
+        """The next call has to wait."""
         return self._busy >= self._total
 
     def report(self) -> SlotsReport:

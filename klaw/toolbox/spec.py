@@ -1,13 +1,7 @@
 """What a tool is: its name, its description, its parameters, what it may do, and the function behind it.
 
-A tool is an async function with typed parameters::
-
-    @tool(permission=Permission.READ)
-    async def current_time(context: ToolContext, zone: Annotated[str, "IANA time zone"] = "UTC") -> str:
-        \"\"\"Say what time it is now.\"\"\"
-
-``tool`` turns it into a ``ToolSpec``, which is registered in the ``Toolbox``. Sources of tools that bring their own
-JSON schema (MCP) make a ``ToolSpec`` themselves.
+``tool`` makes a ``ToolSpec`` of an async function with typed parameters (docs/contributing.md has one). Sources of
+tools that bring their own JSON schema (MCP) make theirs themselves.
 """
 
 import enum
@@ -35,20 +29,25 @@ _NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 @attrs.define(eq=False)
 class Trail:
     """What the tools of one turn or run have done so far. The executor adds to it; origin labels and the save-claim
-    guard read it."""
+    guard read it.
+
+    Args:
+        outside: something from outside (the web, an MCP server, a program) was read, or may have been: the model may
+            write its words.
+        wrote: a tool that keeps or schedules something has succeeded.
+    """
 
     outside: bool = False
-    """Something from outside (the web, an MCP server, a program) was read, or may have been: the model may write its
-    words."""
     wrote: bool = False
-    """A tool that keeps or schedules something has succeeded."""
 
     def succeeded(self, name: str, *, changes: bool) -> None:
-        """``changes``: whether the tool may write at all."""
+        """``changes``: the tool may write."""
         self.wrote |= changes and name not in _NO_SAVING
 
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MAX_NAME = 64
+"""Characters of a tool's name, as every provider takes them."""
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
 
@@ -71,32 +70,32 @@ class Permission(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ToolContext:
-    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``."""
+    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``.
+
+    Args:
+        chat, turn: None in a subagent's run.
+        run: id of the subagent's run; None in a chat's turn.
+        task: the one that runs.
+        deliver_to: the chat that gets the result of the run (``injectInto``).
+        depth: 0 in a chat's turn and in a task's run, one more for each subagent above.
+        model: ``provider/model``; ``sees``: whether it takes pictures.
+        before_seq: the first message that the turn answers: a search leaves it out.
+        call, allowed: its id, and that the user has permitted it; the executor fills them in.
+    """
 
     user: UserId
     chat: ChatId | None
-    """The chat whose turn it is; None in a subagent's run."""
     turn: str | None = None
-    """Id of the turn; None in a subagent's run."""
     run: str | None = None
-    """Id of the subagent's run; None in a chat's turn."""
     task: TaskName | None = None
-    """Name of the task that runs."""
     deliver_to: ChatId | None = None
-    """The chat that gets the result of the run (``injectInto``)."""
     depth: int = 0
-    """0 in a chat's turn and in a task's run, one more for each subagent above."""
     model: str = ""
-    """``provider/model``."""
     sees: bool = False
-    """Whether it takes pictures."""
     call: str = ""
-    """The executor fills it in."""
     before_seq: int | None = None
-    """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     allowed: bool = False
-    """The user has permitted this very call; the executor fills it in."""
 
 
 @attrs.frozen
@@ -113,7 +112,7 @@ class ToolFailure:
 
 @attrs.frozen(kw_only=True)
 class PicturedText:
-    """A text for models, with pictures for those that see. The text mentions them."""
+    """A text that mentions the pictures beside it, for models that see."""
 
     text: str
     pictures: tuple[Image, ...]
@@ -146,7 +145,6 @@ class ToolSpec:
     """A tool.
 
     Args:
-        name: unique.
         parameters: JSON schema of type object.
         invoke: carries out a call. It may raise; the model is told the error's class, or the text of a KlawError.
         bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue.
@@ -174,7 +172,7 @@ class ToolSpec:
 
     @property
     def reaches_out(self) -> bool:
-        """Whether what it brings may be from outside of Klaw."""
+        """What it brings may be from outside of Klaw."""
         return self.foreign or self.permission in (Permission.EXTERNAL, Permission.APPROVAL)
 
     @property
@@ -200,11 +198,13 @@ def tool(
 ) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
     """Make a tool of an async function.
 
-    The first parameter is the ``ToolContext`` and is no part of the schema. The others are keyword parameters of the
-    types that ``schema_of`` knows; ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds them.
-    The docstring, up to its first section (``Args:`` …), is the description. The text of a ``ToolRefused`` that it
-    raises is its answer. A tool that writes is taken for one whose every call lasts unless ``lasting`` says otherwise.
-    ``arguments`` is an attrs class whose fields are the parameters; the function then takes them as ``**given``.
+    Its first parameter is the ``ToolContext``; the others are keyword parameters of the types that ``schema_of`` knows,
+    which ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds. The docstring, up to its first
+    section (``Args:`` …), is the description. The text of a ``ToolRefused`` that it raises is its answer.
+
+    Args:
+        lasting: None: every call of a tool that writes lasts.
+        arguments: an attrs class whose fields are the parameters; the function takes them as ``**given``.
 
     Raises:
         TypeError: no docstring, no context, or a parameter without a type that fits.
@@ -266,7 +266,7 @@ class Toolbox:
         self._specs: dict[str, ToolSpec] = {}
 
     def register(self, *specs: ToolSpec) -> None:
-        """Raises ValueError when a name is taken: then none is added."""
+        """Raises ValueError: a name is taken; then none is added."""
         names = [spec.name for spec in specs]
         taken = next((name for name in names if name in self._specs or names.count(name) > 1), None)
         if taken is not None:
@@ -274,7 +274,7 @@ class Toolbox:
         self._specs |= {spec.name: spec for spec in specs}
 
     def remove(self, *names: str) -> None:
-        """Calls that run go on. Unknown names are ignored."""
+        """Calls that run go on."""
         for name in names:
             self._specs.pop(name, None)
 

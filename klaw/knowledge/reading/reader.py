@@ -26,7 +26,7 @@ from klaw.domain.knowledge import Block
 from klaw.errors import BadValue
 from klaw.knowledge.reading.report import ReaderLine, ReaderProblem, ReadingProblems, ReadingReport
 from klaw.knowledge.reading.sniff import READERS
-from klaw.toolbox.exec.process import signal_group
+from klaw.toolbox.program import signal_group
 
 FORMATS = tuple(READERS)
 """All that are read."""

@@ -19,8 +19,6 @@ MAX_ECHO_BYTES = 256 * 1024
 
 
 class CallInProgress:
-    """A tool call that is still arriving."""
-
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
@@ -40,7 +38,7 @@ class CallInProgress:
 
 
 class EmptyAnswer(ProviderMalformed):
-    """An answer with neither text nor tool calls. It costs like any other."""
+    """An answer with neither text nor tool calls."""
 
     def __init__(self, message: str, usage: Usage | None, finish_reason: str = "stop") -> None:
         super().__init__(message)
@@ -49,7 +47,12 @@ class EmptyAnswer(ProviderMalformed):
 
 
 class Assembly(ABC):
-    """Reads one answer. ``new_id`` makes ids for tool calls without one."""
+    """Reads one answer. ``new_id`` makes ids for tool calls without one. What its methods yield must be exhausted.
+
+    Raises:
+        ProviderMalformed: not what the API promises, or too much.
+        ProviderRefused: an error in the stream.
+    """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.size = 0
@@ -66,7 +69,7 @@ class Assembly(ABC):
 
     @property
     def complete(self) -> bool:
-        """Whether the provider said that the answer is over."""
+        """The provider said that the answer is over."""
         return self.done or self._finish_reason is not None
 
     @property
@@ -75,16 +78,11 @@ class Assembly(ABC):
         return self._splitter.unopened
 
     def hold(self) -> None:
-        """The model is known to leave it out; see ``ThinkSplitter``. Called before anything is fed."""
+        """The model is known to leave out the tag that opens its thinking. Called before anything is fed."""
         self._splitter.holds = True
 
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
-        """Take the data of one event. The result must be exhausted.
-
-        Raises:
-            ProviderMalformed: not what the API promises, or too much.
-            ProviderRefused: an error in the stream.
-        """
+        """Take the data of one event."""
         if data.strip() == "[DONE]":  # what OpenAI's API ends with
             self.done = True
         elif name == "error":
@@ -94,11 +92,11 @@ class Assembly(ABC):
 
     @abstractmethod
     def feed(self, event: object) -> Iterator[Delta]:
-        """Take one decoded event. Raises like ``feed_event``."""
+        """Take one decoded event."""
 
     @abstractmethod
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
-        """Take an answer that came in one piece. Raises like ``feed_event``."""
+        """Take an answer that came in one piece."""
 
     def finish(self, rest: str = "") -> Iterator[Delta]:
         """The response is over; give what was held back. ``rest`` came outside of events, and may say why there is no
@@ -140,7 +138,7 @@ class Assembly(ABC):
 
     @abstractmethod
     def _called(self) -> list[CallInProgress]:
-        """In order."""
+        """The tool calls, in order."""
 
     @abstractmethod
     def _counted(self) -> Usage | None: ...
@@ -151,7 +149,7 @@ class Assembly(ABC):
             yield self._note(delta)
 
     def _think(self, thought: str) -> Iterator[Delta]:
-        """Thinking that the provider sends as such, so that the text holds none."""
+        """Thinking that the provider sends as such: the text holds none."""
         if thought:
             self._splitter.holds = False
             yield self._note(ReasoningDelta(self._clean(thought)))
@@ -186,12 +184,12 @@ class Assembly(ABC):
 
 
 class Dialect(Protocol):
-    """One API."""
+    """The API of a kind of providers."""
 
     def url(self, base_url: str | None) -> str: ...
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Besides the usual headers."""
+        """Besides the usual ones."""
         ...
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:

@@ -38,8 +38,8 @@ from klaw.llm.errors import (
     ProviderUnreachable,
     RateLimited,
 )
+from klaw.llm.providers.adapt import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
-from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import AnswerReader
 from klaw.llm.service import parse_retry_after, pause_before_retry
@@ -68,8 +68,7 @@ class HttpSettings:
         name: the provider's name in the configuration.
         base_url: usually ending in ``/v1``; None for the dialect's own.
         extra_body: see ``Dialect.body``.
-        timeout_s: no byte for this long is a time-out.
-        idle_s: no content for this long is one too.
+        timeout_s: no byte for this long is a time-out; no content for ``idle_s`` is one, too.
         max_s: of one attempt. It ends streams that would hold an LLM slot for ever at a byte a second.
         max_retries: before the first delta.
     """
@@ -86,12 +85,8 @@ class HttpSettings:
 
 
 class HttpClient:
-    """What all calls of one provider share.
-
-    Args:
-        url: None for the dialect's.
-        chance: uniform in [0, 1), for the retry pauses.
-    """
+    """What all calls of one provider share. ``url`` None: the dialect's; ``chance``: uniform in [0, 1), for the retry
+    pauses."""
 
     def __init__(
         self,
@@ -232,7 +227,7 @@ class HttpProvider(HttpClient):
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
-        """What models refuse, by their own names."""
+        """What models, by their own names, are asked without."""
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
@@ -299,13 +294,12 @@ class HttpProvider(HttpClient):
 
 @attrs.define
 class _Trial:
-    """One form of a request."""
+    """One form of a request; ``next`` is the one to try after a refusal."""
 
     request: Request
     habits: Habits
     answer: AnswerReader | None = None
     next: Habits | None = None
-    """After a refusal."""
 
     def has_begun(self) -> bool:
         return self.answer is not None and self.answer.begun

@@ -105,7 +105,7 @@ class OpenAiAssembly(Assembly):
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: list[tuple[int, CallInProgress]] = []
-        """In the order of arrival, with their index, made up where there is none."""
+        """In the order of arrival, with their index."""
         self._open: CallInProgress | None = None
         """The call that got the last part."""
         self._raw: list[str] = []
@@ -337,7 +337,7 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _grown(known: Any, more: Any, key: str) -> Any:
-    """What is to come back, with the next piece of it."""
+    """What is to come back, with its next piece."""
     if isinstance(known, str) and isinstance(more, str):
         return known + more if key in _GROWS else more
     if isinstance(known, dict) and isinstance(more, dict):

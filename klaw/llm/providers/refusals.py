@@ -40,12 +40,11 @@ _BAD_CALL = re.compile(
     r"|attempted to call tool|tool call validation failed",
     re.IGNORECASE,
 )
-"""The model's tool call cannot be read."""
 _SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
 
 
 def readable(body: bytes) -> object:
-    """The body of an error: JSON, the data of an event, a text, or the title of a page. None for nothing."""
+    """The body of an error: JSON, the data of an event, a text, or the title of a page; None for nothing."""
     text = body.decode("utf-8", "replace").strip()
     if text.startswith(("event:", "data:")):
         text = text.partition("data:")[2].strip()
@@ -78,7 +77,7 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
 
 
 def refused_in_stream(event: object) -> ProviderError:
-    """The error for one that comes as an event: the provider failed, unless it says otherwise."""
+    """The error for one that comes as an event."""
     error = _error_object(event)
     named = [str(error.get(key)) for key in ("code", "status", "status_code", "http_code")]
     numbers = [int(each) for each in named if re.fullmatch(r"[45]\d\d", each)]

@@ -34,15 +34,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class AnswerReader:
-    """Reads one response into an assembly and passes deltas on. Its loop never breaks or raises: see
-    ``BoundedBody.read``.
-
-    ``idle_s``: without content for this long the stream is given up.
-    """
+    """Reads one response into an assembly and passes deltas on; without content for ``idle_s`` it is given up. The loop
+    never breaks or raises: see ``BoundedBody.read``."""
 
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False
-        """A delta was passed on."""
         self.unopened = False
         self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
         self._assembly = assembly
@@ -124,7 +120,6 @@ class EventDecoder:
         self._max_event_bytes = max_event_bytes
         self._lines_left = max_lines
         self._line: list[bytes] = []
-        """The line that has not ended."""
         self._data: list[bytes] = []
         self._name = ""
         self._stray: list[bytes] = []
@@ -139,11 +134,8 @@ class EventDecoder:
         return b"\n".join([*self._stray, *self._data, last])[: 2 * MAX_STRAY_BYTES].decode("utf-8", "replace")
 
     def feed(self, chunk: bytes) -> Iterator[tuple[str, str]]:
-        """The result must be exhausted. Bytes that are no UTF-8 become replacement characters.
-
-        Raises:
-            ProviderMalformed: an event is too long, or there are too many lines.
-        """
+        """The result must be exhausted. Bytes that are no UTF-8 become replacement characters. Raises
+        ProviderMalformed: an event is too long, or there are too many lines."""
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):

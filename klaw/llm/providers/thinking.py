@@ -164,7 +164,7 @@ def _first(text: str, tags: Sequence[str]) -> tuple[int, str] | None:
 
 
 def _begun(text: str, tags: Sequence[str]) -> int:
-    """How much of the end of the text may be the beginning of a tag."""
+    """How much of the end of the text may begin a tag."""
     tail = text[-MAX_TAG:]
     begins = (tail[at:] for at, sign in enumerate(tail) if sign in _SIGNS)
     return next((len(begun) for begun in begins if any(tag.startswith(begun) for tag in tags)), 0)

@@ -14,7 +14,7 @@ from klaw.domain.names import UserId
 from klaw.domain.prompt_files import is_prompt_file
 from klaw.errors import ToolRefused
 from klaw.toolbox.executor import FOLDER as OUTPUT_FOLDER
-from klaw.toolbox.files import reading, text, writing
+from klaw.toolbox.files import access, text
 from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolSpec, tool
 
@@ -73,7 +73,7 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
 
         def run(root: Root) -> str:
             with root.resolve(path) as place:
-                data, _ = reading.read_place(place, reading.MAX_FILE_BYTES)
+                data, _ = access.read_place(place, access.MAX_FILE_BYTES)
                 if place.path.startswith(f"{OUTPUT_FOLDER}/"):
                     context.trail.outside = True  # perhaps a page: what a tool had brought is kept there
             return text.cut(
@@ -92,12 +92,12 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
         context: ToolContext, path: Annotated[str, "folder; empty for the workspace itself"] = ""
     ) -> str:
         """List a folder of the workspace: names, sizes in bytes; folders end with a slash."""
-        return await files.read(context, lambda root: _listed(reading.list_folder(root, path, MAX_ENTRIES), "empty"))
+        return await files.read(context, lambda root: _listed(access.list_folder(root, path, MAX_ENTRIES), "empty"))
 
     @tool(permission=Permission.READ)
     async def file_glob(context: ToolContext, pattern: Annotated[str, "**/*.md, memory/2026-*.md"]) -> str:
         """Find files of the workspace by a pattern of their path: * ? [abc] in a name, ** for any folders."""
-        return await files.read(context, lambda root: _listed(reading.find(root, pattern, MAX_ENTRIES), "no file fits"))
+        return await files.read(context, lambda root: _listed(access.find(root, pattern, MAX_ENTRIES), "no file fits"))
 
     return file_read, file_list, file_glob
 
@@ -118,7 +118,7 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
         def run(root: Root) -> str:
             data = text.encode(content)
             done = {"create": "created", "replace": "written", "append": "appended to"}[mode]
-            return f"{writing.write(root, path, data, mode)}: {done}, {len(data)} bytes"
+            return f"{access.write(root, path, data, mode)}: {done}, {len(data)} bytes"
 
         return await files.change(context, run)
 
@@ -133,7 +133,7 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
         """Change parts of a text file of the workspace. Each search text must be in the file exactly once."""
 
         def run(root: Root) -> str:
-            changed = writing.change(
+            changed = access.change(
                 root, path, lambda data, name: text.encode(text.apply(text.decode(data, name), edits))
             )
             return f"{changed}: {len(edits)} {'edit' if len(edits) == 1 else 'edits'} done"
@@ -150,7 +150,7 @@ def _stands(root: Root, user: UserId, path: str) -> bool:
         return False  # it is refused anyway
 
 
-def _listed(found: reading.FoundFiles, nothing: str) -> str:
+def _listed(found: access.FoundFiles, nothing: str) -> str:
     lines = [_line(entry) for entry in found.entries]
     if found.more:
         lines.append(f"[{found.more} more]")
@@ -161,7 +161,7 @@ def _listed(found: reading.FoundFiles, nothing: str) -> str:
     return "\n".join(lines) or f"({nothing})"
 
 
-def _line(entry: reading.FolderEntry) -> str:
+def _line(entry: access.FolderEntry) -> str:
     match entry.kind:
         case "folder":
             return f"{entry.path}/"

@@ -108,35 +108,41 @@ def refuse(path: str, error: OSError) -> NoReturn:
 
 @attrs.frozen(kw_only=True)
 class FilePlace:
-    """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
+    """Where a path leads: an open folder and a name in it, which was no link a moment ago. Valid inside the ``with``
+    that gave it.
+
+    Args:
+        name: empty when the path is the folder itself.
+        path: the path without links and ``..``, relative to the root.
+    """
 
     folder: int
     name: str
-    """The name in it, which was no link a moment ago; empty when the path is the folder itself."""
     path: str
-    """The path without links and ``..``, relative to the root."""
 
 
 @attrs.frozen(kw_only=True)
 class Root:
+    """A folder that tools may use.
+
+    Args:
+        folder: chosen by a person; links on the way to it are their choice too.
+        below: names from ``folder`` down to the root; links are not followed here.
+        closed: names (case-folded) right beneath the root that do not exist for the model.
+        kept: whether a path beneath the root, without links, must not be changed.
+        show_private: let hidden files and those that look like secrets be opened; for Klaw's own copying.
+    """
+
     folder: Path
-    """Chosen by a person; links on the way to it are their choice too."""
     below: tuple[str, ...] = ()
-    """Names from ``folder`` down to the root; links are not followed here."""
     closed: frozenset[str] = frozenset()
-    """Names (case-folded) right beneath the root that do not exist for the model."""
     kept: Callable[[str], bool] = lambda _path: False
-    """Whether a path beneath the root, without links, must not be changed."""
     show_private: bool = False
-    """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
 
     @contextmanager
     def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:
-        """Open the folder that a path leads to.
-
-        Args:
-            path: relative to the root.
-            make: make missing folders on the way (mode 0700).
+        """Open the folder that a path, relative to the root, leads to. ``make``: make missing folders on the way (mode
+        0700).
 
         Raises:
             NotThere: a folder on the way is missing.
@@ -188,12 +194,8 @@ class Root:
 
 
 def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, without blocking. The caller closes the descriptor.
-
-    Raises:
-        NotThere
-        ToolRefused: it is no regular file.
-    """
+    """Open a regular file for reading, without blocking. The caller closes the descriptor. Raises NotThere;
+    ToolRefused: it is no regular file."""
     try:
         if not place.name:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -204,7 +206,7 @@ def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
 
 @contextmanager
 def opened_folder(place: FilePlace) -> Iterator[int]:
-    """The folder itself that a path names, open. Raises ToolRefused."""
+    """The folder that a path names, open. Raises ToolRefused."""
     try:
         fd = os.open(place.name or ".", FOLDER, dir_fd=place.folder)
     except OSError as error:

@@ -20,11 +20,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes, path: str) -> str:
-    """The text of a file that is to be changed, with its line ends.
-
-    Raises:
-        ToolRefused: it is no UTF-8 text; a change would damage it.
-    """
+    """The text of a file that is to be changed, with its line ends. Raises ToolRefused: it is no UTF-8 text; a change
+    would damage it."""
     try:
         if is_binary(data):
             raise ToolRefused(f"{path}: is binary, not text")
@@ -47,7 +44,6 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
     """Lines of a file, and a note on what is not shown.
 
     Args:
-        data: the whole file.
         path: for messages.
         offset: the first line wanted, from 1; -20 for the last 20 lines.
         limit: of lines.
@@ -114,11 +110,8 @@ class TextEdit:
 
 
 def apply(text: str, edits: Sequence[TextEdit]) -> str:
-    """The text after all edits, one after the other. In a text with CRLF, the edits' line ends become CRLF too.
-
-    Raises:
-        ToolRefused: an edit's search text is empty, missing, or there more than once.
-    """
+    """The text after all edits, one after the other. In a text with CRLF, the edits' line ends become CRLF too. Raises
+    ToolRefused: an edit's search text is empty, missing, or there more than once."""
     if not edits:
         raise ToolRefused("edits: the list is empty")
     crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")

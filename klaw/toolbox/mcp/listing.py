@@ -22,10 +22,9 @@ import attrs
 from klaw.convert import unquoted
 from klaw.domain.text import clean_output, cut, has_forbidden
 from klaw.errors import BadValue, Problem
-from klaw.toolbox import calls
-from klaw.toolbox.spec import Arguments
+from klaw.toolbox.spec import MAX_NAME, Arguments
 
-MAX_NAME = 200
+MAX_LISTED_NAME = 200
 MAX_ENTRIES = 2_000
 """Tools of a page that are looked at."""
 MAX_BLOCKS = 1_000
@@ -42,26 +41,20 @@ class ListedTool:
 
 
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of ``tools/list`` with only what Klaw reads of each tool."""
-    entries = result.get("tools")
-    looked_at = entries[:MAX_ENTRIES] if isinstance(entries, list) else []
-    tools = [_tool(entry) for entry in looked_at if _is_tool(entry)]
-    cursor = result.get("nextCursor")
-    return {
-        **{key: value for key, value in result.items() if key not in ("tools", "nextCursor")},
-        "tools": tools,
-        **({"nextCursor": cursor} if isinstance(cursor, str) else {}),
-    }
-
-
-def shortened(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of ``tools/call`` with at most ``MAX_BLOCKS`` of content: the SDK makes an object of each."""
+    """A result with only what Klaw reads of each tool, and at most ``MAX_BLOCKS`` of content: the SDK makes an object
+    of each."""
+    made = dict(result)
+    if "tools" in result:
+        entries = result["tools"] if isinstance(result["tools"], list) else []
+        made["tools"] = [_tool(each) for each in entries[:MAX_ENTRIES] if _is_tool(each)]
+        if not isinstance(result.get("nextCursor"), str):
+            made.pop("nextCursor", None)
     content = result.get("content")
-    if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
-        return dict(result)
-    kept = content[: MAX_BLOCKS - 1]
-    left_out = {"type": "text", "text": f"[{len(content) - len(kept)} more parts are left out]"}
-    return {**result, "content": [*kept, left_out]}
+    if isinstance(content, list) and len(content) > MAX_BLOCKS:
+        kept = content[: MAX_BLOCKS - 1]
+        left_out = {"type": "text", "text": f"[{len(content) - len(kept)} more parts are left out]"}
+        made["content"] = [*kept, left_out]
+    return made
 
 
 def chosen(listed: Sequence[ListedTool], patterns: Sequence[str], most: int) -> tuple[tuple[ListedTool, ...], int]:
@@ -85,7 +78,7 @@ def _is_tool(entry: object) -> bool:
     if isinstance(execution, dict) and execution.get("taskSupport") == "required":
         return False  # it can only be called as a task, which Klaw does not do
     name = entry.get("name")
-    return isinstance(name, str) and 0 < len(name) <= MAX_NAME and not has_forbidden(name)
+    return isinstance(name, str) and 0 < len(name) <= MAX_LISTED_NAME and not has_forbidden(name)
 
 
 def _tool(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,12 +123,12 @@ def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
 def _cleaned(server: str, tool: str) -> str:
     plain = _NOT_IN_NAME.sub("_", tool).strip("_") if _NOT_IN_NAME.search(tool) else tool
     name = f"{server}{SEPARATOR}{plain}"
-    return name if plain and len(name) <= calls.MAX_NAME else _with_digest(server, tool)
+    return name if plain and len(name) <= MAX_NAME else _with_digest(server, tool)
 
 
 def _with_digest(server: str, tool: str) -> str:
     digest = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
-    room = calls.MAX_NAME - len(server) - len(SEPARATOR) - _DIGEST - 1
+    room = MAX_NAME - len(server) - len(SEPARATOR) - _DIGEST - 1
     plain = _NOT_IN_NAME.sub("_", tool).strip("_")[:room] or "tool"
     return f"{server}{SEPARATOR}{plain}_{digest}"
 

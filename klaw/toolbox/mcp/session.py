@@ -9,6 +9,7 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -30,11 +31,13 @@ from pydantic import TypeAdapter, ValidationError
 from klaw import __version__
 from klaw.actor.failure import error_class, leaves, split_cancelled
 from klaw.actor.mailbox import Nudge
+from klaw.config.document import join_path
+from klaw.config.tools import McpServerConfig
 from klaw.domain.attachment import HEAD_BYTES, MAX_PICTURE_BYTES, PICTURES, sniff
-from klaw.errors import McpError
+from klaw.errors import ConfigError, McpError
 from klaw.llm.types import Image
 from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes, http_server
-from klaw.toolbox.mcp.listing import ListedTool, shortened
+from klaw.toolbox.mcp.listing import ListedTool, fitted
 from klaw.toolbox.mcp.stdio import Program, child_process
 from klaw.toolbox.spec import PicturedText, ToolFailure
 
@@ -53,6 +56,20 @@ class Address:
 
     url: str
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+def target_of(name: str, config: McpServerConfig, workspace: Path) -> Program | Address:
+    """What to connect to. Raises McpError, which names the key of a secret that cannot be read."""
+    path = join_path("mcp.servers", name)
+    try:
+        if config.command is None:
+            headers = {key: value.reveal(join_path(f"{path}.headers", key)) for key, value in config.headers.items()}
+            return Address(url=config.url or "", headers=headers)
+        environment = {key: value.reveal(join_path(f"{path}.env", key)) for key, value in config.env.items()}
+    except ConfigError as error:
+        raise McpError(str(error)) from None
+    folder = config.cwd or (workspace if workspace.is_dir() else None)
+    return Program(command=config.command, arguments=config.args, environment=environment, folder=folder)
 
 
 class McpSession:
@@ -93,10 +110,8 @@ class McpSession:
         return tuple(found[:MAX_LISTED])
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | PicturedText | ToolFailure | None:
-        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile.
-
-        Cancellation: the server is told, in at most 5 s.
-        """
+        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile. Cancellation: the
+        server is told, in at most 5 s."""
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         try:
             # Not call_tool: that would check the result by a schema that the server wrote.
@@ -135,7 +150,6 @@ async def opened(name: str, target: Program | Address, said: list[str]) -> Async
 
     Args:
         name: for the log.
-        target: the program to start, or an address.
         said: gets the program's last line on standard error, before the connection is known to be over.
 
     Raises:
@@ -221,7 +235,7 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     """The result of ``tools/call`` as text, with its pictures."""
     if result.get("resultType") == "input_required":
         return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
-    content = shortened(result).get("content")
+    content = fitted(result).get("content")
     blocks = content if isinstance(content, list) else []
     pictures: list[Image] = []
     parts = list(_parts(blocks, pictures))

@@ -16,8 +16,7 @@ from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
 from klaw.llm.types import ToolCall
 from klaw.store.kinds import facts, tasks
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import WHY, CallResult
+from klaw.toolbox.executor import WHY, CallResult, prepare
 from klaw.toolbox.spec import Permission, ToolContext, Trail, always, never, tool
 from tests.chats.actors.test_tools_in_turns import calls, tool_world
 from tests.support.chats_world import World

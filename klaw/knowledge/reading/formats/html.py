@@ -9,7 +9,7 @@ from klaw.domain.charset import decode
 from klaw.knowledge.reading.archive import Archive
 from klaw.knowledge.reading.formats.text import Markdown
 from klaw.knowledge.reading.output import Output, UnreadableError
-from klaw.toolbox.web.convert import convert
+from klaw.toolbox.html_text import convert
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page as a tree takes some thirty times its size."""

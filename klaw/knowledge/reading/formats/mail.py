@@ -10,7 +10,7 @@ from klaw.domain.charset import decode
 from klaw.domain.text import plural
 from klaw.knowledge.reading.formats.text import Markdown, paragraphs
 from klaw.knowledge.reading.output import Output, UnreadableError
-from klaw.toolbox.web.convert import convert
+from klaw.toolbox.html_text import convert
 
 MAX_PARTS = 1000
 MAX_HEADER_CHARS = 20_000

@@ -7,8 +7,8 @@ import pytest
 from klaw.config.load import parse
 from klaw.domain.text import printable
 from klaw.errors import ConfigError, ToolRefused
-from klaw.toolbox.exec.host_exec import split
-from klaw.toolbox.exec.process import KeptOutput
+from klaw.toolbox.host_exec import split
+from klaw.toolbox.program import KeptOutput
 
 
 @pytest.mark.parametrize(

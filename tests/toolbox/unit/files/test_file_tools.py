@@ -10,9 +10,8 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
 from klaw.toolbox.builtin.file_tools import file_tools
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import Executor
-from klaw.toolbox.files import writing
+from klaw.toolbox.executor import Executor, prepare
+from klaw.toolbox.files import access
 from klaw.toolbox.spec import Toolbox, ToolContext
 
 MAX_CHARS = 2_000
@@ -183,7 +182,7 @@ async def test_a_failed_write_leaves_the_old_content_and_no_rubbish(run, workspa
     def full(_fd):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(access.os, "fsync", full)
     refused = await run(("file_write", {"path": "a.md", "content": "new", "mode": "replace"}))
     assert "no space is left" in refused.text
     assert (workspace / "a.md").read_text() == "old"
@@ -192,13 +191,13 @@ async def test_a_failed_write_leaves_the_old_content_and_no_rubbish(run, workspa
 
 async def test_a_file_changed_meanwhile_is_not_overwritten(run, workspace, monkeypatch):
     (workspace / "a.md").write_text("old text")
-    real = writing._check_unchanged
+    real = access._check_unchanged
 
     def first_the_editor(place, stamp):
         (workspace / "a.md").write_text("by the person")
         real(place, stamp)
 
-    monkeypatch.setattr(writing, "_check_unchanged", first_the_editor)
+    monkeypatch.setattr(access, "_check_unchanged", first_the_editor)
     refused = await run(("file_patch", {"path": "a.md", "edits": [{"search": "old", "replace": "new"}]}))
     assert "changed by somebody else" in refused.text
     assert (workspace / "a.md").read_text() == "by the person"

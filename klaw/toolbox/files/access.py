@@ -1,19 +1,24 @@
-"""Read, list and find files beneath a root. Blocks; run it in a thread.
+"""Read, list, find and write files beneath a root. Blocks; run it in a thread.
 
 A glob pattern is followed one folder at a time: ``*``, ``?``, ``[…]`` in a name, ``**`` for any number of folders. Its
 state is the set of positions in the pattern, so that many ``**`` cost no more than one.
+
+Of a file that is written, a reader, or a power cut, sees the old content or the new one and nothing between. It keeps
+its mode; a link is never written through, because the path was resolved.
 """
 
 import fnmatch
 import heapq
 import os
+import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
+from klaw import atomic_file
 from klaw.errors import NotThere, ToolRefused
 from klaw.toolbox.files.beneath import (
     MAX_DEPTH,
@@ -25,6 +30,17 @@ from klaw.toolbox.files.beneath import (
     parts_of,
     refuse,
 )
+
+MAX_FILE_BYTES = 1_000_000
+MAX_LOOKED_AT = 20_000
+"""Names that one listing or search looks at, to bound its time."""
+NEW_FILE_MODE = 0o600
+"""What the model writes is the user's own."""
+_TEMPORARY = ".klaw-"
+
+Mode: TypeAlias = Literal["create", "replace", "append"]
+Stamp: TypeAlias = tuple[int, int, int]
+"""Changes with the file."""
 
 
 @attrs.frozen
@@ -66,44 +82,36 @@ class Pattern:
         return len(self.parts) in state
 
 
-MAX_FILE_BYTES = 1_000_000
-MAX_LOOKED_AT = 20_000
-"""Names that one listing or search looks at, to bound its time."""
-
-Kind = Literal["file", "folder", "link", "other"]
-
-
 @attrs.frozen(kw_only=True)
 class FolderEntry:
+    """What a folder holds: ``path`` relative to the root, ``size`` in bytes (0 for what is no file), ``modified`` in
+    seconds since 1970."""
+
     path: str
-    """Relative to the root."""
-    kind: Kind
+    kind: Literal["file", "folder", "link", "other"]
     size: int
-    """Bytes; 0 for what is no file."""
     modified: float
-    """Seconds since 1970."""
 
 
 @attrs.frozen(kw_only=True)
 class FoundFiles:
-    """Entries in the order of their paths."""
+    """Entries in the order of their paths.
+
+    Args:
+        more: how many were left off.
+        hidden: how many names are closed to tools, or are no text.
+        incomplete: there were too many names to look at all of them.
+    """
 
     entries: tuple[FolderEntry, ...]
     more: int
-    """How many were left off."""
     hidden: int
-    """How many names are closed to tools, or are no text."""
     incomplete: bool
-    """There were too many names to look at all of them."""
 
 
 def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The whole content of a regular file.
-
-    Raises:
-        NotThere
-        ToolRefused: it is no regular file, too large, or closed.
-    """
+    """The whole content of a regular file. Raises NotThere; ToolRefused: it is no regular file, too large, or
+    closed."""
     with root.resolve(path) as place:
         return read_place(place, limit)[0]
 
@@ -213,9 +221,103 @@ def _entries(root: Root, fd: int, path: str) -> Iterator[_Name]:
         refuse(path, error)
 
 
-def _kind(mode: int) -> Kind:
+def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
         return "folder"
     return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def write(root: Root, path: str, data: bytes, mode: Mode) -> str:
+    """Write a file; missing folders are made. Returns its path beneath the root.
+
+    ``create`` refuses an existing file, ``replace`` and ``append`` need none. Raises ToolRefused: nothing was changed.
+    """
+    _check_size(path, data)  # before a folder is made for nothing
+    root.check_changeable(root.where(path))  # and before one is made in what is kept
+    with root.resolve(path, make=True) as place:
+        root.check_changeable(place.path)
+        info = None if mode == "create" else _status(place)
+        if info is None:
+            put(place, data, NEW_FILE_MODE)
+        elif mode == "append":
+            old, info = read_place(place, MAX_FILE_BYTES)
+            _exchange(place, old + data, info)
+        else:
+            _exchange(place, data, info)
+        return place.path
+
+
+def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> str:
+    """Replace an existing file's content by a function of it. Returns its path beneath the root. Raises NotThere;
+    ToolRefused: it must not be changed, or somebody else changed it meanwhile; nothing was written."""
+    with root.resolve(path) as place:
+        root.check_changeable(place.path)
+        data, info = read_place(place, MAX_FILE_BYTES)
+        _exchange(place, function(data, place.path), info)
+        return place.path
+
+
+def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | None = None) -> None:
+    """Make ``data`` the content of a resolved place, durably.
+
+    Args:
+        permissions: mode bits; set-uid and the like are dropped.
+        replaces: the file that it replaces; None for a new one. Refused when another one has the name.
+    """
+    _check_name(place)
+    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        try:
+            atomic_file.create(temporary, data, folder=place.folder, mode=permissions & 0o777)
+            _check_unchanged(place, replaces)
+            os.rename(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=place.folder)
+        os.fsync(place.folder)
+    except OSError as error:
+        refuse(place.path, error)
+
+
+def _exchange(place: FilePlace, data: bytes, old: os.stat_result) -> None:
+    """Give an existing file a new content. Raises ToolRefused."""
+    if not stat.S_ISREG(old.st_mode):
+        raise ToolRefused(f"{place.path}: is not a regular file")
+    if not old.st_mode & 0o200:  # a rename would replace it too
+        raise ToolRefused(f"{place.path}: is read-only; its owner does not want it changed")
+    _check_size(place.path, data)
+    put(place, data, stat.S_IMODE(old.st_mode), replaces=_stamp(old))
+
+
+def _status(place: FilePlace) -> os.stat_result | None:
+    _check_name(place)
+    try:
+        return os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _check_name(place: FilePlace) -> None:
+    if not place.name:
+        raise ToolRefused(f"{place.path or '.'}: is a folder")
+
+
+def _stamp(info: os.stat_result) -> Stamp:
+    return info.st_ino, info.st_mtime_ns, info.st_size
+
+
+def _check_unchanged(place: FilePlace, replaces: Stamp | None) -> None:
+    info = _status(place)
+    if replaces is None and info is not None:
+        raise ToolRefused(
+            f"{place.path}: exists already; change it with file_patch, or write it with mode replace or append"
+        )
+    if replaces is not None and (info is None or _stamp(info) != replaces):
+        raise ToolRefused(f"{place.path}: was changed by somebody else meanwhile; read it again")
+
+
+def _check_size(path: str, data: bytes) -> None:
+    if len(data) > MAX_FILE_BYTES:
+        raise ToolRefused(f"{path}: would have {len(data)} bytes, the limit is {MAX_FILE_BYTES}")

@@ -52,34 +52,38 @@ _HEADERS: Mapping[str, str] = {
     "Accept-Encoding": "gzip, deflate",
     "Connection": "close",
 }
-_PROGRAM = Path(__file__).with_name("convert.py")
+_PROGRAM = Path(__file__).with_name("html_text.py")
 
 log = structlog.get_logger("klaw.tools")
 
 
 @attrs.frozen(kw_only=True)
 class FetchedPage:
+    """A page as text; ``cut``: the answer was longer than ``tools.web.maxBytes``, and this is its beginning."""
+
     url: str
     title: str
     text: str
     cut: bool
-    """The answer was longer than ``tools.web.maxBytes``; this is its beginning."""
 
 
 @attrs.frozen(kw_only=True)
 class Download:
-    """What an address brought, unpacked."""
+    """What an address brought, unpacked.
+
+    Args:
+        content_type: in lower case, without parameters; empty if the server names none.
+        cut: it was longer than ``tools.web.maxBytes``, and this is its beginning.
+        etag, modified: ``ETag`` and ``Last-Modified`` as the server wrote them; empty without one.
+    """
 
     url: str
     content_type: str
-    """In lower case, without parameters; empty if the server names none."""
     charset: str | None
     body: bytes
     cut: bool
-    """It was longer than ``tools.web.maxBytes``; this is its beginning."""
     etag: str
     modified: str
-    """``Last-Modified`` as the server wrote it; empty without one."""
 
 
 class _NotModifiedError(Exception):
@@ -87,8 +91,7 @@ class _NotModifiedError(Exception):
 
 
 class WebFetcher:
-    """Fetches pages for everybody; keeps nothing between two of them. ``resolve``, ``forbidden`` and ``tls``: see
-    ``klaw.guarded_http``."""
+    """Fetches pages for everybody. ``resolve``, ``forbidden`` and ``tls``: see ``klaw.guarded_http``."""
 
     def __init__(
         self,
@@ -106,11 +109,7 @@ class WebFetcher:
         self._converters = trio.CapacityLimiter(CONVERTERS)
 
     async def fetch(self, url: str) -> FetchedPage:
-        """Fetch a page as text.
-
-        Raises:
-            ToolRefused: it may not be fetched, did not come, or is not text.
-        """
+        """Fetch a page as text. Raises ToolRefused: it may not be fetched, did not come, or is not text."""
         return await self._read(await self._follow(url))
 
     async def download(
@@ -189,7 +188,7 @@ class WebFetcher:
         return FetchedPage(url=answer.url, title=title, text=text, cut=answer.cut)
 
     async def _convert(self, html: str, base: str) -> tuple[str, str]:
-        """In a process of its own, which can be stopped: see ``convert``."""
+        """In a process of its own, which can be stopped: see ``html_text``."""
         async with self._converters:
             done = None
             with trio.move_on_after(self._convert_s):

@@ -25,9 +25,9 @@ from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.errors import ToolRefused
-from klaw.toolbox.exec import process
-from klaw.toolbox.exec.process import ProgramResult, Sandbox
-from klaw.toolbox.files.reading import Pattern
+from klaw.toolbox import program
+from klaw.toolbox.files.access import Pattern
+from klaw.toolbox.program import ProgramResult, Sandbox
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_COMMAND_CHARS = 4000
@@ -87,7 +87,7 @@ class HostExec:
             kept = (*prompt_files(context.user), *prompt_folders(context.user))
             full = tuple(self.sandbox.wrap(words, workspace, kept, hidden))
         try:
-            ended = await process.run(
+            ended = await program.run(
                 full, cwd=workspace, environment=_environment(workspace), timeout_s=self.config.timeout_s
             )
         except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ class HostExec:
             limit_s = self.config.timeout_s
             return ToolFailure(f"It was killed after {limit_s:g} s. It had written:\n\n{output}")
         if ended.flooded:
-            limit = process.FLOOD_BYTES
+            limit = program.FLOOD_BYTES
             return ToolFailure(f"It was killed because it wrote more than {limit} bytes:\n\n{output}")
         how = f"exit code {ended.code}" if ended.code >= 0 else f"killed by {_signal_name(-ended.code)}"
         return f"[{how}, {ended.duration_s:.1f} s, {self._where(sandboxed=sandboxed)}]\n{output}"

@@ -35,14 +35,19 @@ CHUNK_BYTES = 64 * 1024
 
 @attrs.frozen(kw_only=True)
 class ProgramResult:
+    """What a program did.
+
+    Args:
+        code: the exit code; a negative one is the signal that killed it.
+        output: standard output and error, interleaved; see ``KeptOutput``.
+        flooded: it wrote more than ``FLOOD_BYTES`` and was killed.
+    """
+
     code: int
-    """The exit code; a negative one is the signal that killed it."""
     output: str
-    """Standard output and error, interleaved; see ``KeptOutput``."""
     duration_s: float
     timed_out: bool
     flooded: bool
-    """It wrote more than ``FLOOD_BYTES`` and was killed."""
 
 
 class KeptOutput:
@@ -77,13 +82,8 @@ class KeptOutput:
 
 
 async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> ProgramResult:
-    """Run a program; ``environment`` is all that it gets.
-
-    Raises:
-        OSError: it could not be started.
-
-    Cancellation: its process group is ended, with ``TERM_S`` for an orderly end.
-    """
+    """Run a program; ``environment`` is all that it gets. Raises OSError: it could not be started. Cancellation: its
+    process group is ended, with ``TERM_S`` for an orderly end."""
     begin = trio.current_time()
     process = await trio.lowlevel.open_process(
         words,
@@ -101,7 +101,7 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
             await _follow(process, process.stdout, kept)
     finally:
         with trio.move_on_after(TERM_S * 2, shield=True):
-            await _end(process)
+            await end_group(process, TERM_S)
         with trio.move_on_after(TERM_S, shield=True):
             await process.stdout.aclose()
     return ProgramResult(
@@ -126,11 +126,11 @@ async def _follow(process: trio.Process, stdout: trio.abc.ReceiveStream, kept: K
         nursery.cancel_scope.deadline = trio.current_time() + LATE_S
 
 
-async def _end(process: trio.Process) -> None:
-    """End what is left of its process group: first the polite way, if it still runs itself."""
+async def end_group(process: trio.Process, polite_s: float) -> None:
+    """End what is left of a process group: first the polite way, if its leader still runs."""
     if process.returncode is None:
         signal_group(process.pid, signal.SIGTERM)
-        with trio.move_on_after(TERM_S):
+        with trio.move_on_after(polite_s):
             await process.wait()
     signal_group(process.pid, signal.SIGKILL)
     await process.wait()
@@ -154,7 +154,7 @@ log = structlog.get_logger("klaw.tools")
 
 
 class Sandbox:
-    """Wraps commands. Whether bubblewrap works is tried once, before the first command."""
+    """Wraps commands. Whether bubblewrap works is tried once."""
 
     def __init__(self, config: ExecToolConfig, program: str | None = None) -> None:
         self._config = config
@@ -163,7 +163,6 @@ class Sandbox:
         self._trying = trio.Lock()
 
     async def usable(self) -> bool:
-        """Whether commands will run in the sandbox."""
         if self._config.sandbox == "none" or self._program is None:
             return False
         async with self._trying:
@@ -177,7 +176,6 @@ class Sandbox:
         """The command that runs ``words`` in the sandbox.
 
         Args:
-            words: the command.
             workspace: where it runs; the only folder of the machine that is writable inside.
             kept: files and folders in it that are read-only inside. They exist, and are no links.
             hidden: a folder in it that is empty inside: other users' workspaces.
