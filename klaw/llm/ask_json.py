@@ -97,19 +97,16 @@ async def ask_json(
         The result; None when neither answer could be used: a third question costs as much and seldom brings more.
     """
     schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
-    said = await say(messages, schema)
-    try:
-        return read(await read_input(len(said), read_answer, said, answer))
-    except BadAnswer as error:
-        again = f"This answer cannot be used: {error}. Answer again, with JSON of the form that was asked for only."
-    quoted = said[:MAX_QUOTED_CHARS].strip() or "(nothing)"
-    messages += (ChatMessage(role="assistant", content=quoted), ChatMessage(role="user", content=again))
-    try:
+    for _ in range(2):
         said = await say(messages, schema)
-        return read(await read_input(len(said), read_answer, said, answer))
-    except BadAnswer:
-        log.info("answer_refused", name=name)
-        return None
+        try:
+            return read(await read_input(len(said), read_answer, said, answer))
+        except BadAnswer as error:
+            again = f"This answer cannot be used: {error}. Answer again, with JSON of the form that was asked for only."
+            quoted = said[:MAX_QUOTED_CHARS].strip() or "(nothing)"
+            messages += (ChatMessage(role="assistant", content=quoted), ChatMessage(role="user", content=again))
+    log.info("answer_refused", name=name)
+    return None
 
 
 def read_answer(text: str, cls: type[T]) -> T:

@@ -10,7 +10,7 @@ import email.utils
 import enum
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, NewType, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 import structlog
@@ -73,54 +73,56 @@ class BreakerState(enum.StrEnum):
     HALF_OPEN = "half_open"
 
 
-Permit = NewType("Permit", int)
-"""Leave to make one call. Its outcome comes with it, so that a late one does not count for a later state."""
-
-
 class Breaker:
+    """Who is admitted gets the number of the breaker's state, and hands it in with the outcome: a late one does not
+    count for a later state."""
+
     def __init__(self) -> None:
-        self.state = BreakerState.CLOSED
         self.failures = 0
-        self._generation = Permit(0)
         self._openings = 0
         self._until = 0.0
+        self._tries = False
+        self._number = 0
 
-    def admit(self, now: float) -> Permit | None:
+    @property
+    def state(self) -> BreakerState:
+        if not self._openings:
+            return BreakerState.CLOSED
+        return BreakerState.HALF_OPEN if self._tries else BreakerState.OPEN
+
+    def admit(self, now: float) -> int | None:
         """Ask to make a call. None: not now. Else one of the methods below must be called exactly once."""
         if self.state is BreakerState.OPEN and now >= self._until:
-            self._move(BreakerState.HALF_OPEN)
-            return self._generation
-        return self._generation if self.state is BreakerState.CLOSED else None
+            self._tries = True
+            self._number += 1
+            return self._number
+        return self._number if self.state is BreakerState.CLOSED else None
 
-    def succeeded(self, permit: Permit) -> None:
+    def succeeded(self, number: int) -> None:
         """The provider answered, if only with a refusal."""
-        if permit == self._generation:
+        if number == self._number:
             self.failures = self._openings = 0
-            if self.state is not BreakerState.CLOSED:
-                self._move(BreakerState.CLOSED)
+            self._tries = False
 
-    def failed(self, permit: Permit, now: float, asked_s: float = 0.0) -> None:
+    def failed(self, number: int, now: float, asked_s: float = 0.0) -> None:
         """``asked_s`` is the pause that the provider asks for."""
-        if permit != self._generation:
+        if number != self._number:
             return
         self.failures += 1
-        if self.state is BreakerState.HALF_OPEN or self.failures >= FAILURES_TO_OPEN:
+        if self._tries or self.failures >= FAILURES_TO_OPEN:
             self._openings += 1
             self._until = now + max(BREAK.pause_s(self._openings), min(asked_s, BREAK.most_s))
-            self._move(BreakerState.OPEN)
+            self._tries = False
+            self._number += 1
 
-    def abandoned(self, permit: Permit) -> None:
+    def abandoned(self, number: int) -> None:
         """The call was cancelled: nothing is known."""
-        if permit == self._generation and self.state is BreakerState.HALF_OPEN:
-            self._move(BreakerState.OPEN)
+        if number == self._number:
+            self._tries = False
 
     def retry_in_s(self, now: float) -> float:
         """0 when a call may go through now."""
         return max(0.0, self._until - now) if self.state is BreakerState.OPEN else 0.0
-
-    def _move(self, state: BreakerState) -> None:
-        self.state = state
-        self._generation = Permit(self._generation + 1)
 
 
 log = structlog.get_logger("klaw.llm")

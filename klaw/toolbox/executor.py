@@ -390,7 +390,8 @@ async def permission_asked(spec: ToolSpec, context: ToolContext, arguments: Argu
     """
     if spec.permission is Permission.APPROVAL:
         return spec
-    if context.trail.outside and await spec.lasting(context, arguments):
+    lasting = spec.lasting
+    if context.trail.outside and (lasting if isinstance(lasting, bool) else await lasting(context, arguments)):
 
         async def question(_context: ToolContext, arguments: Arguments) -> str:
             return f"[{WHY}] {call_text(spec, arguments)}"

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,31 +53,25 @@ class KeptOutput:
     """The beginning and the end of an output, in bounded memory."""
 
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
-        self._head = bytearray()
-        self._head_limit = head
-        self._tail: deque[bytes] = deque()
-        self._tail_limit = tail
-        self._tail_size = 0
         self.size = 0
+        self._head, self._head_limit = bytearray(), head
+        self._tail, self._tail_limit = bytearray(), tail
 
     def add(self, data: bytes) -> None:
         self.size += len(data)
         room = self._head_limit - len(self._head)
         self._head += data[:room]
-        rest = data[room:] if room else data
-        if rest:
-            self._tail.append(rest)
-            self._tail_size += len(rest)
-            while self._tail_size - len(self._tail[0]) >= self._tail_limit:
-                self._tail_size -= len(self._tail.popleft())
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._tail_limit:
+            del self._tail[: -self._tail_limit]
 
     def text(self) -> str:
-        tail = b"".join(self._tail)[-self._tail_limit :]
-        left_out = self.size - len(self._head) - len(tail)
+        end = self._tail[-self._tail_limit :]
+        left_out = self.size - len(self._head) - len(end)
         if not left_out:
-            return (bytes(self._head) + tail).decode("utf-8", "replace")
-        head, end = bytes(self._head).decode("utf-8", "replace"), tail.decode("utf-8", "replace")
-        return f"{head}\n[… {left_out} bytes left out …]\n{end}"
+            return (self._head + end).decode("utf-8", "replace")
+        head, tail = self._head.decode("utf-8", "replace"), end.decode("utf-8", "replace")
+        return f"{head}\n[… {left_out} bytes left out …]\n{tail}"
 
 
 async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> ProgramResult:

@@ -22,7 +22,7 @@ from klaw.errors import ToolRefused
 from klaw.json_schema import schema_of
 from klaw.llm.types import Image, ToolDescription
 
-_NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
+_NO_SAVING = frozenset({"send_message", "web_fetch"})
 """Tools that may change or reach something, but never keep anything for the user."""
 
 
@@ -50,22 +50,17 @@ MAX_NAME = 64
 NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
-
-
 ARGUMENTS = Converter(forbid_unknown=True, lenient=True)
 
 
 class Permission(enum.StrEnum):
-    """The most that a tool may do."""
+    """The most that a tool may do: read or change what belongs to the user, reach out of Klaw (to the network, another
+    program), or what the user is asked about before each call."""
 
     READ = "read"
-    """It reads what belongs to the user."""
     WRITE = "write"
-    """It changes what belongs to the user."""
     EXTERNAL = "external"
-    """It reaches out of Klaw: the network, another program."""
     APPROVAL = "approval"
-    """The user is asked before each call."""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,18 +121,9 @@ Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]
 Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | None]]
 """What the user is asked before a call; None if this one needs no permission. Raises ToolRefused."""
-
 Lasting: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[bool]]
 """Whether a call changes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
 needs the user's permission once something from outside was read (``executor.permission_asked``)."""
-
-
-async def always(_context: ToolContext, _arguments: Arguments) -> bool:
-    return True
-
-
-async def never(_context: ToolContext, _arguments: Arguments) -> bool:
-    return False
 
 
 @attrs.frozen(kw_only=True)
@@ -167,7 +153,7 @@ class ToolSpec:
     question: Question | None = attrs.field(default=None, repr=False)
     origin: str = "tool"
     foreign: bool = False
-    lasting: Lasting = attrs.field(default=never, repr=False)
+    lasting: Lasting | bool = attrs.field(default=False, repr=False)
     ends: Callable[[], str] = attrs.field(default=str, repr=False)
 
     @property
@@ -193,7 +179,7 @@ def tool(
     name: str | None = None,
     timeout_s: float | None = None,
     when: When | None = None,
-    lasting: Lasting | None = None,
+    lasting: Lasting | bool | None = None,
     arguments: type[attrs.AttrsInstance] | None = None,
 ) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
     """Make a tool of an async function.
@@ -211,7 +197,7 @@ def tool(
     """
 
     def decorate(function: Callable[..., Awaitable[ToolResult]]) -> ToolSpec:
-        own_name: str = name or str(getattr(function, "__name__", ""))
+        own_name = name or function.__name__
         description = _SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0].strip()
         if not description:
             raise TypeError(f"the tool {own_name} needs a docstring: it is what the model is told")
@@ -237,7 +223,7 @@ def tool(
             bind=bind,
             timeout_s=timeout_s,
             when=when,
-            lasting=lasting or (always if permission is Permission.WRITE else never),
+            lasting=permission is Permission.WRITE if lasting is None else lasting,
         )
 
     return decorate
@@ -247,9 +233,9 @@ def _arguments(tool_name: str, function: Callable[..., Any]) -> type[attrs.Attrs
     """A class of a function's parameters. Raises TypeError: a parameter has no type."""
     _, *parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
-    missing = [parameter.name for parameter in parameters if parameter.name not in hints]
-    if missing:
-        raise TypeError(f"the tool {tool_name} needs a type for {missing[0]}")
+    for parameter in parameters:
+        if parameter.name not in hints:
+            raise TypeError(f"the tool {tool_name} needs a type for {parameter.name}")
     no_default = inspect.Parameter.empty
     members: dict[str, Any] = {
         p.name: attrs.field(type=hints[p.name], default=attrs.NOTHING if p.default is no_default else p.default)
@@ -279,11 +265,11 @@ class Toolbox:
             self._specs.pop(name, None)
 
     def find(self, name: str, context: ToolContext) -> ToolSpec | None:
-        spec = self._specs.get(name)
-        return spec if spec is not None and self._is_offered(spec, context) else None
+        return next((spec for spec in self.offered(context) if spec.name == name), None)
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
-        return tuple(spec for _, spec in sorted(self._specs.items()) if self._is_offered(spec, context))
+        enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self._disabled))
+        return tuple(spec for spec in enabled if spec.when is None or spec.when(context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:
         """The tool list of a request. The same tools give the same bytes, so that prompt caches hit."""
@@ -292,9 +278,3 @@ class Toolbox:
     def all(self) -> tuple[ToolSpec, ...]:
         """Also disabled ones, in the order of their names."""
         return tuple(spec for _, spec in sorted(self._specs.items()))
-
-    def is_disabled(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self._disabled)
-
-    def _is_offered(self, spec: ToolSpec, context: ToolContext) -> bool:
-        return not self.is_disabled(spec.name) and (spec.when is None or spec.when(context))

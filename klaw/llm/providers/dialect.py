@@ -60,7 +60,7 @@ class Assembly(ABC):
         self.done = False
         """Nothing can follow."""
         self._new_id = new_id
-        self._splitter = ThinkSplitter()
+        self.splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought = False
         self._finish_reason: str | None = None
@@ -71,15 +71,6 @@ class Assembly(ABC):
     def complete(self) -> bool:
         """The provider said that the answer is over."""
         return self.done or self._finish_reason is not None
-
-    @property
-    def unopened(self) -> bool:
-        """The model left out the tag that opens its thinking."""
-        return self._splitter.unopened
-
-    def hold(self) -> None:
-        """The model is known to leave out the tag that opens its thinking. Called before anything is fed."""
-        self._splitter.holds = True
 
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
         """Take the data of one event."""
@@ -105,7 +96,7 @@ class Assembly(ABC):
             reason = parsed(rest)
             if not isinstance(reason, str) and error_text(reason):
                 raise refused_in_stream(reason)
-        for delta in self._splitter.end():
+        for delta in self.splitter.end():
             yield self._note(delta)
 
     def completion(self) -> Completion:
@@ -120,16 +111,15 @@ class Assembly(ABC):
             raise ProviderNetworkError("the LLM provider's answer was cut off")
         text, usage = "".join(self._text), self._counted()
         called = [call for call in self._called() if call.name or call.id or "".join(call.arguments).strip()]
-        calls = _finished(called, self._new_id)
-        reason = self._finish_reason or ("tool_calls" if calls else "stop")
-        if not text.strip() and not calls and not self._images:
+        reason = self._finish_reason or ("tool_calls" if called else "stop")
+        if not text.strip() and not called and not self._images:
             if "function_call" in reason:
                 raise BadCall("the model's tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
             raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
         return Completion(
             text=text,
-            tool_calls=calls,
+            tool_calls=_finished(called, self._new_id),
             finish_reason=reason,
             usage=usage,
             echo=self._echoed([call.echo for call in called]),
@@ -145,24 +135,22 @@ class Assembly(ABC):
 
     def _say(self, text: str) -> Iterator[Delta]:
         """A piece of the text, which may hold thinking."""
-        for delta in self._splitter.feed(self._clean(text)):
+        for delta in self.splitter.feed(self._clean(text)):
             yield self._note(delta)
 
     def _think(self, thought: str) -> Iterator[Delta]:
         """Thinking that the provider sends as such: the text holds none."""
         if thought:
-            self._splitter.holds = False
+            self.splitter.holds = False
             yield self._note(ReasoningDelta(self._clean(thought)))
 
     def _note(self, delta: Delta) -> Delta:
-        match delta:
-            case TextDelta(text):
-                self._text.append(text)
-            case ReasoningDelta():
-                self._thought = True
-            case TakenBack():
-                self._text.clear()
-                self._thought = True
+        if isinstance(delta, TextDelta):
+            self._text.append(delta.text)
+        else:
+            self._thought = True
+        if isinstance(delta, TakenBack):
+            self._text.clear()
         return delta
 
     def _echoed(self, calls: list[dict[str, Any]]) -> Echo | None:

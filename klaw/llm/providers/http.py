@@ -195,9 +195,8 @@ class HttpClient:
         body = BoundedBody(MAX_ERROR_BODY_BYTES)
         with trio.move_on_after(ERROR_BODY_BUDGET_S):
             await body.read(response.aiter_raw())
-        payload = readable(bytes(body.data))
-        after = parse_retry_after(response.headers.get("retry-after"), time.time())
-        return refused(response.status_code, payload, after)
+        after_s = parse_retry_after(response.headers.get("retry-after"), time.time())
+        return refused(response.status_code, readable(bytes(body.data)), after_s)
 
     def _explain(self, error: ProviderError, model: str) -> None:
         """Add whose error it is and what to look at, and hide secrets in the provider's words."""
@@ -233,21 +232,22 @@ class HttpProvider(HttpClient):
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
         """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
         remembered when it answers then."""
-        trial, completion = _Trial(request, self._habits.get(request.model, Habits())), None
-        for left in reversed(range(MAX_TRIES)):
+        known = habits = self._habits.get(request.model, Habits())
+        failed = 0
+        while True:
+            trial = _Trial(request, habits)
             try:
                 completion = await self._repeating(request.model, partial(self._ask, trial, on_delta), trial.has_begun)
                 break
             except ProviderError:
-                if trial.next is None or trial.has_begun() or not left:
+                failed += 1
+                if trial.next is None or trial.has_begun() or failed == MAX_TRIES:
                     raise
-                trial = _Trial(request, trial.next)
-        assert completion is not None
-        habits = trial.habits
-        if trial.answer is not None and (trial.answer.unopened or habits.unopened is None):
-            known = trial.answer.unopened or (False if habits.holds(request.model) else None)
-            habits = attrs.evolve(habits, unopened=known)
-        if habits != self._habits.get(request.model, Habits()):
+                habits = trial.next
+        unopened = trial.answer is not None and trial.answer.assembly.splitter.unopened
+        if unopened or habits.unopened is None:
+            habits = attrs.evolve(habits, unopened=unopened or (False if habits.holds(request.model) else None))
+        if habits != known:
             log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
             if len(self._habits) >= MAX_REMEMBERED:
                 self._habits.clear()
@@ -260,8 +260,7 @@ class HttpProvider(HttpClient):
         request, own = trial.habits.fitted(trial.request), trial.habits.members(trial.request)
         body = self._dialect.body(request, {**own, **self._settings.extra_body})
         assembly = self._dialect.assembly(new_id)
-        if trial.habits.holds(request.model):
-            assembly.hold()
+        assembly.splitter.holds = trial.habits.holds(request.model)
         trial.answer = AnswerReader(assembly, on_delta, self._settings.idle_s)
         try:
             return await self._attempt(body, trial.answer)
@@ -277,19 +276,16 @@ class HttpProvider(HttpClient):
 
     async def _attempt(self, body: bytes, answer: AnswerReader) -> Completion:
         with trio.move_on_after(self._settings.max_s):
-            return await self._exchange(body, answer)
+            async with self._response(body) as response:
+                content_type = await self._accepted(response)
+                if content_type == "text/event-stream":
+                    await answer.read_events(response)
+                elif content_type == "application/json":
+                    await answer.read_whole(response)
+                else:
+                    raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
+            return answer.completion()
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
-
-    async def _exchange(self, body: bytes, answer: AnswerReader) -> Completion:
-        async with self._response(body) as response:
-            content_type = await self._accepted(response)
-            if content_type == "text/event-stream":
-                await answer.read_events(response)
-            elif content_type == "application/json":
-                await answer.read_whole(response)
-            else:
-                raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
-        return answer.completion()
 
 
 @attrs.define

@@ -39,9 +39,8 @@ class AnswerReader:
 
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False
-        self.unopened = False
         self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
-        self._assembly = assembly
+        self.assembly = assembly
         self._on_delta = on_delta
         self._idle_s = idle_s
         self._failure: Exception | None = None
@@ -54,24 +53,24 @@ class AnswerReader:
         try:
             await self._read_events(response)
         except httpx2.TransportError:
-            if not self._assembly.complete:  # else all that is lost is the end of the response
+            if not self.assembly.complete:  # else all that is lost is the end of the response
                 raise
 
     async def _read_events(self, response: httpx2.Response) -> None:
         with trio.CancelScope(deadline=trio.current_time() + self._idle_s) as reading:
             async for chunk in response.aiter_raw():
-                content = self._assembly.size
+                content = self.assembly.size
                 self._received += len(chunk) + CHUNK_COST
                 self._take(self._deltas(chunk))
-                if self._assembly.size > content:
+                if self.assembly.size > content:
                     self._content_at = self._received
                     reading.deadline = trio.current_time() + self._idle_s
                 self._check_size()
                 if self._failure is not None:
                     reading.cancel(reason="the answer is unusable")
-                elif self._assembly.done:
+                elif self.assembly.done:
                     reading.deadline = trio.current_time() + AFTER_DONE_S
-        if reading.cancelled_caught and self._failure is None and not self._assembly.complete:
+        if reading.cancelled_caught and self._failure is None and not self.assembly.complete:
             self._failure = ProviderTimeout(f"the LLM provider sent no part of an answer for {self._idle_s:g} s")
 
     def _check_size(self) -> None:
@@ -85,21 +84,20 @@ class AnswerReader:
     async def read_whole(self, response: httpx2.Response) -> None:
         body = BoundedBody(MAX_EVENT_BYTES)
         if await body.read(response.aiter_raw()):
-            self._take(self._assembly.feed_whole(bytes(body.data)))
+            self._take(self.assembly.feed_whole(bytes(body.data)))
         else:
             self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_EVENT_BYTES} bytes")
 
     def completion(self) -> Completion:
         """Raises the failure that was noted while reading."""
-        self._take(self._assembly.finish(self._events.rest()))
+        self._take(self.assembly.finish(self._events.rest()))
         if self._failure is not None:
             raise self._failure
-        self.unopened = self._assembly.unopened
-        return self._assembly.completion()
+        return self.assembly.completion()
 
     def _deltas(self, chunk: bytes) -> Iterator[Delta]:
         for name, data in self._events.feed(chunk):
-            yield from self._assembly.feed_event(data, name)
+            yield from self.assembly.feed_event(data, name)
 
     def _take(self, deltas: Iterator[Delta]) -> None:
         if self._failure is not None:

@@ -12,7 +12,7 @@ import heapq
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
@@ -38,7 +38,10 @@ NEW_FILE_MODE = 0o600
 """What the model writes is the user's own."""
 _TEMPORARY = ".klaw-"
 
+FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 Mode: TypeAlias = Literal["create", "replace", "append"]
+_KINDS: Mapping[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+
 Stamp: TypeAlias = tuple[int, int, int]
 """Changes with the file."""
 
@@ -88,7 +91,7 @@ class FolderEntry:
     seconds since 1970."""
 
     path: str
-    kind: Literal["file", "folder", "link", "other"]
+    kind: FileKind
     size: int
     modified: float
 
@@ -103,10 +106,10 @@ class FoundFiles:
         incomplete: there were too many names to look at all of them.
     """
 
-    entries: tuple[FolderEntry, ...]
-    more: int
-    hidden: int
-    incomplete: bool
+    entries: tuple[FolderEntry, ...] = ()
+    more: int = 0
+    hidden: int = 0
+    incomplete: bool = False
 
 
 def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
@@ -133,16 +136,27 @@ def read_place(place: FilePlace, limit: int) -> tuple[bytes, os.stat_result]:
 
 def list_folder(root: Root, path: str, limit: int) -> FoundFiles:
     """The names in a folder. A root that was never made is empty. Raises as ``read_bytes``."""
-    return _collect(_folder_entries(root, path), limit)
+    try:
+        with root.resolve(path) as place, opened_folder(place) as fd:
+            return _collect(_entries(root, fd, place.path), limit)
+    except NotThere:
+        if path.strip("./"):
+            raise
+        return FoundFiles()
 
 
 def find(root: Root, pattern: str, limit: int) -> FoundFiles:
     """Files (not folders) whose path fits a pattern. Links are listed, but not followed. Raises ToolRefused."""
-    return _collect(_matching(root, Pattern.parse(pattern)), limit)
+    parsed = Pattern.parse(pattern)
+    try:
+        with root.resolve("") as place, opened_folder(place) as fd:
+            return _collect(_search(root, fd, "", parsed, parsed.start(), 0), limit)
+    except NotThere:
+        return FoundFiles()
 
 
-_Name = FolderEntry | None
-"""What a folder holds; None for a name that is not shown."""
+_Name: TypeAlias = FolderEntry | None
+"""What a folder holds; None for a name that is closed to tools or no text."""
 
 
 def _collect(names: Iterator[_Name], limit: int) -> FoundFiles:
@@ -159,23 +173,6 @@ def _collect(names: Iterator[_Name], limit: int) -> FoundFiles:
             entries.append(entry)
     shown = heapq.nsmallest(limit, entries, key=lambda entry: entry.path)
     return FoundFiles(entries=tuple(shown), more=len(entries) - len(shown), hidden=hidden, incomplete=incomplete)
-
-
-def _folder_entries(root: Root, path: str) -> Iterator[_Name]:
-    try:
-        with root.resolve(path) as place, opened_folder(place) as fd:
-            yield from _entries(root, fd, place.path)
-    except NotThere:
-        if path.strip("./"):
-            raise
-
-
-def _matching(root: Root, pattern: Pattern) -> Iterator[_Name]:
-    try:
-        with root.resolve("") as place, opened_folder(place) as fd:
-            yield from _search(root, fd, "", pattern, pattern.start(), 0)
-    except NotThere:
-        return
 
 
 _PASSED = FolderEntry(path="", kind="other", size=0, modified=0)
@@ -201,7 +198,6 @@ def _search(root: Root, fd: int, path: str, pattern: Pattern, state: frozenset[i
 
 
 def _entries(root: Root, fd: int, path: str) -> Iterator[_Name]:
-    """What an open folder holds; None for a name that is closed to tools or no text."""
     try:
         with os.scandir(fd) as found:
             for item in found:
@@ -212,21 +208,13 @@ def _entries(root: Root, fd: int, path: str) -> Iterator[_Name]:
                     info = item.stat(follow_symlinks=False)
                 except OSError:
                     continue  # gone meanwhile
-                kind = _kind(info.st_mode)
+                kind = _KINDS.get(stat.S_IFMT(info.st_mode), "other")
                 size = info.st_size if kind == "file" else 0
                 yield FolderEntry(
                     path=f"{path}/{item.name}" if path else item.name, kind=kind, size=size, modified=info.st_mtime
                 )
     except OSError as error:
         refuse(path, error)
-
-
-def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
-    if stat.S_ISREG(mode):
-        return "file"
-    if stat.S_ISDIR(mode):
-        return "folder"
-    return "link" if stat.S_ISLNK(mode) else "other"
 
 
 def write(root: Root, path: str, data: bytes, mode: Mode) -> str:

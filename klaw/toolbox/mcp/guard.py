@@ -181,8 +181,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         elif status >= 500:
             self._link.status = status
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # A few bytes could become gigabytes.
-            await response.aclose()
+            await response.aclose()  # a few bytes could become gigabytes
             raise httpx2.RemoteProtocolError("the answer is compressed, which was not requested")
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)

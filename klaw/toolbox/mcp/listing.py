@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -102,18 +103,14 @@ def _schema(schema: object) -> dict[str, Any]:
 
 SEPARATOR = "__"
 _DIGEST = 8
-
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
     """The server's name of each tool -> the name that models see. Names that every provider takes stay as they are;
     others that become the same get a digest."""
-    given = list(dict.fromkeys(tools))
-    wanted = {tool: _cleaned(server, tool) for tool in given}
-    counts: dict[str, int] = {}
-    for name in wanted.values():
-        counts[name] = counts.get(name, 0) + 1
+    wanted = {tool: _cleaned(server, tool) for tool in tools}
+    counts = Counter(wanted.values())
     return {
         tool: name if counts[name] == 1 or name == f"{server}{SEPARATOR}{tool}" else _with_digest(server, tool)
         for tool, name in wanted.items()
@@ -170,7 +167,8 @@ class Parameters:
             kind = properties.get(name, {}).get("type")
             if value is None and name in properties and name not in required and kind not in (None, "null"):
                 continue  # small models write null for what they leave out
-            bound[self.original.get(name, name)] = _meant(value, kind)
+            quotable = isinstance(kind, str) and kind in _KINDS  # the model may write the JSON of it as a text
+            bound[self.original.get(name, name)] = unquoted(value, _KINDS[kind]) if quotable else value
         return bound
 
 
@@ -214,18 +212,14 @@ class _SchemaReader:
         if not isinstance(value, dict) or self._left < 0:
             return {}
         value, seen = self._resolved(value, seen)
-        made: dict[str, Any] = {}
-        kinds = value.get("type")
-        kinds = [kind for kind in _texts(kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES]
-        if kinds:
-            made["type"] = kinds[0] if len(kinds) == 1 else kinds
-        if (description := self._description(value)) is not None:
-            made["description"] = description
-        made |= _scalars_of(value)
+        given = value.get("type")
+        kinds = [kind for kind in _texts(given if isinstance(given, list) else [given]) if kind in _TYPES]
+        made: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
+        made |= self._description(value) | _scalars_of(value)
         if depth < self._depth:
             made |= self._inner(value, kinds, depth, seen)
-        if "array" in kinds and "items" not in made:
-            made["items"] = {}
+        if "array" in kinds:
+            made.setdefault("items", {})
         return made
 
     def _inner(self, value: dict[str, Any], kinds: list[str], depth: int, seen: tuple[str, ...]) -> dict[str, Any]:
@@ -250,14 +244,12 @@ class _SchemaReader:
                 ]
         return made
 
-    def _description(self, value: dict[str, Any]) -> str | None:
-        if not self._describe:
-            return None
+    def _description(self, value: dict[str, Any]) -> dict[str, str]:
         told = [value["description"]] if isinstance(value.get("description"), str) else []
         if isinstance(value.get("pattern"), str):  # servers write patterns that no provider's engine knows
             told.append(f"(pattern: {value['pattern'][:MAX_TEXT]})")
         text = clean_output(" ".join(told)).strip()
-        return cut(text, MAX_PARAMETER_DESCRIPTION) if text else None
+        return {"description": cut(text, MAX_PARAMETER_DESCRIPTION)} if text and self._describe else {}
 
     def _resolved(self, value: dict[str, Any], seen: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Follow ``$ref`` within the schema. One that leads out, nowhere or back to itself is anything."""
@@ -281,15 +273,13 @@ class _SchemaReader:
 
 def _scalars_of(value: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    enum = value.get("enum")
+    enum = [value["const"]] if "const" in value else value.get("enum")
     if isinstance(enum, list) and 0 < len(enum) <= MAX_ENUM and all(map(_is_scalar, enum)):
         made["enum"] = [_plain(option) for option in enum]
-    if "const" in value and _is_scalar(value["const"]):
-        made["enum"] = [_plain(value["const"])]
     if value.get("default") is not None and _is_scalar(value["default"]):
         made["default"] = _plain(value["default"])
     for name in _LIMITS:
-        if isinstance(value.get(name), int | float) and _is_scalar(value[name]) and not isinstance(value[name], bool):
+        if type(value.get(name)) in (int, float) and _is_scalar(value[name]):
             made[name] = value[name]
     for name in _SIZES:
         if type(value.get(name)) is int and 0 <= value[name] < 1_000_000_000:
@@ -320,8 +310,3 @@ def _shown_key(name: str, taken: Mapping[str, Any]) -> str:
         number += 1
         shown = f"{shown[:50]}_{number}"
     return shown
-
-
-def _meant(value: object, kind: object) -> object:
-    """What a text is the JSON of, where the schema wants that kind and not a text."""
-    return unquoted(value, _KINDS[kind]) if isinstance(kind, str) and kind in _KINDS else value

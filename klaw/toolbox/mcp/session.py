@@ -79,10 +79,7 @@ class McpSession:
         self._client = client
         self._link = link
         self.changed = changed
-
-    @property
-    def protocol(self) -> str:
-        return self._client.protocol_version
+        self.protocol = client.protocol_version
 
     async def wait_ended(self) -> str:
         """Returns why the connection ended."""
@@ -101,8 +98,7 @@ class McpSession:
             except ValidationError as error:
                 raise McpError("its list of tools is not MCP") from error
             found += [
-                ListedTool(name=tool.name, description=tool.description or "", schema=tool.input_schema)
-                for tool in page.tools
+                ListedTool(name=t.name, description=t.description or "", schema=t.input_schema) for t in page.tools
             ]
             if page.next_cursor is None or page.next_cursor == cursor or len(found) >= MAX_LISTED:
                 break
@@ -242,7 +238,10 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
         # Servers repeat structured content as text, for clients that know only that.
-        parts.append(_json(structured))
+        try:
+            parts.append(json.dumps(structured, ensure_ascii=False, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            parts.append("[structured content that cannot be shown]")
     text = "\n".join(part for part in parts if part)
     if result.get("isError"):
         return ToolFailure(text or "The tool failed and did not say why.")
@@ -301,10 +300,3 @@ def _bytes(data: object) -> str:
 
 def _short(value: object) -> str:
     return " ".join(str(value or "?")[:MAX_SHORT].split())
-
-
-def _json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return "[structured content that cannot be shown]"
