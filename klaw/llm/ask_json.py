@@ -23,7 +23,7 @@ from klaw.llm.types import ChatMessage, JsonSchema
 MAX_ANSWER_CHARS = 1_000_000
 MAX_QUOTED_CHARS = 4_000
 MAX_ENTRIES = 20_000
-"""In a list without bounds: small models go on and on."""
+"""Small models go on and on."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
 _FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _ANSWERS = Converter(lenient=True, most=MAX_ENTRIES)

@@ -27,7 +27,6 @@ class BudgetReport:
     limit_tokens: int | None
     reserved_nano: int
     share: float | None
-    """Of the larger used part of a limit; None without a limit."""
     warn_share: float
     refused: int
 
@@ -90,7 +89,6 @@ class DailyBudget:
             del self._reserved[reservation]
 
     def charge(self, spent: UsageSum) -> None:
-        """Count what was spent today. Never refused."""
         self._turn_the_day()
         self._spent += spent
 
@@ -148,7 +146,7 @@ class DailyBudget:
         return found
 
     def _turn_the_day(self) -> None:
-        """A new day begins with nothing spent; running calls stay reserved. A clock that is set back frees nothing."""
+        """A clock that is set back frees nothing; running calls stay reserved."""
         today = self.today()
         if today > self._day:
             self._spent, self._told, self._refused = UsageSum(), False, 0

@@ -34,8 +34,7 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LlmClient:
-    """What all calls to models share. Each call takes one of ``slots``: a turn takes its first before it reads
-    anything."""
+    """What all calls to models share."""
 
     router: Router
     registry: Registry
@@ -200,13 +199,10 @@ def _bounded(ratio: float) -> float:
 
 
 CORRECTION_TURNS = 200
-"""The newest turns, for the corrections at the start."""
 
 
 @attrs.frozen(kw_only=True)
 class Llm(LlmClient):
-    """The client of a running server."""
-
     core: Core
     local: LocalModel
     correction: TokenCorrection = attrs.Factory(TokenCorrection)

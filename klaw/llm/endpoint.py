@@ -17,10 +17,8 @@ from klaw.llm.types import Usage
 
 T = TypeVar("T")
 Path: TypeAlias = Literal["embeddings", "rerank"]
-"""What follows a provider's ``baseUrl``."""
 
 _OF_THE_TEXT = frozenset({400, 413, 422})
-"""May be about one of the texts."""
 
 
 @attrs.frozen(kw_only=True)
@@ -108,7 +106,6 @@ def _numbers(values: object) -> list[float]:
 
 
 def _usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Some give only the sum, which is all prompt."""
     told = answer.get("usage")
     counts = [told.get(name) for name in ("prompt_tokens", "total_tokens")] if isinstance(told, dict) else []
     counted = max((each for each in counts if type(each) is int), default=0)

@@ -4,21 +4,22 @@ from klaw.errors import KlawError
 
 
 class ProviderError(KlawError):
-    """The LLM could not answer. ``retryable``: the same request may succeed later.
+    """The LLM could not answer. Its text may reach everybody and every log. The provider's own words may not: ``told``
+    has them, for the caller's user.
 
-    Its text may reach everybody and every log. The provider's own words may not: ``told`` has them, for the caller's
-    user.
+    Args:
+        retryable: the same request may succeed later.
+        origin: model and address.
+        hint: what to look at.
+        known_words: the provider's words that can hold nobody's message (``refusals.loggable``); ``said`` has all.
     """
 
     code = "llm_failed"
     retryable = True
     origin = ""
-    """Model and address."""
     hint = ""
-    """What to look at."""
     said = ""
     known_words = ""
-    """The provider's words that can hold nobody's message (``refusals.loggable``)."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)
@@ -51,11 +52,10 @@ class ProviderUnreachable(ProviderNetworkError):
 
 
 class ProviderRefused(ProviderError):
-    """The provider answered with the HTTP status ``status``."""
+    """The provider answered with the HTTP status ``status``. ``param``: the member of the request that it names."""
 
     code = "llm_refused"
     param = ""
-    """The member of the request that it names."""
 
     def __init__(self, message: str, *, status: int, retryable: bool, retry_after_s: float | None = None) -> None:
         super().__init__(message)

@@ -31,7 +31,6 @@ from klaw.llm.types import Completion, Delta, OnDelta, Request, TakenBack, TextD
 
 ACTOR_NAME = "llm.local"
 RECHECK_S = 30.0
-"""How often a missing model or package is looked for."""
 STOP_BUDGET_S = 2.0
 """For the child to end after its stdin closed, before it is killed."""
 MAX_LINE_BYTES = 4096
@@ -57,12 +56,13 @@ log = structlog.get_logger("klaw.llm.local")
 
 
 class LocalState(enum.StrEnum):
+    """MISSING: a file or a package is not there; it is looked for again from time to time. BROKEN: the last start
+    failed; the supervisor tries again."""
+
     STARTING = "starting"
     READY = "ready"
     MISSING = "missing"
-    """A file or a package is not there; looked for again from time to time."""
     BROKEN = "broken"
-    """The last start failed; the supervisor tries again."""
     STOPPED = "stopped"
 
 
@@ -75,13 +75,10 @@ class LocalAddress:
 
 
 class LocalModel:
-    """The state of the embedded model."""
-
     def __init__(self) -> None:
         self.state = LocalState.STARTING
         self.reason = "the local model has not been started yet"
         self.endpoint: LocalAddress | None = None
-        """None unless READY."""
         self._changed = trio.Event()
 
     def report(self) -> dict[str, str]:
@@ -157,7 +154,6 @@ class LocalProvider:
         raise ProviderTimeout(self._model.reason)
 
     async def _client_of(self, endpoint: LocalAddress) -> HttpProvider:
-        """For this start of the process."""
         if self._closed:
             raise ProviderNetworkError("the local model's client is closed")
         if self._client is not None and self._endpoint is endpoint:
@@ -240,7 +236,7 @@ class LocalProcess:
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """``started()`` comes before the model is loaded, which may take a minute. Raises ModelError: the child failed
-        to start in time, or ended. Cancellation: the child has ended."""
+        to start in time, or ended."""
         task_status.started()
         try:
             await self._wait_until_installed(vitals)
@@ -293,7 +289,6 @@ class LocalProcess:
             raise ModelError(f"the process of the local model {code}") from group
 
     async def _child(self, key: str, task_status: trio.TaskStatus[trio.Process]) -> None:
-        """Ends in cancellation or ModelError."""
         settings = self._settings
         options = {
             "model": str(self._file),
@@ -317,7 +312,6 @@ class LocalProcess:
         raise ModelError(f"ended with code {ended.returncode}")
 
     async def _port(self, process: trio.Process) -> int:
-        """Read the child's one line."""
         line = bytearray()
         assert process.stdout is not None
         with trio.move_on_after(self._settings.start_timeout_s) as waiting:

@@ -21,7 +21,6 @@ from klaw.errors import NoPriceList
 from klaw.llm.types import Usage
 
 _NANO_PER_TOKEN = Decimal(1000)
-"""At a price of one dollar a million."""
 _MOST_TOKENS = 10_000_000
 """What a provider reports beyond it is nonsense, and would make sums overflow."""
 
@@ -31,8 +30,6 @@ Money: TypeAlias = Annotated[Decimal, Form(Decimal, str)]
 
 @attrs.frozen
 class Tier:
-    """A price for calls with more prompt tokens than a bound."""
-
     above: int
     price: Money
 
@@ -91,7 +88,7 @@ def _count(tokens: int | None) -> int:
 
 
 def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
-    """One call. ``prices`` None: unknown."""
+    """``prices`` None: unknown."""
     usage = plausible(usage)
     tokens = usage.prompt_tokens + usage.completion_tokens
     return UsageSum(
@@ -108,9 +105,7 @@ def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) ->
 
 
 FREE_VARIANT = ":free"
-"""OpenRouter's free models."""
 ANSWER_S = 60.0
-"""A cold start on a slow card takes some seconds."""
 
 
 @attrs.frozen(kw_only=True)
@@ -146,7 +141,7 @@ class PricePeriod:
 
 @attrs.frozen(kw_only=True)
 class ListedPrices:
-    """An entry of the price list. Of several periods that hold, the last one counts."""
+    """Of several periods that hold, the last one counts."""
 
     context_tokens: int | None
     periods: tuple[PricePeriod, ...]
@@ -184,7 +179,7 @@ async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
 
 
 def answer(wanted: Sequence[WantedPrice]) -> Answers:
-    """Look models up; imports the library. Raises ImportError."""
+    """Imports the library. Raises ImportError."""
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot = get_snapshot()

@@ -32,7 +32,7 @@ from klaw.llm.service import BreakerState, Closable, Service
 from klaw.llm.types import Model, Provider, Route
 
 MAX_REMEMBERED = 512
-"""Models whose facts are kept; people try names."""
+"""People try names."""
 
 PASSES_S = 300.0
 """An older failure says nothing of now."""
@@ -40,7 +40,6 @@ _NOTHING_WORKS = frozenset({401, 402, 403})
 """Without a right key or without credit, for every call."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
-"""What a call is for; decides on the models."""
 
 log = structlog.get_logger("klaw.llm")
 
@@ -64,7 +63,6 @@ class Registry:
         self._lock = trio.Lock()
         self._listed: dict[str, ListedPrices | None] = {}
         self.failed = False
-        """The list could not be read."""
 
     async def know(self, *names: str) -> None:
         """Look models up, ``provider/model``, where the list may know more than the configuration. The first time takes

@@ -31,12 +31,10 @@ from klaw.llm.errors import (
 from klaw.llm.types import Completion, OnDelta, Provider, Request
 
 BACKOFF = Backoff(1.0, 8.0)
-"""Between the attempts of one call."""
 MAX_RETRY_AFTER_S = 30.0
 """A longer pause is not waited for: somebody looks at the screen."""
 FAILURES_TO_OPEN = 3
 BREAK = Backoff(10.0, 300.0)
-"""The pause of a provider that failed so often in a row."""
 
 
 def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
@@ -153,7 +151,6 @@ class Service(Generic[C]):
 
     def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
         self.problem: str | None = None
-        """Why it could not be made."""
         self._name = name
         self._make = make
         self._threads = threads
@@ -162,7 +159,6 @@ class Service(Generic[C]):
         self._closed = False
         self.breaker = Breaker()
         self.error: LastError | None = None
-        """None when the last call did not fail."""
 
     async def stream(self: "Service[Provider]", request: Request, on_delta: OnDelta) -> Completion:
         return await self.call(lambda provider: provider.stream(request, on_delta))

@@ -16,12 +16,10 @@ from klaw.actor.supervisor import Vitals
 
 
 class Priority(enum.IntEnum):
-    """Lower goes first."""
+    """Lower goes first. BACKGROUND: subagents, summaries, topics; not interrupted once they have their slot."""
 
     INTERACTIVE = 0
-    """Somebody waits for the answer."""
     BACKGROUND = 1
-    """Subagents, summaries, topics. Never interrupted once it has its slot."""
 
 
 @attrs.frozen(kw_only=True)

@@ -47,9 +47,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 SHOWN_CHARS = 120
 MAX_CALLS = 32
-"""Calls of one round that are carried out."""
 MAX_AT_ONCE = 8
-"""At the same time; the deadline of the others begins when they start."""
+"""The deadline of the others begins when they start."""
 MAX_NAMES_SHOWN = 40
 MAX_CHARS = 50_000_000
 """A longer result is cut here at once, before any work is done on it."""
@@ -58,7 +57,6 @@ FOLDER = "tool-output"
 MAX_FILE_BYTES = 1_000_000
 """The file tools read files up to 1 MB."""
 MAX_FILES = 200
-"""The newest are kept."""
 MAX_LOOKED_AT = 20_000
 """Names in the folder; a program can make any number."""
 NOT_KEPT = "The rest was not kept."
@@ -68,7 +66,6 @@ WHY = "after reading from outside; it would stand in later conversations"
 log = structlog.get_logger("klaw.tools")
 MAX_ARGUMENTS = 1_000_000
 MAX_SHOWN = 8
-"""Arguments of a call that are shown."""
 
 
 @attrs.frozen(kw_only=True)
@@ -150,14 +147,12 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 
 @attrs.frozen
 class Overflow:
-    """Keeps what is too long for the model in files."""
-
     files: Threads
     workspace: Path
     new_id: Callable[[], str]
 
     async def keep(self, user: UserId, tool: str, text: str) -> str:
-        """Write an output to a new file. Returns a sentence on where it is."""
+        """Write an output to a file. Returns a sentence on where it is."""
         file = f"{tool}-{self.new_id()}.txt"
         try:
             whole = await self.files.run(_write, self.workspace, user, file, text)

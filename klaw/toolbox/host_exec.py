@@ -37,15 +37,12 @@ PASSED_ON = ("LANG", "LC_ALL", "TZ")
 """Klaw's other environment variables may hold keys."""
 SLACK_S = 15.0
 RISK = ": it can change all of Klaw's data, its prompts too"
-"""What a person should know of a command outside of a sandbox."""
 
 log = structlog.get_logger("klaw.tools")
 
 
 @attrs.frozen(kw_only=True)
 class HostExec:
-    """Runs commands in users' workspaces."""
-
     config: ExecToolConfig
     workspace: Path
     files: Threads
@@ -64,7 +61,7 @@ class HostExec:
         return allowed(words, map(split, self.config.allow), folder)
 
     async def _read(self, command: str) -> tuple[tuple[str, ...], bool]:
-        """The words of a command, and whether it runs in a sandbox. Raises ToolRefused."""
+        """Raises ToolRefused."""
         words, sandboxed = split(command), await self.sandbox.usable()
         if self.config.sandbox == "bubblewrap" and not sandboxed:
             raise ToolRefused("Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here.")
@@ -212,7 +209,7 @@ def _shell_syntax(command: str) -> str | None:
 
 
 REST = "**"
-"""As the last word of a rule: any further words, or none."""
+"""The last word of a rule that fits any further words, or none."""
 
 _WILD = re.compile(r"[*?\[]")
 _PARTS = re.compile(r"[=:@,]")

@@ -22,11 +22,8 @@ from klaw.config.tools import ExecToolConfig
 
 HEAD_BYTES = 600_000
 TAIL_BYTES = 300_000
-"""How much of the beginning and of the end of an output is kept."""
 FLOOD_BYTES = 64 * 1024 * 1024
-"""A program that writes more is killed."""
 TERM_S = 2.0
-"""Between SIGTERM and SIGKILL."""
 LATE_S = 0.5
 """How long the pipe is read after the program ended: a child of it may hold it open."""
 CHUNK_BYTES = 64 * 1024
@@ -50,8 +47,6 @@ class ProgramResult:
 
 
 class KeptOutput:
-    """The beginning and the end of an output, in bounded memory."""
-
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
         self.size = 0
         self._head, self._head_limit = bytearray(), head

@@ -46,7 +46,6 @@ class Trail:
 
 
 MAX_NAME = 64
-"""Characters of a tool's name, as every provider takes them."""
 NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)

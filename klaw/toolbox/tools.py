@@ -25,8 +25,6 @@ from klaw.toolbox.spec import Toolbox, ToolSpec
 
 
 class McpServers:
-    """Those that are switched on."""
-
     def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
         threads = Threads("mcp", 1)
         self._servers = tuple(
@@ -57,7 +55,6 @@ class McpServers:
 class Tools:
     core: Core
     executor: Executor
-    """Its toolbox holds all tools."""
     mcp: McpServers
     approvals: Approvals
     skills: Catalogue

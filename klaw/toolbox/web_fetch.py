@@ -36,7 +36,6 @@ from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
 MAX_REDIRECTS = 5
 CONVERT_S = 20.0
 CONVERTERS = 2
-"""Pages that are turned into Markdown at the same time."""
 CONNECT_S = 10.0
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -150,7 +149,7 @@ class WebFetcher:
     async def _request(
         self, connections: GuardedConnections, target: WebTarget, more: Mapping[str, str], takes: Callable[[str], bool]
     ) -> Download | str:
-        """The answer, or where it redirects to. Raises _NotModifiedError."""
+        """The answer, or where it redirects to."""
         async with connections.exchange("GET", target, {**_HEADERS, **more}) as response:
             headers, status = response.headers, response.status
             if status in _REDIRECTS and "location" in headers:

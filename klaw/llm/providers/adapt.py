@@ -71,7 +71,6 @@ def rounds_as_text(
 
 
 def _join(plain: list[ChatMessage], told: ChatMessage) -> None:
-    """Templates that know no tools want the roles to alternate."""
     if plain and plain[-1].role == told.role and not plain[-1].images and not plain[-1].tool_calls:
         before = plain.pop()
         told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
@@ -88,7 +87,6 @@ def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 
 def without_images(request: Request) -> Request:
-    """For a model that takes no images."""
     return attrs.evolve(request, messages=images_as_text(request.messages))
 
 
@@ -116,7 +114,6 @@ def call_tokens(calls: Sequence[ToolCall]) -> int:
 
 
 def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
-    """The echo of a stored message."""
     kept = metadata.get(ECHO)
     if not isinstance(kept, dict):
         return None
@@ -152,7 +149,6 @@ def tools_tokens(tools: Sequence[ToolDescription]) -> int:
 
 
 MAX_TRIES = 6
-"""Changes of one request."""
 LEAST_TOKENS = 16
 """A smaller number in a refusal is not meant as the length of an answer."""
 

@@ -20,11 +20,9 @@ THINKING = "thinking_blocks"
 """In ``Echo.message``: the blocks of thinking, in their order."""
 _OF_CALL = ("type", "id", "name", "input", "cache_control")
 NO_BEGINNING = "(Earlier messages are left out.)"
-"""The API wants a user to begin."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 _BREAK = "\n\n"
-"""Between the stable beginning of the system prompt and the rest."""
 _REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -86,7 +84,6 @@ class AnthropicDialect:
 
 
 def _system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """The system prompt in blocks: what stays the same, marked for the cache, and the rest."""
     if not messages:
         return []
     first = messages[0]
@@ -120,7 +117,6 @@ def _dialogue(messages: Sequence[ChatMessage], stable: int) -> list[dict[str, An
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    """A text of white space is left out, because the API refuses it."""
     text = [{"type": "text", "text": message.content}] if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": text}]
@@ -162,7 +158,6 @@ class AnthropicAssembly(Assembly):
         self._calls: dict[int, CallInProgress] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
-        """What was added to them, by block and member."""
         self._inputs: dict[int, str] = {}
         """Inputs that came whole with their block; pieces that follow replace them."""
         self._usage: dict[str, int] = {}

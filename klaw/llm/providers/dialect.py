@@ -15,7 +15,6 @@ MAX_REPLY_BYTES = 4 * 1024 * 1024
 MAX_TOOL_CALLS = 128
 """As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024
-"""More is not kept."""
 
 
 class CallInProgress:
@@ -56,9 +55,7 @@ class Assembly(ABC):
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.size = 0
-        """Bytes of text, thinking and tool calls."""
         self.done = False
-        """Nothing can follow."""
         self._new_id = new_id
         self.splitter = ThinkSplitter()
         self._text: list[str] = []
@@ -69,7 +66,6 @@ class Assembly(ABC):
 
     @property
     def complete(self) -> bool:
-        """The provider said that the answer is over."""
         return self.done or self._finish_reason is not None
 
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
@@ -172,8 +168,6 @@ class Assembly(ABC):
 
 
 class Dialect(Protocol):
-    """The API of a kind of providers."""
-
     def url(self, base_url: str | None) -> str: ...
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:

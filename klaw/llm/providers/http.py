@@ -51,7 +51,6 @@ ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_CAUSES = 30
 MAX_REMEMBERED = 256
-"""Models with habits."""
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
@@ -114,7 +113,6 @@ class HttpClient:
     async def _repeating(
         self, model: str, attempt: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False
     ) -> T:
-        """Try again what may pass, unless an answer has begun."""
         failed = 0
         while True:
             try:
@@ -226,7 +224,6 @@ class HttpProvider(HttpClient):
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
-        """What models, by their own names, are asked without."""
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:

@@ -14,7 +14,7 @@ from klaw.llm.providers.refusals import CODE, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
 
 MIN_REPEATED = 3
-"""Characters; a shorter text may be repeated on purpose."""
+"""A shorter text may be repeated on purpose."""
 MAX_IMAGES = 4
 _REASONS = {
     **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
@@ -26,9 +26,7 @@ _REASONS = {
     **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
     **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
 }
-"""In place of OpenAI's words."""
 _THINKING = re.compile(r"think|reason|thought", re.IGNORECASE)
-"""In the type of a part of content."""
 _ECHOED = re.compile(r"reason|think|thought|signature|encrypted|extra_content|provider_specific", re.IGNORECASE)
 """Members of a message that belong to its thinking, or sign it: what providers may want back."""
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
@@ -41,8 +39,6 @@ _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
 
 
 class OpenAiDialect:
-    """Nearly all servers speak it, with small differences."""
-
     def url(self, base_url: str | None) -> str:
         return f"{(base_url or '').rstrip('/')}/chat/completions"
 
@@ -105,9 +101,7 @@ class OpenAiAssembly(Assembly):
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: list[tuple[int, CallInProgress]] = []
-        """In the order of arrival, with their index."""
         self._open: CallInProgress | None = None
-        """The call that got the last part."""
         self._raw: list[str] = []
         """The text as it came, with thinking in it."""
         self._echo_size = 0
@@ -194,7 +188,6 @@ class OpenAiAssembly(Assembly):
             self._take_call(call)
 
     def _take_content(self, content: object) -> Iterator[Delta]:
-        """A text, or a list of parts."""
         if isinstance(content, str):
             self._raw.append(content)
             if content:
@@ -282,7 +275,6 @@ class OpenAiAssembly(Assembly):
         return made
 
     def _keep(self, echo: dict[str, Any], key: str, value: object) -> None:
-        """Keep a member that is to come back."""
         self.size += 1  # a sign of life; what of it is text counts as that
         with suppress(RecursionError):
             self._echo_size += len(value) if isinstance(value, str) else len(json.dumps(value))
@@ -314,7 +306,6 @@ def _is_thought(more: object) -> bool:
 
 
 def _is_error(event: dict[str, Any]) -> bool:
-    """Whether something without choices is an error."""
     texts = [event.get(key) for key in ("message", "detail", "error_msg", "errors")]
     status = event.get("base_resp")  # MiniMax
     named = "error" in (event.get("object"), event.get("type")) or (
@@ -337,7 +328,6 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _grown(known: Any, more: Any, key: str) -> Any:
-    """What is to come back, with its next piece."""
     if isinstance(known, str) and isinstance(more, str):
         return known + more if key in _GROWS else more
     if isinstance(known, dict) and isinstance(more, dict):

@@ -13,7 +13,6 @@ from typing import Any
 from klaw.llm.errors import BadCall, ContextTooLong, OverQuota, ProviderError, ProviderRefused, RateLimited
 
 CODE = re.compile(r"[a-z0-9_.-]{1,64}")
-"""A machine-readable code."""
 
 _RETRY_LATER = frozenset({408, 425, 429})
 _TOO_LONG_STATUS = frozenset({400, 413, 422, 500})
@@ -183,7 +182,6 @@ loaded loading load pull server service services overloaded capacity busy intern
 timed connection connect refused gateway bad upstream provider returned response temporarily currently try again later
 retry maintenance region country location blocked method
 """
-"""Grammar; keys and accounts; requests; places and states."""
 _VOCABULARY = frozenset(_WORDS.split())
 
 
@@ -225,5 +223,4 @@ def loggable(text: str) -> str:
 
 
 def _parts(secrets: Iterable[str]) -> Iterable[str]:
-    """The words of secrets, without that of an ``Authorization`` header that is none."""
     return {word.lower() for secret in secrets for word in secret.split() if word.lower() not in _SCHEMES}

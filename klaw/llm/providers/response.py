@@ -45,9 +45,7 @@ class AnswerReader:
         self._idle_s = idle_s
         self._failure: Exception | None = None
         self._received = 0
-        """In bytes, chunks with their cost."""
         self._content_at = 0
-        """``_received`` when content came last."""
 
     async def read_events(self, response: httpx2.Response) -> None:
         try:
@@ -89,7 +87,6 @@ class AnswerReader:
             self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_EVENT_BYTES} bytes")
 
     def completion(self) -> Completion:
-        """Raises the failure that was noted while reading."""
         self._take(self.assembly.finish(self._events.rest()))
         if self._failure is not None:
             raise self._failure

@@ -115,8 +115,6 @@ _MAX_FILES_SHOWN = 50
 
 @attrs.frozen(kw_only=True)
 class Skills:
-    """``problems``: folders that are no usable skill, and why."""
-
     skills: tuple[Skill, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -137,7 +135,6 @@ class Catalogue:
 
     @property
     def known(self) -> Skills:
-        """As of the last refresh."""
         return self._skills
 
     def refresh(self) -> Skills:

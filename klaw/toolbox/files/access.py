@@ -35,7 +35,6 @@ MAX_FILE_BYTES = 1_000_000
 MAX_LOOKED_AT = 20_000
 """Names that one listing or search looks at, to bound its time."""
 NEW_FILE_MODE = 0o600
-"""What the model writes is the user's own."""
 _TEMPORARY = ".klaw-"
 
 FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
@@ -43,7 +42,6 @@ Mode: TypeAlias = Literal["create", "replace", "append"]
 _KINDS: Mapping[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 Stamp: TypeAlias = tuple[int, int, int]
-"""Changes with the file."""
 
 
 @attrs.frozen
@@ -62,7 +60,6 @@ class Pattern:
         return self._with_empty(frozenset({0}))
 
     def step(self, state: frozenset[int], name: str) -> frozenset[int]:
-        """The state after one more name of the path."""
         after = set()
         for position in state:
             if position == len(self.parts):

@@ -27,7 +27,6 @@ from klaw.errors import NotThere, ToolRefused
 MAX_PATH_CHARS = 1024
 MAX_NAME_BYTES = 255
 MAX_DEPTH = 32
-"""Folders inside each other."""
 
 _SECRET = re.compile(
     r"\..*"  # hidden: .env, .git, .ssh, .netrc
@@ -218,7 +217,6 @@ def opened_folder(place: FilePlace) -> Iterator[int]:
 
 
 def root_of(workspace: Path, user: UserId) -> Root:
-    """The folder that a user's tools may use."""
     if user == LOCAL_USER:
         return Root(folder=workspace, closed=frozenset({USERS_FOLDER}))
     return Root(folder=workspace, below=(USERS_FOLDER, encode_name(user)))

@@ -85,7 +85,6 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
 
 
 def _fitting(lines: list[str], max_chars: int) -> list[str]:
-    """The first lines that fit, and at least one."""
     room = max_chars
     for count, line in enumerate(lines):
         room -= len(line) + 1

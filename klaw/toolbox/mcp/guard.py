@@ -37,11 +37,10 @@ class Link:
         self.reason = ""
         """Why it ended, to follow "the MCP server NAME is not connected: "."""
         self.status: int | None = None
-        """The last HTTP status of 500 or more."""
         self._closing = False
 
     def close(self) -> None:
-        """Klaw ends the connection now: what follows from that is no reason."""
+        """What follows from now on is no reason."""
         self._closing = True
 
     def end(self, reason: str) -> None:
@@ -58,7 +57,6 @@ FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""
 PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
-"""More come from a server that does not read the answers."""
 
 log = structlog.get_logger("klaw.mcp")
 
@@ -71,7 +69,6 @@ class StreamGuard:
         self._reads = reads
         self._writes = writes
         self._open: set[str | int] = set()
-        """The server's requests that are not answered."""
         self._credit = float(FREE_MESSAGES)
         self._credit_at = trio.current_time()
 

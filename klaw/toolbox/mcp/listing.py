@@ -27,11 +27,9 @@ from klaw.toolbox.spec import MAX_NAME, Arguments
 
 MAX_LISTED_NAME = 200
 MAX_ENTRIES = 2_000
-"""Tools of a page that are looked at."""
 MAX_BLOCKS = 1_000
-"""Parts of a tool's answer: texts, pictures …"""
 MAX_DESCRIPTION = 1_200
-"""Characters; every request to the model carries all descriptions."""
+"""Every request to the model carries all descriptions."""
 
 
 @attrs.frozen(kw_only=True)
@@ -142,7 +140,6 @@ MAX_TEXT = 120
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _KINDS = {"integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What providers take as a parameter's name."""
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9_.-]+")
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems")

@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 MAX_AT_ONCE = 16
 MAX_WAITING = 32
-"""Calls that wait for one of those places; more are refused."""
 BACKOFF = Backoff(1.0, 300.0)
 STABLE_S = 60.0
 """After a connection of this length the first pause is short again."""
 KEEP_TOOLS_FAILURES = 2
-"""So many failed attempts in a row remove the tools."""
+"""Failed attempts in a row that remove the tools."""
 RELIST_PAUSE_S = 1.0
 CHECK_S = 60.0
 """How often a server behind HTTP is asked for its tools: nothing else tells that it is gone."""
@@ -50,10 +49,8 @@ log = structlog.get_logger("klaw.mcp")
 
 class McpState(enum.StrEnum):
     STARTING = "starting"
-    """It is being connected for the first time."""
     READY = "ready"
     WAITING = "waiting"
-    """The connection was lost or could not be made; it is tried again, less and less often."""
     STOPPED = "stopped"
 
 

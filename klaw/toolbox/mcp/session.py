@@ -52,14 +52,12 @@ _RAW: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """Where a server behind HTTP is."""
-
     url: str
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 def target_of(name: str, config: McpServerConfig, workspace: Path) -> Program | Address:
-    """What to connect to. Raises McpError, which names the key of a secret that cannot be read."""
+    """Raises McpError, which names the key of a secret that cannot be read."""
     path = join_path("mcp.servers", name)
     try:
         if config.command is None:
@@ -73,8 +71,6 @@ def target_of(name: str, config: McpServerConfig, workspace: Path) -> Program | 
 
 
 class McpSession:
-    """An open connection. Made by ``opened``."""
-
     def __init__(self, client: Client, link: Link, changed: Nudge) -> None:
         self._client = client
         self._link = link
@@ -87,7 +83,6 @@ class McpSession:
         return self._link.reason
 
     async def tools(self) -> tuple[ListedTool, ...]:
-        """Raises McpError."""
         found: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -249,7 +244,6 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
 
 
 def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:
-    """The text of blocks; pictures that models take are added to ``pictures``."""
     for block in blocks:
         if not isinstance(block, dict):
             continue
@@ -270,7 +264,6 @@ def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:
 
 
 def _taken(data: object, pictures: list[Image]) -> bool:
-    """Add a picture, if it is one that models take."""
     if not isinstance(data, str) or len(pictures) >= MAX_PICTURES or len(data) * 3 // 4 > MAX_PICTURE_BYTES:
         return False
     with suppress(binascii.Error, ValueError):
@@ -293,7 +286,6 @@ def _resource(resource: object, pictures: list[Image]) -> str:
 
 
 def _bytes(data: object) -> str:
-    """Size of what a base64 text holds."""
     size = len(data) * 3 // 4 if isinstance(data, str) else 0
     return f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KiB"
 

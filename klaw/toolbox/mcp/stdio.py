@@ -75,10 +75,8 @@ END_S = 2.0
 TERM_S = 1.0
 STOP_S = END_S + TERM_S + 2.0
 EXIT_S = 0.5
-"""For a process to end after its pipe closed."""
 CHUNK_BYTES = 65_536
 TAIL_BYTES = 2_048
-"""The end of standard error that is kept."""
 LAST_WORDS_S = 0.5
 SECRET_CHARS = 6
 """A shorter value of the environment is no secret: masking it would mask common words."""
@@ -168,10 +166,8 @@ class _Child:
         self._said = said
         self._tail = b""
         self._silent = trio.Event()
-        """Standard error is closed."""
 
     async def listen(self) -> None:
-        """Keep the end of standard error."""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while data := await self._stderr.receive_some(CHUNK_BYTES):
                 self._tail = (self._tail + data)[-TAIL_BYTES:]
