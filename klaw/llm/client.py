@@ -67,9 +67,8 @@ class Meter:
         await self._registry.know(*(model.name for model in models))
         prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
-        worst = self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))
-        first: ProviderError | None = None
-        with self._budget.reserved(worst):
+        errors: list[ProviderError] = []
+        with self._budget.reserved(self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))):
             for place, model in enumerate(models):
                 written: list[str] = []
                 try:
@@ -79,16 +78,13 @@ class Meter:
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
                     raise
-                except BadCall:  # the model is told of it
-                    raise
                 except ProviderError as error:
-                    if written:
+                    if written or isinstance(error, BadCall):  # the model is told of a bad call
                         raise
-                    first = first or error
+                    errors.append(error)
                     if place + 1 < len(models):
                         log.warning("llm_fallback", model=model.name, code=error.code, attempt=place)
-        assert first is not None
-        raise first
+        raise errors[0]
 
     async def post(
         self,
@@ -155,10 +151,9 @@ class Meter:
         return completion
 
     def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
-        by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
+        spent = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
         return UsageSum(
-            cost_nano=max(spent.cost_nano for spent in by_model),
-            unpriced_tokens=max(spent.unpriced_tokens for spent in by_model),
+            cost_nano=max(each.cost_nano for each in spent), unpriced_tokens=max(each.unpriced_tokens for each in spent)
         )
 
 
@@ -230,7 +225,7 @@ def build(core: Core) -> Llm:
     config, local = core.config, LocalModel()
     registry = Registry(config, core.clock)
     ready_s = config.local_model.start_timeout_s
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry.context_tokens)
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry)
     limits = config.llm
     budget = DailyBudget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
     core.health.add(router.problems, budget.problems, registry.problems)
@@ -248,9 +243,10 @@ def build(core: Core) -> Llm:
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
     """The client of a command that runs by itself: without limits, and nothing is stored."""
+    registry = Registry(config, clock)
     return LlmClient(
-        router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0)),
-        registry=Registry(config, clock),
+        router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0), registry),
+        registry=registry,
         budget=DailyBudget(None, None, 1.0, clock),
         slots=Slots(1),
     )

@@ -239,7 +239,13 @@ class LocalProcess:
         to start in time, or ended."""
         task_status.started()
         try:
-            await self._wait_until_installed(vitals)
+            while (missing := self._missing()) is not None:
+                what, reason = missing
+                if self._model.reason != reason:
+                    log.warning("local_model_missing", model=self._settings.model, missing=what)
+                self._model.not_ready(LocalState.MISSING, reason)
+                vitals.doing(f"degraded: no {what}")
+                await trio.sleep(RECHECK_S)
             vitals.doing("loading the model")
             self._model.not_ready(LocalState.STARTING, "the local model is still loading")
             await self._run_child(vitals)
@@ -247,15 +253,6 @@ class LocalProcess:
             if split_cancelled(error)[0] is None:
                 self._model.not_ready(LocalState.STOPPED, "the local model is stopped")
             raise
-
-    async def _wait_until_installed(self, vitals: Vitals) -> None:
-        while (missing := self._missing()) is not None:
-            what, reason = missing
-            if self._model.reason != reason:
-                log.warning("local_model_missing", model=self._settings.model, missing=what)
-            self._model.not_ready(LocalState.MISSING, reason)
-            vitals.doing(f"degraded: no {what}")
-            await trio.sleep(RECHECK_S)
 
     def _missing(self) -> tuple[str, str] | None:
         """What is not installed, and what to do about it."""

@@ -4,7 +4,7 @@ list, and defaults. Facts are answered at once; ``Registry.know`` looks names up
 
 import datetime as dt
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -15,7 +15,7 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock
+from klaw.actor.clock import Clock, SystemClock
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
@@ -67,23 +67,21 @@ class Registry:
     async def know(self, *names: str) -> None:
         """Look models up, ``provider/model``, where the list may know more than the configuration. The first time takes
         a second."""
-        if all(name in self._listed or self._question(name) is None for name in names):
+        if not self._unknown(names):
             return
         async with self._lock:
-            wanted = {name: question for name in names if (question := self._question(name)) is not None}
-            wanted = {name: question for name, question in wanted.items() if name not in self._listed}
-            if not wanted:
-                return
-            found: Mapping[str, ListedPrices | None] = dict.fromkeys(wanted)
+            wanted = self._unknown(names)
+            found: Sequence[ListedPrices | None] = [None] * len(wanted)
             try:
-                found = dict(zip(wanted, await look_up(list(wanted.values())), strict=True))
-                self.failed = False
+                if wanted:
+                    found = await look_up(list(wanted.values()))
+                    self.failed = False
             except NoPriceList as error:
                 self.failed = True
                 log.warning("prices_not_found", error=error_class(error), reason=str(error))
             if len(self._listed) + len(found) > MAX_REMEMBERED:
                 self._listed.clear()
-            self._listed.update(found)
+            self._listed |= zip(wanted, found, strict=True)
 
     async def know_configured(self) -> None:
         """So that no turn has to wait for it."""
@@ -121,6 +119,10 @@ class Registry:
         """Context length to plan with: ``context.defaultBudgetTokens`` where it is not known."""
         return self.facts(name).context_tokens or self._config.context.default_budget_tokens
 
+    def _unknown(self, names: Sequence[str]) -> dict[str, WantedPrice]:
+        asked = {name: self._question(name) for name in names if name not in self._listed}
+        return {name: question for name, question in asked.items() if question is not None}
+
     def _question(self, name: str) -> WantedPrice | None:
         """None where the list cannot know anything."""
         provider, _, model = name.partition("/")
@@ -157,11 +159,12 @@ def configured_models(config: EngineConfig) -> list[str]:
 def _own_prices(own: ProviderModelConfig) -> Prices | None:
     if own.input_price is None or own.output_price is None:
         return None
+    cached, written = own.cached_input_price, own.cache_write_price
     return Prices(
         input=_rate(own.input_price),
         output=_rate(own.output_price),
-        cached_input=_rate(own.cached_input_price) if own.cached_input_price is not None else None,
-        cache_write=_rate(own.cache_write_price) if own.cache_write_price is not None else None,
+        cached_input=None if cached is None else _rate(cached),
+        cache_write=None if written is None else _rate(written),
     )
 
 
@@ -170,14 +173,11 @@ def _rate(price: float) -> Rate:
 
 
 class Router:
-    """All routes of a configuration. Providers are made when a route to them is first asked for. ``context_tokens``
-    None: by the configuration alone."""
+    """All routes of a configuration. Providers are made when a route to them is first asked for."""
 
-    def __init__(
-        self, config: EngineConfig, local: Callable[[], Provider], context_tokens: Callable[[str], int] | None = None
-    ) -> None:
+    def __init__(self, config: EngineConfig, local: Callable[[], Provider], registry: Registry | None = None) -> None:
         self._config = config
-        self._context_tokens = context_tokens or partial(context_tokens_of, config)
+        self._registry = registry or Registry(config, SystemClock())
         self._make_local = local
         self._local: Provider | None = None
         self._services: dict[str, Service[Provider]] = {}
@@ -263,41 +263,33 @@ class Router:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
             raise ConfigError.of("must have the form provider/model", key)
+        settings, local = self._config.providers.get(provider), self._config.local_model
+        asked: Provider
+        own: ProviderModelConfig | None = None
         if provider == LOCAL_PROVIDER:
-            return self._local_model(name, model, key)
-        settings = self._config.providers.get(provider)
-        if settings is None:
+            if model != local.model:
+                raise ConfigError.of(f"names a local model that is not localModel.model, which is {local.model}", key)
+            if self._local is None:
+                self._local = self._make_local()
+            asked, most = self._local, local.max_reply_tokens
+        elif settings is None:
             known = ", ".join(sorted([LOCAL_PROVIDER, *self._config.providers]))
             raise ConfigError.of(f"names a provider that is not configured; known are {known}", key)
-        if provider not in self._services:
-            self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
-        known_model = settings.models.get(model)
-        reply = self._config.llm.max_reply_tokens
+        else:
+            if provider not in self._services:
+                self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
+            asked, own = self._services[provider], settings.models.get(model)
+            most = (own and own.max_output_tokens) or self._config.llm.max_reply_tokens
+        facts = self._registry.facts(name)
         return Model(
-            provider=self._services[provider],
+            provider=asked,
             name=name,
             model=model,
-            context_tokens=self._context_tokens(name),
-            max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
-            tools=known_model is not None and known_model.tools,
-            images=settings.takes_images(model),
-            json_schema=known_model is None or known_model.json_schema,
-        )
-
-    def _local_model(self, name: str, model: str, key: str) -> Model:
-        local = self._config.local_model
-        if model != local.model:
-            raise ConfigError.of(f"names a local model that is not localModel.model, which is {local.model}", key)
-        if self._local is None:
-            self._local = self._make_local()
-        return Model(
-            provider=self._local,
-            name=name,
-            model=model,
-            context_tokens=self._context_tokens(name),
-            max_output_tokens=min(self._config.llm.max_reply_tokens, local.max_reply_tokens),
-            tools=local.tools,
-            images=False,
+            context_tokens=self._registry.context_tokens(name),
+            max_output_tokens=min(self._config.llm.max_reply_tokens, most),
+            tools=facts.tools,
+            images=facts.images,
+            json_schema=own is None or own.json_schema,
         )
 
 

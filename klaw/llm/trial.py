@@ -140,21 +140,16 @@ async def _ask(
 async def _try_endpoint(endpoint: ModelEndpoint, path: Path, dimensions: int | None) -> list[ModelCheck]:
     began = trio.current_time()
     try:
-        said = await (_embed(endpoint, dimensions) if path == "embeddings" else _rerank(endpoint))
+        if path == "embeddings":
+            asked = {"input": list(TEXTS)} | ({} if dimensions is None else {"dimensions": dimensions})
+            read = partial(read_vectors, count=len(TEXTS), dimension=dimensions)
+            vectors, _ = await endpoint.post(asked, read, ENDPOINT_S)
+            said = f"vectors of {len(vectors[0])} numbers"
+        else:
+            query = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
+            scores, _ = await endpoint.post(query, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
+            right = max(scores, key=lambda at: scores[at]) == 0
+            said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
     except ProviderError as error:
         return [ModelCheck(path, "fails", error.told())]
     return [ModelCheck(path, "works", said, trio.current_time() - began)]
-
-
-async def _embed(endpoint: ModelEndpoint, dimensions: int | None) -> str:
-    asked = {"input": list(TEXTS)} | ({} if dimensions is None else {"dimensions": dimensions})
-    read = partial(read_vectors, count=len(TEXTS), dimension=dimensions)
-    vectors, _ = await endpoint.post(asked, read, ENDPOINT_S)
-    return f"vectors of {len(vectors[0])} numbers"
-
-
-async def _rerank(endpoint: ModelEndpoint) -> str:
-    asked = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
-    scores, _ = await endpoint.post(asked, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
-    right = max(scores, key=lambda at: scores[at]) == 0
-    return "it puts the answer first" if right else "it answers, but ranks the wrong text first"

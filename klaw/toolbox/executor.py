@@ -290,7 +290,10 @@ class Executor:
         name = prepared.call.name
         spec = self.toolbox.find(name, context)
         if spec is None:
-            return self._unknown(name, context)
+            offered = [spec.name for spec in self.toolbox.offered(context)]
+            names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
+            there = f"There are: {names}." if names else "There are none."
+            return ToolFailure(f"There is no tool {name} here. {there}")
         if prepared.problem is not None:
             return ToolFailure(prepared.problem)
         try:
@@ -337,11 +340,6 @@ class Executor:
                 unseen = "" if context.sees else f"\n{NOT_SEEN}"
                 return attrs.evolve(output, text=f"{text}{unseen}")
         return text
-
-    def _unknown(self, name: str, context: ToolContext) -> ToolFailure:
-        offered = [spec.name for spec in self.toolbox.offered(context)]
-        names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
-        return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There are none."))
 
     async def _fit(self, context: ToolContext, name: str, text: str) -> str:
         """Cut a text that is too long, and keep all of it in a file."""

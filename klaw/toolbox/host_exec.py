@@ -52,13 +52,14 @@ class HostExec:
         """What the user is asked; None for what ``tools.exec.allow`` lists. Where the command runs stands before it, so
         that no command can pretend to it. Raises ToolRefused."""
         words, sandboxed = await self._read(arguments["command"])
-        if await self.files.run(self._is_allowed, words, context.user, abandon=True):
+        rules = [split(rule) for rule in self.config.allow]
+
+        def is_allowed() -> bool:
+            return allowed(words, rules, self.workspace.resolve() / below_of_user(context.user, ""))
+
+        if await self.files.run(is_allowed, abandon=True):
             return None
         return f"[{self._where(sandboxed=sandboxed)}{'' if sandboxed else RISK}] {shlex.join(words)}"
-
-    def _is_allowed(self, words: tuple[str, ...], user: UserId) -> bool:
-        folder = self.workspace.resolve() / below_of_user(user, "")
-        return allowed(words, map(split, self.config.allow), folder)
 
     async def _read(self, command: str) -> tuple[tuple[str, ...], bool]:
         """Raises ToolRefused."""
@@ -259,7 +260,9 @@ def _name(literal: str) -> str:
 
 def _path_fits(word: str, rule: str, folder: Path) -> bool:
     parts = Path(os.path.normpath(folder / rule)).parts
-    fixed = next((at for at, part in enumerate(parts) if at >= _length(folder, parts) and _WILD.search(part)), None)
+    # In the workspace's own name no character is a wildcard.
+    own = len(folder.parts) if parts[: len(folder.parts)] == folder.parts else 0
+    fixed = next((at for at, part in enumerate(parts) if at >= own and _WILD.search(part)), None)
     if fixed is None or "\0" in word:
         return False
     begin = Path(*parts[:fixed])
@@ -272,20 +275,11 @@ def _path_fits(word: str, rule: str, folder: Path) -> bool:
     pattern = Pattern(parts[fixed:])
     state = pattern.start()
     for at, part in enumerate(real.parts[len(begin.parts) :]):
-        if part.startswith(".") and not _names_hidden(pattern, at):
+        named = at < len(pattern.parts) and pattern.parts[at].startswith(".")
+        if part.startswith(".") and not named:  # as in a shell: hidden files are those of rules that write the dot
             return False
         state = pattern.step(state, part)
     return pattern.matches(state)
-
-
-def _length(folder: Path, parts: Sequence[str]) -> int:
-    """How many parts of a rule are the workspace's own name, in which no character is a wildcard."""
-    return len(folder.parts) if tuple(parts[: len(folder.parts)]) == folder.parts else 0
-
-
-def _names_hidden(pattern: Pattern, at: int) -> bool:
-    """As in a shell: hidden files are those of rules that write the dot."""
-    return at < len(pattern.parts) and pattern.parts[at].startswith(".")
 
 
 def _is_led_away(word: str, folder: Path) -> bool:

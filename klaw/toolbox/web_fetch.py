@@ -85,10 +85,6 @@ class Download:
     modified: str
 
 
-class _NotModifiedError(Exception):
-    """The server answered 304."""
-
-
 class WebFetcher:
     """Fetches pages for everybody. ``resolve``, ``forbidden`` and ``tls``: see ``klaw.guarded_http``."""
 
@@ -109,7 +105,9 @@ class WebFetcher:
 
     async def fetch(self, url: str) -> FetchedPage:
         """Fetch a page as text. Raises ToolRefused: it may not be fetched, did not come, or is not text."""
-        return await self._read(await self._follow(url))
+        found = await self._follow(url, {}, _may_be_text)
+        assert found is not None  # the request had no condition
+        return await self._read(found)
 
     async def download(
         self, url: str, *, takes: Callable[[str], bool], etag: str = "", modified: str = ""
@@ -124,23 +122,18 @@ class WebFetcher:
             ToolRefused: it may not be fetched, did not come, is too large, or of a type that is not wanted.
         """
         asked = {"If-None-Match": etag, "If-Modified-Since": modified}
-        try:
-            found = await self._follow(url, {name: value for name, value in asked.items() if value}, takes)
-        except _NotModifiedError:
-            return None
-        if found.cut:
+        found = await self._follow(url, {name: value for name, value in asked.items() if value}, takes)
+        if found is not None and found.cut:
             raise ToolRefused(f"The page is larger than {self._config.max_bytes:,} bytes.")
         return found
 
-    async def _follow(
-        self, url: str, headers: Mapping[str, str] | None = None, takes: Callable[[str], bool] | None = None
-    ) -> Download:
+    async def _follow(self, url: str, headers: Mapping[str, str], takes: Callable[[str], bool]) -> Download | None:
         limit_s, target = self._config.timeout_s, parse(url, self._config.ports)
         with trio.move_on_after(limit_s):
             async with self._http.opened(self._forbidden, keep=False) as connections:
                 for _ in range(MAX_REDIRECTS + 1):
-                    found = await self._request(connections, target, headers or {}, takes or _may_be_text)
-                    if isinstance(found, Download):
+                    found = await self._request(connections, target, headers, takes)
+                    if not isinstance(found, str):
                         return found
                     target = parse(found, self._config.ports, base=target.url)
             raise ToolRefused(f"More than {MAX_REDIRECTS} redirects.")
@@ -148,14 +141,14 @@ class WebFetcher:
 
     async def _request(
         self, connections: GuardedConnections, target: WebTarget, more: Mapping[str, str], takes: Callable[[str], bool]
-    ) -> Download | str:
-        """The answer, or where it redirects to."""
+    ) -> Download | str | None:
+        """The answer, or where it redirects to; None: it has not changed."""
         async with connections.exchange("GET", target, {**_HEADERS, **more}) as response:
             headers, status = response.headers, response.status
             if status in _REDIRECTS and "location" in headers:
                 return headers["location"].encode("latin-1").decode("utf-8", "replace")
             if status == HTTPStatus.NOT_MODIFIED and more:
-                raise _NotModifiedError
+                return None
             if status != HTTPStatus.OK:
                 kind = PageGone if status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else ToolRefused
                 raise kind(f"The server answered {_status(status)}.")

@@ -35,7 +35,7 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
         if not model.tools and (request.tools or any(message.role == "tool" for message in request.messages)):
             request = without_tools(request)
         if not model.images and any(message.images for message in request.messages):
-            request = without_images(request)
+            request = attrs.evolve(request, messages=images_as_text(request.messages))
         if request_tokens(request.messages) > model.context_tokens:
             raise ContextTooLong("the prompt is too long for the model that stands in", status=400, retryable=False)
         most = request.max_tokens if request.max_tokens is not None else model.max_output_tokens
@@ -84,10 +84,6 @@ def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
     if not others or others[0].role != "user":
         return (ChatMessage(role="user", content="\n\n".join(told)), *others)
     return (attrs.evolve(others[0], content="\n\n".join([*told, others[0].content])), *others[1:])
-
-
-def without_images(request: Request) -> Request:
-    return attrs.evolve(request, messages=images_as_text(request.messages))
 
 
 def images_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
@@ -258,7 +254,8 @@ def learned(known: Habits, request: Request, *, status: int, text: str, fields: 
     if known.tools and (request.tools or called) and _NO_TOOLS.search(text) and not _OF_HISTORY.search(text):
         return attrs.evolve(known, tools=False)
     if status in _NAMES_FIELDS:
-        echoed = {key for each in request.messages if each.echo is not None for key in _names(each.echo)}
+        echoes = [message.echo for message in request.messages if message.echo is not None]
+        echoed = {key for echo in echoes for holder in (echo.message, *echo.calls) for key in holder}
         if known.echoes and any(key in text for key in echoed) and _IS_REFUSED.search(text):
             return attrs.evolve(known, echoes=False)
         if (changed := _without_member(known, request, text, fields)) is not None:
@@ -296,7 +293,3 @@ def _without_member(known: Habits, request: Request, text: str, fields: frozense
     if "stream" in named and re.search(r"['`\"]stream['`\"]|to stream|parameter:? stream\b|body\.stream\b", text):
         plain |= {"stream", "stream_options"} & fields
     return attrs.evolve(known, without=known.without | plain) if plain else None
-
-
-def _names(echo: Echo) -> set[str]:
-    return {*echo.message, *(key for call in echo.calls for key in call)}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from klaw.llm.errors import BadCall, ProviderMalformed, ProviderNetworkError
-from klaw.llm.providers.refusals import error_text, is_json, parsed, refused_in_stream
+from klaw.llm.providers.refusals import CODE, error_text, is_json, parsed, refused_in_stream
 from klaw.llm.providers.thinking import ThinkSplitter
 from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, TakenBack, TextDelta, ToolCall, Usage
 
@@ -15,6 +15,16 @@ MAX_REPLY_BYTES = 4 * 1024 * 1024
 MAX_TOOL_CALLS = 128
 """As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024
+
+
+_REASONS = {
+    **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
+    **dict.fromkeys(("max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"), "length"),
+    **dict.fromkeys(("token_limit", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("safety", "recitation", "blocklist", "prohibited_content", "spii", "sensitive"), "content_filter"),
+    **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
+    **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
+}
 
 
 class CallInProgress:
@@ -81,9 +91,14 @@ class Assembly(ABC):
     def feed(self, event: object) -> Iterator[Delta]:
         """Take one decoded event."""
 
-    @abstractmethod
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         """Take an answer that came in one piece."""
+        yield from self.whole(parse(body.decode("utf-8", "replace")))
+        self.done = True
+
+    def whole(self, answer: object) -> Iterator[Delta]:
+        """Take one that is decoded."""
+        yield from self.feed(answer)
 
     def finish(self, rest: str = "") -> Iterator[Delta]:
         """The response is over; give what was held back. ``rest`` came outside of events, and may say why there is no
@@ -128,6 +143,13 @@ class Assembly(ABC):
 
     @abstractmethod
     def _counted(self) -> Usage | None: ...
+
+    def _end(self, reason: object) -> None:
+        """Take the provider's word for why the answer ends."""
+        if isinstance(reason, str) and reason:
+            low = reason.lower()
+            low = "content_filter" if low.startswith("content_filter") else _REASONS.get(low, low)
+            self._finish_reason = low if CODE.fullmatch(low) else "function_call" if "function_call" in low else "other"
 
     def _say(self, text: str) -> Iterator[Delta]:
         """A piece of the text, which may hold thinking."""

@@ -137,7 +137,11 @@ class HttpClient:
     async def _accepted(self, response: httpx2.Response) -> str:
         """The type of an answer that can be read. Raises ProviderError for any other."""
         if response.status_code != 200:
-            raise await self._refusal(response)
+            refusal = BoundedBody(MAX_ERROR_BODY_BYTES)
+            with trio.move_on_after(ERROR_BODY_BUDGET_S):
+                await refusal.read(response.aiter_raw())
+            after_s = parse_retry_after(response.headers.get("retry-after"), time.time())
+            raise refused(response.status_code, readable(bytes(refusal.data)), after_s)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise ProviderMalformed("the LLM provider compressed its answer, which was not requested")
         return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
@@ -188,13 +192,6 @@ class HttpClient:
                 trust_env=not _is_loopback(self._url),
             )
         return self._client
-
-    async def _refusal(self, response: httpx2.Response) -> ProviderError:
-        body = BoundedBody(MAX_ERROR_BODY_BYTES)
-        with trio.move_on_after(ERROR_BODY_BUDGET_S):
-            await body.read(response.aiter_raw())
-        after_s = parse_retry_after(response.headers.get("retry-after"), time.time())
-        return refused(response.status_code, readable(bytes(body.data)), after_s)
 
     def _explain(self, error: ProviderError, model: str) -> None:
         """Add whose error it is and what to look at, and hide secrets in the provider's words."""

@@ -9,23 +9,13 @@ from contextlib import suppress
 from typing import Any
 
 from klaw.llm.errors import ProviderMalformed
-from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
-from klaw.llm.providers.refusals import CODE, refused_in_stream
-from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
+from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
+from klaw.llm.providers.refusals import refused_in_stream
+from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 
 MIN_REPEATED = 3
 """A shorter text may be repeated on purpose."""
 MAX_IMAGES = 4
-_REASONS = {
-    **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
-    **dict.fromkeys(
-        ("max_tokens", "model_length", "max_output_tokens", "max_completion_tokens", "token_limit"), "length"
-    ),
-    "model_context_window_exceeded": "length",
-    **dict.fromkeys(("safety", "recitation", "blocklist", "prohibited_content", "spii", "sensitive"), "content_filter"),
-    **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
-    **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
-}
 _THINKING = re.compile(r"think|reason|thought", re.IGNORECASE)
 _ECHOED = re.compile(r"reason|think|thought|signature|encrypted|extra_content|provider_specific", re.IGNORECASE)
 """Members of a message that belong to its thinking, or sign it: what providers may want back."""
@@ -83,18 +73,14 @@ def _message(message: ChatMessage) -> dict[str, Any]:
         encoded["content"] = text + [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     if message.tool_calls:
         encoded["content"] = message.content or None
-        encoded["tool_calls"] = [
-            _call(call, message.echo.of_call(place, len(message.tool_calls)) if message.echo is not None else {})
-            for place, call in enumerate(message.tool_calls)
-        ]
+        encoded["tool_calls"] = []
+        for place, call in enumerate(message.tool_calls):
+            echo = message.echo.of_call(place, len(message.tool_calls)) if message.echo is not None else {}
+            function = {**echo.get("function", {}), "name": call.name, "arguments": call.arguments}
+            encoded["tool_calls"].append({**echo, "id": call.id, "type": "function", "function": function})
     if message.tool_call_id is not None:
         encoded["tool_call_id"] = message.tool_call_id
     return {**message.echo.message, **encoded} if message.echo is not None else encoded
-
-
-def _call(call: ToolCall, echo: Mapping[str, Any]) -> dict[str, Any]:
-    function = {**echo.get("function", {}), "name": call.name, "arguments": call.arguments}
-    return {**echo, "id": call.id, "type": "function", "function": function}
 
 
 class OpenAiAssembly(Assembly):
@@ -106,10 +92,6 @@ class OpenAiAssembly(Assembly):
         """The text as it came, with thinking in it."""
         self._echo_size = 0
         self._usage: Usage | None = None
-
-    def feed_whole(self, body: bytes) -> Iterator[Delta]:
-        yield from self.feed(parse(body.decode("utf-8", "replace")))
-        self.done = True
 
     def feed(self, event: object) -> Iterator[Delta]:
         if isinstance(event, list) and event:  # Google wraps errors so
@@ -129,7 +111,9 @@ class OpenAiAssembly(Assembly):
                 continue  # one answer is asked for
             if choice.get("error"):
                 raise refused_in_stream(choice)
-            self._take_reason(choice)
+            if str(choice.get("finish_reason")).lower() == "error":
+                raise refused_in_stream(choice)
+            self._end(choice.get("finish_reason"))
             delta, whole = choice.get("delta") or {}, choice.get("message")
             if not isinstance(delta, dict) or not isinstance(whole, dict | None):
                 raise ProviderMalformed("the LLM provider sent a delta that is not an object")
@@ -142,15 +126,6 @@ class OpenAiAssembly(Assembly):
 
     def _counted(self) -> Usage | None:
         return self._usage
-
-    def _take_reason(self, choice: dict[str, Any]) -> None:
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            low = reason.lower()
-            if low == "error":
-                raise refused_in_stream(choice)
-            low = "content_filter" if low.startswith("content_filter") else _REASONS.get(low, low)
-            self._finish_reason = low if CODE.fullmatch(low) else "function_call" if "function_call" in low else "other"
 
     def _repeats(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
         """Whether the last piece is the whole text once more."""
@@ -174,7 +149,8 @@ class OpenAiAssembly(Assembly):
         thought = next((text for key in _THOUGHTS if (text := "".join(_texts(delta.get(key))))), "")
         yield from self._think(thought or "".join(_texts(delta.get("reasoning_details"))))
         content = delta.get("content")
-        if _is_thought(delta.get("extra_content")) and isinstance(content, str):  # Gemini: all of it is
+        google = delta["extra_content"].get("google") if isinstance(delta.get("extra_content"), dict) else None
+        if isinstance(google, dict) and google.get("thought") is True and isinstance(content, str):  # all of it is
             content = [{"type": "thinking", "text": content}]
         yield from self._take_content(content)
         if isinstance(refusal := delta.get("refusal"), str):
@@ -298,11 +274,6 @@ class OpenAiAssembly(Assembly):
                 cached_tokens=count(cached),
                 cache_write_tokens=count(details.get("cache_write_tokens")),
             )
-
-
-def _is_thought(more: object) -> bool:
-    google = more.get("google") if isinstance(more, dict) else None
-    return isinstance(google, dict) and google.get("thought") is True
 
 
 def _is_error(event: dict[str, Any]) -> bool:

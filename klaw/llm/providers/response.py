@@ -59,7 +59,7 @@ class AnswerReader:
             async for chunk in response.aiter_raw():
                 content = self.assembly.size
                 self._received += len(chunk) + CHUNK_COST
-                self._take(self._deltas(chunk))
+                self._take(d for name, data in self._events.feed(chunk) for d in self.assembly.feed_event(data, name))
                 if self.assembly.size > content:
                     self._content_at = self._received
                     reading.deadline = trio.current_time() + self._idle_s
@@ -91,10 +91,6 @@ class AnswerReader:
         if self._failure is not None:
             raise self._failure
         return self.assembly.completion()
-
-    def _deltas(self, chunk: bytes) -> Iterator[Delta]:
-        for name, data in self._events.feed(chunk):
-            yield from self.assembly.feed_event(data, name)
 
     def _take(self, deltas: Iterator[Delta]) -> None:
         if self._failure is not None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -10,7 +11,6 @@ import attrs
 
 from klaw.actor.threads import Threads
 from klaw.convert import Bounds
-from klaw.domain.names import UserId
 from klaw.domain.prompt_files import is_prompt_file
 from klaw.errors import ToolRefused
 from klaw.toolbox.executor import FOLDER as OUTPUT_FOLDER
@@ -56,8 +56,12 @@ class _Files:
         return await self.threads.run(alone, root)
 
     async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
-        root = root_of(self.workspace, context.user)
-        return await self.threads.run(_stands, root, context.user, arguments["path"], abandon=True)
+        def stands(root: Root) -> bool:
+            with suppress(ToolRefused):
+                return is_prompt_file(context.user, root.where(arguments["path"]))
+            return False  # it is refused anyway
+
+        return await self.threads.run(stands, root_of(self.workspace, context.user), abandon=True)
 
 
 def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]:
@@ -143,15 +147,9 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
     return file_write, file_patch
 
 
-def _stands(root: Root, user: UserId, path: str) -> bool:
-    try:
-        return is_prompt_file(user, root.where(path))
-    except ToolRefused:
-        return False  # it is refused anyway
-
-
 def _listed(found: access.FoundFiles, nothing: str) -> str:
-    lines = [_line(entry) for entry in found.entries]
+    ends = {"folder": "/", "link": " (link)", "other": " (other)"}
+    lines = [f"{entry.path}{ends.get(entry.kind, f' {entry.size}')}" for entry in found.entries]
     if found.more:
         lines.append(f"[{found.more} more]")
     if found.hidden:
@@ -159,13 +157,3 @@ def _listed(found: access.FoundFiles, nothing: str) -> str:
     if found.incomplete:
         lines.append("[too many names to look at all of them; name a folder or a narrower pattern]")
     return "\n".join(lines) or f"({nothing})"
-
-
-def _line(entry: access.FolderEntry) -> str:
-    match entry.kind:
-        case "folder":
-            return f"{entry.path}/"
-        case "file":
-            return f"{entry.path} {entry.size}"
-        case _:
-            return f"{entry.path} ({entry.kind})"

@@ -19,17 +19,9 @@ from typing import Literal, TypeAlias
 import attrs
 
 from klaw import atomic_file
+from klaw.config.safe_open import OpenedFile, open_plain
 from klaw.errors import NotThere, ToolRefused
-from klaw.toolbox.files.beneath import (
-    MAX_DEPTH,
-    FilePlace,
-    Root,
-    is_text_name,
-    open_regular,
-    opened_folder,
-    parts_of,
-    refuse,
-)
+from klaw.toolbox.files.beneath import MAX_DEPTH, FilePlace, Root, is_text_name, opened_folder, parts_of, refuse
 
 MAX_FILE_BYTES = 1_000_000
 MAX_LOOKED_AT = 20_000
@@ -118,17 +110,14 @@ def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
 
 def read_place(place: FilePlace, limit: int) -> tuple[bytes, os.stat_result]:
     """The content of a resolved file, and its status when it was opened."""
-    fd, info = open_regular(place)
-    with os.fdopen(fd, "rb") as file:
-        if info.st_size > limit:
-            raise ToolRefused(f"{place.path}: {info.st_size} bytes, the limit is {limit}")
+    try:
+        fd, info = open_plain(place.name or ".", place.folder)
         try:
-            data = file.read(limit + 1)
-        except OSError as error:
-            refuse(place.path, error)
-    if len(data) > limit:
-        raise ToolRefused(f"{place.path}: more than {limit} bytes")
-    return data, info
+            return OpenedFile(fd=fd, info=info).read(limit), info
+        finally:
+            os.close(fd)
+    except OSError as error:
+        refuse(place.path, error)
 
 
 def list_folder(root: Root, path: str, limit: int) -> FoundFiles:

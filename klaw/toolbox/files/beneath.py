@@ -20,7 +20,7 @@ import attrs
 
 from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, encode_name
-from klaw.config.safe_open import FOLDER, NotPlain, open_plain
+from klaw.config.safe_open import FOLDER, NotPlain
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NotThere, ToolRefused
 
@@ -190,17 +190,6 @@ class Root:
     def where(self, path: str) -> str:
         """The path without links and ``..``, also of what does not exist yet. Raises as ``resolve``."""
         return "/".join(self._names(path))
-
-
-def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, without blocking. The caller closes the descriptor. Raises NotThere;
-    ToolRefused: it is no regular file."""
-    try:
-        if not place.name:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        return open_plain(place.name, place.folder)
-    except OSError as error:
-        refuse(place.path, error)
 
 
 @contextmanager

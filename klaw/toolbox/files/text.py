@@ -115,7 +115,9 @@ def apply(text: str, edits: Sequence[TextEdit]) -> str:
         raise ToolRefused("edits: the list is empty")
     crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
     for number, edit in enumerate(edits, 1):
-        search, replace = (_with_ends(part, crlf=crlf) for part in (edit.search, edit.replace))
+        search, replace = edit.search, edit.replace
+        if crlf:
+            search, replace = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (search, replace))
         which = f"edit {number} of {len(edits)}"
         if not search:
             raise ToolRefused(f"{which}: search is empty; write a new file with file_write")
@@ -124,11 +126,6 @@ def apply(text: str, edits: Sequence[TextEdit]) -> str:
             raise ToolRefused(f"{which}: {_missing(text, search) if not found else _several(text, search)}")
         text = text.replace(search, replace)
     return text
-
-
-def _with_ends(text: str, *, crlf: bool) -> str:
-    plain = text.replace("\r\n", "\n")
-    return plain.replace("\n", "\r\n") if crlf else text
 
 
 def _several(text: str, search: str) -> str:

@@ -53,7 +53,11 @@ class BoundedLines:
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
-            yield TooLong(self._answers()) if self._too_long else bytes(self._kept)
+            if self._too_long:
+                found = _AT_BEGIN.match(self._kept) or _AT_END.search(self._tail)
+                yield TooLong(int(found[1]) if found else None)
+            else:
+                yield bytes(self._kept)
             self._kept, self._tail, self._too_long = bytearray(), b"", False
         self._add(rest)
 
@@ -64,10 +68,6 @@ class BoundedLines:
             self._kept = self._kept[:EDGE_BYTES] + piece[: max(0, EDGE_BYTES - len(self._kept))]
         else:
             self._kept += piece
-
-    def _answers(self) -> int | None:
-        found = _AT_BEGIN.match(self._kept) or _AT_END.search(self._tail)
-        return int(found[1]) if found else None
 
 
 END_S = 2.0

@@ -139,7 +139,7 @@ async def test_damaged_binary_large_and_closed_files(run, workspace):
         "damage" in (await run(("file_patch", {"path": "latin.txt", "edits": [{"search": "c", "replace": "k"}]}))).text
     )
     assert "is binary" in (await run((read, {"path": "image.png"}))).text
-    assert "the limit is 1000000" in (await run((read, {"path": "large.txt"}))).text
+    assert "is larger than 1000000 bytes" in (await run((read, {"path": "large.txt"}))).text
     assert "secrets" in (await run((read, {"path": ".env"}))).text
     assert "not a regular file" in (await run((read, {"path": "pipe"}))).text
     assert (await run((read, {"path": "empty.txt"}))).text == "(the file is empty)"
