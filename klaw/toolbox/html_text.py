@@ -35,7 +35,7 @@ def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
         soup.title.decompose()
     for tag in soup.find_all(_DROPPED):
         tag.decompose()
-    for tag in soup.find_all(lambda tag: tag.has_attr("hidden") or _HIDDEN.search(str(tag.get("style", "")))):
+    for tag in soup.find_all(lambda tag: tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))):
         if not tag.decomposed:
             tag.decompose()
     if soup.head is not None:
