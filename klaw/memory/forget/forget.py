@@ -31,8 +31,7 @@ from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetTarget, Reach
-from klaw.store.kinds import messages, runs
-from klaw.store.kinds.forgetting import forgotten
+from klaw.store.kinds import forgotten, messages, runs
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""

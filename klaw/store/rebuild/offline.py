@@ -22,10 +22,9 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.building import Building, embed_rest, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
-from klaw.store.rebuild.filling import embed_rest, take_over
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
     Embeds,
