@@ -21,7 +21,7 @@ from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import UserId
 from klaw.errors import EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.stopwords import content_words
+from klaw.memory.recall.query import content_words
 from klaw.store.changes import earlier
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
@@ -83,7 +83,6 @@ Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
 @attrs.frozen
 class FactUndoResult:
     fact: Fact | None
-    """None: its creation was undone."""
     revived: tuple[Fact, ...] = ()
     """Older facts that it had replaced, and that are active again."""
 

@@ -18,7 +18,7 @@ from klaw.domain.message import SHOWN, Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.domain.task import TaskName
-from klaw.store.engine.full_text import unindex_row
+from klaw.store.engine.tables import unindex_row
 from klaw.store.kinds import messages, topics, turns
 from klaw.store.kinds.people import by_names, history, merged_into
 from klaw.store.rows import dumps

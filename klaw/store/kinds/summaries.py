@@ -17,8 +17,7 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
-from klaw.store.engine.full_text import index_row, unindex_row
-from klaw.store.engine.tables import full_text, table
+from klaw.store.engine.tables import full_text, index_row, table, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import ChatRow
