@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -153,12 +153,9 @@ def read_offline(
     """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
     disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             prepare_reader(connection)
             return function(connection, *args, **kwargs)
-        finally:
-            connection.close()
     except apsw.Error as error:
         raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
     except DAMAGE as error:

@@ -25,28 +25,6 @@ from klaw.store.rows import dumps
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
-_ERASE = """
-UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
-    topic_id = NULL WHERE rowid = ?1
-"""
-_NEXT = """
-SELECT rowid FROM messages
-WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') ORDER BY seq LIMIT 1
-"""
-_TOPIC_CHARS = """
-UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
-WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
-"""
-_NO_TOPIC_VECTOR = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
-_LEFT = f"""
-SELECT rowid FROM messages WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?))
-    AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
-"""  # noqa: S608 - a constant
-_DAYS = """
-SELECT DISTINCT chat_id, substr(created_at, 1, 10) FROM messages
-WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?)) ORDER BY 1, 2
-"""
-
 
 def tombstone(time: str) -> dict[str, str]:
     """The metadata of a forgotten message's row."""
@@ -55,11 +33,15 @@ def tombstone(time: str) -> dict[str, str]:
 
 def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], entry: int, at: str) -> None:
     """Leave nothing of messages but their numbers, by an entry of the memory journal."""
+    query = """
+    UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
+        topic_id = NULL WHERE rowid = ?1
+    """
     for message in own:
         if messages.MESSAGE.has_text(connection, message.rowid):
             unindex_row(connection, "messages", message.rowid)
     left = topics.topics_of(connection, user, [each.rowid for each in own])
-    connection.executemany(_ERASE, [(each.rowid, dumps(tombstone(at))) for each in own])
+    connection.executemany(query, [(each.rowid, dumps(tombstone(at))) for each in own])
     turns.forget_used(connection, [(each.chat, each.seq) for each in own])
     for topic in set(left.values()):  # that the entry does not name: it was made between two starts
         topics.count_again(connection, user, topic, entry, at)
@@ -69,9 +51,14 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
 
 def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
     """The messages behind some, which were embedded in the light of them (``memory.passage``)."""
+    query = """
+    SELECT rowid FROM messages
+    WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')
+    ORDER BY seq LIMIT 1
+    """
     rowids, places = {each.rowid for each in own}, {(each.chat, each.seq) for each in own}
     last = [each for each in own if (each.chat, each.seq + 1) not in places]
-    following = {connection.execute(_NEXT, (each.chat, each.seq)).get for each in last} - {None, *rowids}
+    following = {connection.execute(query, (each.chat, each.seq)).get for each in last} - {None, *rowids}
     return messages.by_rowids(connection, sorted(following))
 
 
@@ -81,18 +68,31 @@ def embed_again(connection: apsw.Connection, rowids: Sequence[int]) -> None:
 
 def text_changed(connection: apsw.Connection, rowid: int) -> None:
     """What was made of a message's text is made again."""
+    topic_chars = """
+    UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
+    WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
+    """
+    no_topic_vector = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
     embed_again(connection, [rowid])
-    connection.execute(_TOPIC_CHARS, (rowid,))
-    connection.execute(_NO_TOPIC_VECTOR, (rowid,))
+    connection.execute(topic_chars, (rowid,))
+    connection.execute(no_topic_vector, (rowid,))
 
 
 def left(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[int]:
     """Row ids of the messages that are not forgotten yet."""
-    return [rowid for (rowid,) in connection.execute(_LEFT, (user, dumps(list(rowids))))]
+    query = f"""
+    SELECT rowid FROM messages WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?))
+        AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
+    """  # noqa: S608 - a constant
+    return [rowid for (rowid,) in connection.execute(query, (user, dumps(list(rowids))))]
 
 
 def log_paths(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[str]:
-    days = connection.execute(_DAYS, (user, dumps(list(rowids))))
+    query = """
+    SELECT DISTINCT chat_id, substr(created_at, 1, 10) FROM messages
+    WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?)) ORDER BY 1, 2
+    """
+    days = connection.execute(query, (user, dumps(list(rowids))))
     return [messages.day_path(ChatId(chat), day) for chat, day in days]
 
 
@@ -339,15 +339,13 @@ def results(connection: apsw.Connection, chat: ChatId, asked: Sequence[Message])
     return {rowid for rowid, seq, turn, call in rows if seq > since.get((turn, call), seq)}
 
 
-_SHOWN = f"""
-SELECT rowid FROM messages WHERE user_id = ? AND role = 'system' AND type = 'command' AND metadata ->> '$.{SHOWN}' = 1
-ORDER BY rowid
-"""  # noqa: S608 - a constant
-
-
 def shown(connection: apsw.Connection, user: UserId) -> tuple[int, ...]:
     """Row ids of answers that showed what would be forgotten."""
-    return tuple(rowid for (rowid,) in connection.execute(_SHOWN, (user,)))
+    query = f"""
+    SELECT rowid FROM messages
+    WHERE user_id = ? AND role = 'system' AND type = 'command' AND metadata ->> '$.{SHOWN}' = 1 ORDER BY rowid
+    """  # noqa: S608 - a constant
+    return tuple(rowid for (rowid,) in connection.execute(query, (user,)))
 
 
 def runs_asked(connection: apsw.Connection, user: UserId, name: TaskName, message: str, *, spawned: bool) -> set[str]:

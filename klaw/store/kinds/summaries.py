@@ -51,12 +51,10 @@ def holding(connection: apsw.Connection, chat: ChatId, segment: int, seq: int) -
     return _SUMMARIES.one(connection, query, chat, segment, seq)
 
 
-_PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
-
-
 def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
     """All users' summaries in the order in which they were made: for the writer of the Markdown copies."""
-    return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
+    query = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
+    return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(query, (after, limit))]
 
 
 def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:

@@ -3,7 +3,7 @@ by the same means before anything else opens it."""
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -248,11 +248,8 @@ def _has_tables(path: Path) -> bool:
     if size(path) > EMPTY_BYTES:
         return True
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
-        finally:
-            connection.close()
     except (apsw.Error, *DAMAGE):
         return True
 
