@@ -35,7 +35,6 @@ class BackupMark:
     server: str
     """Which process it is of; empty: no server runs."""
     writes: int
-    """How often this process has written to the database."""
     rewrites: int
     """How many logs this process has rewritten: what was copied of them before is another log's."""
     forgetting: bool

@@ -39,7 +39,6 @@ class OpeningReport:
     restored_lines: int
     """Lines that the journal's commit log gave back to the logs."""
     reconciled: Tally
-    """What the logs had and the database lacked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +125,6 @@ def _refusing(path: Path, *errors: type[Exception]) -> Iterator[None]:
 
 
 def _refusal(path: Path, error: Exception) -> KlawError:
-    """Say in one sentence why the store cannot be opened."""
     if not isinstance(error, OSError):
         log.error("store_unusable", error=error_class(error), where=where(error))
     match error:

@@ -90,9 +90,7 @@ class CleanedLogs:
 class Proof(CleanedLogs):
     before: Preview
     entry: int
-    """Its number in the memory journal."""
     after: QuotesFound
-    """What still quotes it."""
     still_named: Mapping[str, int] = attrs.field(factory=dict)
     """For a person: how many rows of each kind still name it."""
 
@@ -285,7 +283,6 @@ class Forgetter:
             return attrs.evolve(cleaned, aside=await self.files.run(self._aside) if everywhere else ())
 
     async def _files(self, found: Reach) -> tuple[tuple[FileMade, ...], list[Thing]]:
-        """The files that tools wrote, also in runs, and those of them that are there."""
         user = found.user
         gone = await self.readers.run(runs.by_ids, user, found.runs)
         written = {each.path: each for each in found.effects.files}

@@ -47,13 +47,11 @@ class ForgetTarget:
 
     user: UserId
     rowids: tuple[int, ...] = ()
-    """Row ids of the messages."""
     facts: tuple[FactId, ...] = ()
     people: tuple[PersonId, ...] = ()
     tasks: tuple[TaskMade, ...] = ()
     """All that they ever asked; their runs go too."""
     named: PersonTraces | None = None
-    """For a person: everything that names it."""
     with_messages: bool = False
     """For a person: the messages, topics and summaries that name it go too, and titles, receipts and runs lose it."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
@@ -257,7 +255,6 @@ def _follow(
 
 
 def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool:
-    """Whether a task is still as a call made it."""
     now = tasks.get(connection, user, made.name)
     return now is not None and now.message.strip() == made.message
 
@@ -266,7 +263,6 @@ def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool
 
 
 def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
-    """Add what was made of the messages, and what says the same."""
     user, wanted, with_facts = traced.user, traced.wanted, traced.with_facts
     named: dict[str, tuple[Any, ...]] = {
         FACT.what: wanted.facts,

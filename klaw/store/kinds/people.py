@@ -55,7 +55,6 @@ class KnownPerson:
     topics: int
     """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
     last_at: str | None
-    """When it was last named in one of them."""
 
 
 def of_user(

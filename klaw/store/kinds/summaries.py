@@ -126,7 +126,6 @@ class SummaryFailure:
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
     retry_at: str
-    """When the next attempt may begin."""
     code: str
 
 
@@ -327,7 +326,6 @@ MANY = 1_000
 
 
 def _insert_notes(connection: apsw.Connection, entry: int, summary: Summary, notes: Sequence[ToolNote]) -> None:
-    """Store the notes of a summary that an entry of the memory journal made."""
     query = """
     INSERT INTO tool_notes (rowid, user_id, chat_id, number, seq, call_id, tool, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     """
@@ -339,7 +337,6 @@ def _insert_notes(connection: apsw.Connection, entry: int, summary: Summary, not
 
 
 def _remove_notes(connection: apsw.Connection, chat: ChatId, number: int) -> None:
-    """Remove the notes of a summary, with their full text and vectors."""
     query = "SELECT rowid FROM tool_notes WHERE chat_id = ? AND number = ?"
     for (rowid,) in list(connection.execute(query, (chat, number))):
         unindex_row(connection, "tool_notes", rowid)

@@ -207,7 +207,6 @@ class TopicsPut:
     chat: Annotated[ChatId, Wire("chat_id")]
     topics: tuple[TopicVersion, ...] = ()
     ended: tuple[TopicId, ...] = ()
-    """Topics that are gone by it."""
     by: Annotated[Author | None, OMIT] = None
     """Whose change it is; None in lines of before there was a history of changes, which are no part of it."""
     undoes: Annotated[int | None, OMIT] = None

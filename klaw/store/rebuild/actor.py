@@ -73,9 +73,7 @@ class ReindexStatus:
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
-    """What a finished one did."""
     error: str | None = None
-    """Why one failed."""
 
 
 class Reindexer:

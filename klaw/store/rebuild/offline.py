@@ -113,7 +113,6 @@ class _Offline:
     _no_model: str | None = None
     _live: apsw.Connection | None = None
     _reason: str | None = None
-    """Why there is no comparison."""
     _damaged: bool = False
     _tables: tuple[TableComparison, ...] = ()
 
@@ -189,7 +188,6 @@ class _Offline:
             self._live = None
 
     def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
-        """Take over the documents and vectors that there are, and make the rest of the vectors."""
         if self._live is not None:
             for step in document_copies.take_over(built, self._live, slice_s=SLICE_S):
                 yield Progress("documents", *step)
