@@ -16,8 +16,9 @@ from klaw.convert import FRAMES, Converter
 from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
@@ -130,21 +131,20 @@ class Api:
         body = await self.body(request, at_most)
         return await read_input(len(body), lambda: read(_object(body)))
 
-    def _count(self, connection: GatewayConnection, user: UserId, length: str) -> None:
+    def _count(self, connection: Connection, user: UserId, length: str) -> None:
         """Give the connection a place among the user's, and take from what the user may send."""
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
             if connection.allowance is None:
                 text = "you have too many connections, or the server has; try again later"
                 raise HttpRefusal(503, text, {"Retry-After": "1"})
-            connection.user = user
         size = int(length) if length.isdecimal() and len(length) < 16 else 0
         refuse_too_fast(connection.allowance.take(size, trio.current_time()))
 
 
-def connection_of(request: Request) -> GatewayConnection:
+def connection_of(request: Request) -> Connection:
     """The connection that a request came on."""
-    found: GatewayConnection = request.scope["state"]["connection"]
+    found: Connection = request.scope["state"]["connection"]
     return found
 
 

@@ -17,7 +17,7 @@ import attrs
 
 from klaw.cli.admin_call import NoServer, call
 from klaw.cli.here import Here, command
-from klaw.cli.output import ProgressLine
+from klaw.cli.output import new_folder
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain import names
@@ -25,7 +25,7 @@ from klaw.domain.attachment import clean_name
 from klaw.domain.text import cut, plural
 from klaw.errors import KlawError
 from klaw.operations.lines import ShownLines, minute
-from klaw.operations.operation import Noun, OfUser, OperationError, argument, required
+from klaw.operations.operation import Noun, OfUser, argument, required
 
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
@@ -122,7 +122,7 @@ def chatgpt(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import an export of ChatGPT: the ZIP that its settings send, a folder, or conversations.json."""
     from klaw.imports import chatgpt
 
-    return _imported(asked, here.paths, here.progress, chatgpt.SOURCE, chatgpt.read)
+    return _imported(asked, here, chatgpt.SOURCE, chatgpt.read)
 
 
 @command(NOUN, "import_claude", Claude, cli="claude", show=_shown)
@@ -131,7 +131,7 @@ def claude(asked: Claude, here: Here) -> dict[str, Any]:
     becomes facts."""
     from klaw.imports import claude
 
-    return _imported(asked, here.paths, here.progress, claude.SOURCE, claude.read, asked.projects)
+    return _imported(asked, here, claude.SOURCE, claude.read)
 
 
 @command(NOUN, "import_telegram", ImportPeople, cli="telegram", show=_shown)
@@ -140,7 +140,7 @@ def telegram(asked: ImportPeople, here: Here) -> dict[str, Any]:
     from klaw.imports import telegram
 
     read = partial(telegram.read, me=asked.me, zone=_zone(asked))
-    return _imported(asked, here.paths, here.progress, telegram.SOURCE, read)
+    return _imported(asked, here, telegram.SOURCE, read)
 
 
 @command(NOUN, "import_whatsapp", WhatsApp, cli="whatsapp", show=_shown)
@@ -149,7 +149,7 @@ def whatsapp(asked: WhatsApp, here: Here) -> dict[str, Any]:
     from klaw.imports import whatsapp
 
     read = partial(whatsapp.read, me=asked.me, order=asked.dates, zone=_zone(asked), title=asked.title)
-    return _imported(asked, here.paths, here.progress, whatsapp.SOURCE, read)
+    return _imported(asked, here, whatsapp.SOURCE, read)
 
 
 @command(NOUN, "import_openclaw", ImportArguments, cli="openclaw", show=_shown)
@@ -157,7 +157,7 @@ def openclaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import the sessions of OpenClaw: its folder, that of an agent, or one session's file."""
     from klaw.imports import openclaw
 
-    return _imported(asked, here.paths, here.progress, openclaw.SOURCE, openclaw.read)
+    return _imported(asked, here, openclaw.SOURCE, openclaw.read)
 
 
 @command(NOUN, "import_klaw", ImportArguments, cli="klaw", show=_shown)
@@ -165,7 +165,7 @@ def klaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import chats, facts and people of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
     from klaw.imports import klaw_export
 
-    return _imported(asked, here.paths, here.progress, klaw_export.SOURCE, klaw_export.read)
+    return _imported(asked, here, klaw_export.SOURCE, klaw_export.read)
 
 
 def _zone(asked: ImportPeople) -> dt.tzinfo | None:
@@ -173,12 +173,7 @@ def _zone(asked: ImportPeople) -> dt.tzinfo | None:
 
 
 def _imported(
-    asked: ImportArguments,
-    paths: Paths,
-    progress: ProgressLine,
-    source: str,
-    read: "Callable[[OpenedExport], Iterator[Event]]",
-    projects: str | None = None,
+    asked: ImportArguments, here: Here, source: str, read: "Callable[[OpenedExport], Iterator[Event]]"
 ) -> dict[str, Any]:
     from klaw.imports.events import ImportRefused
     from klaw.imports.export_files import opened
@@ -186,32 +181,17 @@ def _imported(
 
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
-    tell = partial(progress.show, "messages")
-    folder = _empty(projects) if projects and not asked.dry_run else None
+    tell = partial(here.progress.show, "messages")
+    projects = asked.projects if isinstance(asked, Claude) and not asked.dry_run else None
+    folder = new_folder(projects, "projects") if projects else None
+    keep = partial(_keep, folder) if folder is not None else None
     with opened(asked.file) as export:
-        events = read(export)
-        if asked.dry_run:
-            report = feed(events, source, None, tell)
-        else:
-            keep = partial(_keep, folder) if folder is not None else None
-            store = partial(feed, events, source, tell=tell, topics=asked.topics, keep=keep)
-            report = _storing(paths, origin, asked.user, store)
+        feeding = partial(feed, read(export), source, tell=tell, topics=asked.topics, keep=keep)
+        report = feeding(None) if asked.dry_run else _storing(here.paths, origin, asked.user, feeding)
     kept = (report.chats, report.facts, report.people, report.documents, report.unread_count, report.left_out)
     if not any(kept):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
-    where = str(folder) if folder is not None else ""
-    return {"import": origin, "dry_run": asked.dry_run, "projects": where, **attrs.asdict(report)}
-
-
-def _empty(given: str) -> Path:
-    folder = Path(given).expanduser().absolute()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise OperationError("bad_args", "is not empty: name another folder", field="projects")
-    except OSError as error:
-        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="projects") from None
-    return folder
+    return {"import": origin, "dry_run": asked.dry_run, "projects": str(folder or ""), **attrs.asdict(report)}
 
 
 def _keep(folder: Path, document: "ProjectDocument") -> None:

@@ -77,8 +77,7 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
     except ToolRefused as error:
         raise SetupRefused(f"{here.paths.workspace}: {error}; the same command goes on when that is mended") from error
     config = make_config(here.paths, model, small=asked.small, dry_run=asked.dry_run)
-    home = f" --home {shlex.quote(here.home)}" if here.home else ""
-    answer = _report(asked, here.paths, steps, config, model, home, here.say)
+    answer = _report(asked, here, steps, config, model)
     if config.outcome == "made" and model is not None and not (asked.yes or here.quiet or asked.dry_run):
         from klaw.cli.models import offer_test
 
@@ -89,19 +88,12 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
 def _names(asked: Init) -> "Names":
     from klaw.setup import answers
 
-    def name_of(option: str) -> Callable[[str], str]:
-        return lambda text: answers.name(text, option)
-
-    language = _answer(
-        asked,
-        asked.language,
-        "Language of the prompt files",
-        answers.language_of(os.environ),
-        answers.language,
-        choices=answers.LANGUAGES,
+    question, default = "Language of the prompt files", answers.language_of(os.environ)
+    language = _answer(asked, asked.language, question, default, answers.language, choices=answers.LANGUAGES)
+    agent = _answer(
+        asked, asked.name, "Name of the assistant", answers.DEFAULT_NAME, partial(answers.name, option="--name")
     )
-    agent = _answer(asked, asked.name, "Name of the assistant", answers.DEFAULT_NAME, name_of("--name"))
-    user = _answer(asked, asked.user, "Your name (may be empty)", "", name_of("--user"))
+    user = _answer(asked, asked.user, "Your name (may be empty)", "", partial(answers.name, option="--user"))
     return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
@@ -178,13 +170,7 @@ def _answer(
 
 
 def _report(
-    asked: Init,
-    paths: Paths,
-    steps: "list[SetupStep]",
-    config: "SetupStep",
-    model: "ChosenModel | None",
-    home: str,
-    say: Callable[..., None],
+    asked: Init, here: Here, steps: "list[SetupStep]", config: "SetupStep", model: "ChosenModel | None"
 ) -> dict[str, Any]:
     """What was done, and the commands that lead from here to a running server, ready to be pasted."""
     from klaw.agent.workspace import Workspace
@@ -194,6 +180,7 @@ def _report(
     from klaw.setup.answers import count
     from klaw.setup.make import NOT_SET, config_lines, existing
 
+    paths, say, home = here.paths, here.say, f" --home {shlex.quote(here.home)}" if here.home else ""
     klaw, tokens = program(), estimate(Workspace(paths.workspace, paths.data_dir).read(LOCAL_USER).system_prompt)
     not_set = config.why == NOT_SET
     built_in = model is None or model.provider == LOCAL_PROVIDER

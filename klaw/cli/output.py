@@ -206,6 +206,18 @@ def _whose(path: Path) -> str:
 # -- documents that come in parts --------------------------------------------------------------------------------------
 
 
+def new_folder(given: str, option: str) -> Path:
+    """A folder without anything in it. Raises OperationError, about the argument ``option``."""
+    folder = Path(given).expanduser().absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise OperationError("bad_args", "is not empty: name another folder", field=option)
+    except OSError as error:
+        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field=option) from None
+    return folder
+
+
 def write_document(texts: Iterator[str], path: str | None) -> None:
     """Write all parts, harmless where they go to a terminal. An error in between removes the file.
 
@@ -215,13 +227,17 @@ def write_document(texts: Iterator[str], path: str | None) -> None:
     """
     texts = chain([next(texts)], texts)
     if path is None:
-        _write(texts, _shown if sys.stdout.isatty() else _raw)
+        for text in texts:
+            if sys.stdout.isatty():
+                sys.stdout.write(harmless(text))
+            else:
+                sys.stdout.buffer.write(text.encode())  # in UTF-8, whatever the terminal's language is
         sys.stdout.flush()
         return
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             try:
-                _write(texts, file.write)
+                file.writelines(texts)
                 file.flush()
             except BaseException:
                 Path(path).unlink()
@@ -229,16 +245,3 @@ def write_document(texts: Iterator[str], path: str | None) -> None:
     except OSError as error:
         why = f"--to {path}: cannot be written: {error.strerror or type(error).__name__}"
         raise OperationError("bad_args", why) from None
-
-
-def _write(texts: Iterator[str], take: Callable[[str], object]) -> None:
-    for text in texts:
-        take(text)
-
-
-def _shown(text: str) -> None:
-    sys.stdout.write(harmless(text))
-
-
-def _raw(text: str) -> None:
-    sys.stdout.buffer.write(text.encode())

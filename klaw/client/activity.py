@@ -1,6 +1,6 @@
 """What is being done between a question and its answer, for the row above the input line."""
 
-from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
 from klaw.wire.frames import Delta, Error, MessageFrame, Status, StoppedFrame, Tool
 
 SPIN_S = 0.125

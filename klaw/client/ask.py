@@ -9,7 +9,7 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.client.client import Client
-from klaw.client.events import Event
+from klaw.client.streams import Event
 from klaw.errors import RequestRefused
 from klaw.wire.frames import Delta, Error, MessageFrame, Status, Tool
 

@@ -12,8 +12,7 @@ import trio
 
 from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
-from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event, Loss
-from klaw.client.streams import Inbox, Streams
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event, Inbox, Streams
 from klaw.domain.attachment import NamedFile
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
@@ -43,6 +42,14 @@ MAX_POSTS = 256
 """Requests that wait to be sent; more are refused."""
 
 log = structlog.get_logger("klaw.client")
+
+
+class Loss(Exception):
+    """Why a connection ended. ``fatal``: another attempt cannot help."""
+
+    def __init__(self, code: str, text: str, *, fatal: bool = False) -> None:
+        super().__init__(text)
+        self.code, self.text, self.fatal = code, text, fatal
 
 
 @attrs.define(kw_only=True)

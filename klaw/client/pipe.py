@@ -17,8 +17,8 @@ from klaw.actor.threads import Threads
 from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
-from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
+from klaw.client.streams import Event
 from klaw.client.text_width import harmless
 from klaw.errors import ConnectionLost, InputError
 from klaw.wire.frames import ApprovalFrame, Approve, MessageFrame, Stop

@@ -6,19 +6,56 @@ pieces of an answer are dropped first, and other events last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import attrs
 import structlog
 import trio
 
-from klaw.client.events import Event
 from klaw.convert import FRAMES
 from klaw.domain.names import chat_name
 from klaw.errors import BadValue, ProtocolError
-from klaw.wire.frames import CallFrame, CaughtUp, Delta, MessageFrame, MessagePage, Notice, ResultFrame
+from klaw.wire.frames import (
+    ApprovalEndedFrame,
+    ApprovalFrame,
+    CallFrame,
+    CaughtUp,
+    Delta,
+    Error,
+    MessageFrame,
+    MessagePage,
+    Notice,
+    ResultFrame,
+    Status,
+    StoppedFrame,
+    Tool,
+    Welcome,
+)
 
 MAX_EARLY = 256
 """Entries kept while one before them is missing (or the consumer is slow); more are fetched again later."""
+
+
+@attrs.frozen(kw_only=True)
+class ConnectedEvent:
+    """The server welcomed the client; missed messages follow."""
+
+    welcome: Welcome
+    again: bool
+
+
+@attrs.frozen(kw_only=True)
+class DisconnectedEvent:
+    """The connection is gone; the client tries to get it back."""
+
+    code: str
+
+
+Event: TypeAlias = (
+    MessageFrame | ConnectedEvent | DisconnectedEvent | CaughtUp | Delta | Tool | ApprovalFrame | ApprovalEndedFrame
+    | Status | StoppedFrame | Error | Notice
+)  # fmt: skip
+"""What a client tells its consumer: events of its own, and frames of the server as they are."""
 
 
 class ChatCursor:

@@ -4,24 +4,28 @@ import enum
 import math
 import os
 import signal
+import stat
 import termios
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path, PurePath
 from typing import TextIO
 
 import trio
 
 from klaw.actor.clock import new_id
+from klaw.actor.threads import Threads
 from klaw.client.activity import COMMAND, SENDING, SLOW_SPIN_S, SPIN_S, Activity
 from klaw.client.ask import INTERRUPTED, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
-from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
+from klaw.client.streams import Event
 from klaw.client.transcript import PROMPT, ScreenTranscript
-from klaw.client.typed_commands import ATTACH, OPEN, attach, passage
+from klaw.domain import context_used
+from klaw.domain.context_used import place_of
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.wire.files import FileOfMessage
 from klaw.wire.frames import ClientFrame, MessageFrame, Stop
@@ -79,6 +83,8 @@ async def read_keys(fd: int) -> bytes:
 MAX_WAITING = 32
 """Lines that wait to be sent; more are refused."""
 SECOND_PRESS_S = 2.0
+ATTACH, OPEN = "/attach", "/open"
+"""Typed and never sent: a file of this machine for the next message; a passage that an answer refers to."""
 KEYS = "Alt-Enter: new line · Ctrl-C: stop · Ctrl-D or /quit: leave · /help"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCONT)
@@ -179,11 +185,11 @@ class Terminal:
             word, _, rest = text.partition(" ")
             try:
                 if word == ATTACH:
-                    attached.append(await attach(self._client, rest.strip()))
+                    attached.append(await _attach(self._client, rest.strip()))
                     self._transcript.say(f"{attached[-1].name} goes with your next message")
                     self._activity.over(COMMAND)
                 elif word == OPEN:
-                    self._screen.line(await passage(self._client, self._transcript.with_passages, rest))
+                    self._screen.line(await _passage(self._client, self._transcript.with_passages, rest))
                     self._activity.over(COMMAND)
                 elif text.startswith("/"):
                     await self._client.send(self._chat, text, message_id)
@@ -297,3 +303,53 @@ class Terminal:
             view = self._editor.view(max(self._screen.columns - len(PROMPT), 2))
             foot = Foot(prompt=PROMPT if self._typing.is_set() else "", view=view, status=status)
         self._screen.show(foot)
+
+
+_threads = Threads("attach", 1)
+
+
+async def _attach(client: Client, path: str) -> FileOfMessage:
+    """Upload a file.
+
+    Raises:
+        RequestRefused: it cannot be read, or the server does not take it; the text says why.
+        ConnectionLost, ServerRefused, ServerUnreachable, ClientClosed
+    """
+    most = client.welcome.limits.max_file_bytes if client.welcome else None
+    if most is None:
+        raise RequestRefused("unknown_type", "this server takes no files")
+    return await client.upload(PurePath(path).name, await _threads.run(_read, path, most, abandon=True))
+
+
+def _read(name: str, most: int) -> bytes:
+    path = Path(name)
+    try:
+        path = path.expanduser()
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            raise RequestRefused("no_file", f"{path} is not a regular file")
+        if info.st_size > most:
+            raise RequestRefused("file_too_large", f"{path} has {info.st_size:,} bytes: at most {most:,}")
+        return path.read_bytes()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RequestRefused(
+            "no_file", f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+
+
+async def _passage(client: Client, turn: str, number: str) -> str:
+    """A passage as the model was given it for ``turn`` (empty: none).
+
+    Raises:
+        RequestRefused: there is no such passage; the text says which there are.
+        ConnectionLost, ServerRefused, ServerUnreachable, ClientClosed
+    """
+    if not turn:
+        raise RequestRefused("no_passages", "no answer here refers to a passage")
+    used = context_used.read((await client.call("receipt", turn=turn))["receipt"])
+    given = {str(each.number): each for each in used.passages} if used is not None else {}
+    found = given.get(number.strip("[] "))
+    if found is None:
+        numbers = f"1 to {len(given)}" if len(given) > 1 else "1"
+        raise RequestRefused("no_passage", f"{OPEN} takes the number of a passage: {numbers}")
+    return f"[{found.number}] {place_of(found)}\n{found.text}"

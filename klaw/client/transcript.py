@@ -5,10 +5,12 @@ from collections import OrderedDict
 
 from klaw.client.activity import tool_text
 from klaw.client.ask import ShownAnswer
-from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
 from klaw.client.screen import Screen, Style
-from klaw.client.typed_commands import label, sources
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
+from klaw.domain.attachment import PICTURES
+from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.message import Kind
+from klaw.wire.files import FileOfMessage
 from klaw.wire.frames import (
     ApprovalEndedFrame,
     ApprovalFrame,
@@ -198,7 +200,7 @@ class ScreenTranscript:
             if entry.id in self._mine:
                 self._mine.discard(entry.id)
             else:
-                lines = filter(None, (entry.content, *map(label, entry.files or ())))
+                lines = filter(None, (entry.content, *map(_label, entry.files or ())))
                 self._screen.line(_quoted("\n".join(lines)), Style.BOLD)
         elif entry.kind == "session_break":
             self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
@@ -218,14 +220,14 @@ class ScreenTranscript:
             self._screen.correct(answer.text, entry.content)
         self._said(rest or "")
         for file in entry.files or ():
-            self._screen.line(label(file), Style.FAINT)
+            self._screen.line(_label(file), Style.FAINT)
         if answer is not None:
             self._answer = None
         if entry.kind != Kind.TOOL_CALL:
             self._finished = entry.turn or self._finished
         if entry.context_used is not None and entry.context_used.passages:
             self.with_passages = entry.turn or ""
-            for line in sources(entry.context_used):
+            for line in _sources(entry.context_used):
                 self._screen.line(line, Style.FAINT)
 
     def _said(self, text: str) -> None:
@@ -280,3 +282,12 @@ class ScreenTranscript:
 
 def _quoted(text: str) -> str:
     return PROMPT + text.replace("\n", "\n  ")
+
+
+def _label(file: FileOfMessage) -> str:
+    return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
+
+
+def _sources(used: ContextUsed) -> list[str]:
+    """The passages that an answer refers to, one a line."""
+    return [f"[{each.number}] {place_of(each)}" for each in used.passages if each.cited]

@@ -17,8 +17,9 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.actor.failure import let_go
 from klaw.errors import HttpRefusal
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.session import ClientSession
 from klaw.gateway.tokens import Grant
 
@@ -115,7 +116,7 @@ log = structlog.get_logger("klaw.gateway")
 async def serve_stream(
     stream: HalfCloseableStream,
     raw: socket.socket,
-    connection: GatewayConnection,
+    connection: Connection,
     services: Services,
     on_session: Callable[[ClientSession | None], None],
 ) -> None:
@@ -133,14 +134,14 @@ async def serve_stream(
             return
         if services.http is not None and not head.is_websocket:
             on_session(None)
-            connection.admitted.busy = True
+            connection.busy = True
             await services.http.serve(stream, head.raw, connection)
             return
         # What a proxy on this machine passes on is not from this machine, here and in all that follows.
         if passed_on(head.headers):
             connection.place = attrs.evolve(connection.place, loopback=False)
         grant = _admit(head, services, connection.place)
-        connection.admitted.trusted = grant is not None and grant.token is not None
+        connection.trusted = grant is not None and grant.token is not None
         if head.headers.get("sec-websocket-version", VERSION) != VERSION:
             text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
             more = ("Upgrade: websocket", f"Sec-WebSocket-Version: {VERSION}")

@@ -81,7 +81,7 @@ class WebSocketLink:
         max_bytes: int,
         ping_s: float,
     ) -> None:
-        self.outbox = Outbox(capacity, send_now=self._send_at_once)
+        self.outbox = Outbox(capacity, self.drop_slow, self._send_at_once)
         self.frames_in = 0
         self.frames_out = 0
         self.closing: Close | None = None
@@ -117,11 +117,7 @@ class WebSocketLink:
 
     def put(self, frame: ServerFrame) -> None:
         """Queue a frame that must not be lost: a client that has no room for it is dropped."""
-        self.put_text(encode(frame))
-
-    def put_text(self, text: str) -> None:
-        if not self.outbox.put(text):
-            self.drop_slow()
+        self.outbox.put(encode(frame))
 
     def drop_slow(self) -> None:
         log.warning("client_too_slow", connection=self._name, depth=self.outbox.depth)

@@ -18,10 +18,10 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
-from klaw.gateway.connection_limits import AT_ONCE_S, Admission, Arrival, Connection, TokenBucket
+from klaw.gateway.connection_limits import Admission, Arrival, Connection, TokenBucket, address_of
 from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin_check import Endpoints, is_loopback
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.session import ClientSession, SessionReport
 
 STOP_S = 5.0
@@ -163,23 +163,25 @@ class Gateway:
         except OSError:
             connection.close()  # gone already
             return
+        config, now = self._services.config, trio.current_time()
         session_id, arriving = f"c{next(self._numbers)}", trio.CancelScope()
-        unread = partial(_has_unread, connection)
-        arrival = self._admission.arrive(session_id, peer, arriving.cancel, unread, trio.current_time())
-        if arrival is Arrival.TOO_FAST or (arrival is Arrival.TURN_AWAY and self._refusing >= MAX_REFUSALS):
+        made = Connection(
+            id=session_id,
+            address=address_of(peer),
+            place=Endpoints.of(config, peer=peer, local=local),
+            drop=arriving.cancel,
+            has_unread=partial(_has_unread, connection),
+            log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
+            pace=TokenBucket.per_second(config.http.requests_per_second, now),
+            arrived_at=now,
+        )
+        refused = self._admission.arrive(made, now)
+        if refused is Arrival.TOO_FAST or (refused is Arrival.TURN_AWAY and self._refusing >= MAX_REFUSALS):
             self._count_closed()
             connection.close()
             return
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
-        if isinstance(arrival, Connection):
-            rate = self._services.config.http.requests_per_second
-            made = GatewayConnection(
-                id=session_id,
-                place=Endpoints.of(self._services.config, peer=peer, local=local),
-                log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
-                pace=TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), trio.current_time()),
-                admitted=arrival,
-            )
+        if refused is None:
             self._arriving.add(arriving)
             connections.start_soon(self._connection, stream, connection, made, arriving, name="gateway connection")
         else:
@@ -187,7 +189,7 @@ class Gateway:
             connections.start_soon(self._turn_away, stream, name="gateway refusal")
 
     async def _connection(
-        self, stream: trio.SocketStream, raw: socket.socket, connection: GatewayConnection, arriving: trio.CancelScope
+        self, stream: trio.SocketStream, raw: socket.socket, connection: Connection, arriving: trio.CancelScope
     ) -> None:
         """Serve one connection; no error leaves this."""
         structlog.contextvars.bind_contextvars(connection=connection.id)
@@ -201,8 +203,8 @@ class Gateway:
 
         try:
             with arriving:
-                await trio.sleep(connection.admitted.wait_s)
-                connection.admitted.wait_s = 0.0
+                await trio.sleep(connection.wait_s)
+                connection.wait_s = 0.0
                 await serve_stream(stream, raw, connection, self._services, keep)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", error=error_class(failures), where=where(failures))

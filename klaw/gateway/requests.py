@@ -8,8 +8,8 @@ import trio
 from klaw.actor.mailbox import answer_within
 from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
+from klaw.gateway.answers import error_frame, with_marks
 from klaw.gateway.link import WebSocketLink
-from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.sending import ANSWER_S
 from klaw.gateway.services import Services
 from klaw.operations.handler import Caller
@@ -82,7 +82,7 @@ class Requests:
                 why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
                 raise OperationError("result_too_large", why)
             await outbox.wait_for_room(RESULT_SHARE)
-            self._link.put_text(text)
+            outbox.put(text)
 
     async def _perform(self, operation: str, args: dict[str, Any]) -> dict[str, Any]:
         call = read_call(operation, args)

@@ -5,7 +5,6 @@ in a task.
 """
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -15,8 +14,9 @@ from klaw.actor.mailbox import Reply, answer_within
 from klaw.chats.directory import ChatDirectory
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow
+from klaw.gateway.answers import error_frame
 from klaw.gateway.delivery import Delivery
-from klaw.gateway.refusals import error_frame
+from klaw.gateway.link import WebSocketLink
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.frames import Error, Send
 
@@ -39,18 +39,12 @@ class Sending:
     """Hands messages to the chats, one after the other in each, so that they are stored in the order sent."""
 
     def __init__(
-        self,
-        *,
-        user: UserId,
-        chats: ChatDirectory,
-        delivery: Delivery,
-        put_error: Callable[[Error], None],
-        nursery: trio.Nursery,
+        self, user: UserId, chats: ChatDirectory, delivery: Delivery, link: WebSocketLink, nursery: trio.Nursery
     ) -> None:
         self._user = user
         self._chats = chats
         self._delivery = delivery
-        self._put_error = put_error
+        self._link = link
         self._nursery = nursery
         self._queues: dict[str, deque[Send]] = {}
         """By chat: the message that is under way or prepared, and those behind it."""
@@ -63,7 +57,7 @@ class Sending:
         """Take a message without waiting; an ack or an error follows."""
         if self.in_flight >= MAX_IN_FLIGHT or self._chars >= MAX_IN_FLIGHT_CHARS:
             text = "too many messages without an ack; send it again a little later"
-            self._put_error(Error(code="busy", message=text, retryable=True, id=frame.id, chat=frame.chat))
+            self._link.put(Error(code="busy", message=text, retryable=True, id=frame.id, chat=frame.chat))
             return
         self.in_flight += 1
         self._chars += len(frame.text)
@@ -133,7 +127,7 @@ class Sending:
         """The first message of its chat is done."""
         if error is not None:
             self._delivery.give_up(chat_id(self._user, frame.chat), frame.id)
-            self._put_error(error_frame(error, frame))
+            self._link.put(error_frame(error, frame))
         self._under_way.pop(frame.chat, None)
         self._queues[frame.chat].popleft()
         self.in_flight -= 1

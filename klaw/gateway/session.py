@@ -2,32 +2,28 @@
 
 import math
 import socket
-from collections import deque
 from contextlib import suppress
 from functools import partial
 
 import attrs
 import structlog
 import trio
-from wsproto.connection import Connection
+from wsproto.connection import Connection as WebSocketProtocol
 
 from klaw import __version__
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import answer_within
 from klaw.actor.threads import read_input
-from klaw.domain.events import HealthChanged
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.answers import StoredOnce
-from klaw.gateway.connection_limits import TokenBucket, UserAllowance
-from klaw.gateway.delivery import MAX_WATCHED, Delivery
-from klaw.gateway.hub import ChatEvent
+from klaw.gateway.answers import error_frame, with_marks
+from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
+from klaw.gateway.delivery import Delivery
 from klaw.gateway.link import Close, WebSocketLink
-from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.requests import Requests
 from klaw.gateway.sending import ANSWER_S, Sending
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller
 from klaw.wire.codec import byte_size, decode_client
@@ -82,7 +78,7 @@ class ClientSession:
     """
 
     def __init__(
-        self, raw: socket.socket, ws: Connection, connection: GatewayConnection, services: Services, grant: Grant | None
+        self, raw: socket.socket, ws: WebSocketProtocol, connection: Connection, services: Services, grant: Grant | None
     ) -> None:
         config = services.config
         self.id = connection.id
@@ -111,8 +107,9 @@ class ClientSession:
         try:
             await self._link.run(self._serve)
         finally:
-            self._services.hub.leave(self)
-            self._talk = None  # its parts refer to this session
+            if self._talk is not None:
+                self._services.hub.leave(self._talk.delivery)
+                self._talk = None  # its parts refer to this session
             closing = self._link.closing
             log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
@@ -136,17 +133,6 @@ class ClientSession:
             in_flight=talk.sending.in_flight if talk else 0,
         )
 
-    def stored(self, stored: StoredOnce) -> None:
-        if self._talk is not None and self._still_allowed():
-            self._talk.delivery.stored(stored)
-
-    def happened(self, event: ChatEvent) -> None:
-        if self._talk is not None and self._still_allowed():
-            self._talk.delivery.happened(event)
-
-    def noticed(self, event: HealthChanged) -> None:
-        self._link.put(Notice(code=event.code, text=event.text, details=dict(event.details) or None))
-
     async def _serve(self) -> None:
         hello = None
         with trio.move_on_after(self._services.config.hello_timeout_s) as waiting:
@@ -164,7 +150,7 @@ class ClientSession:
             talk = self._begin(self._grant.user, allowance, nursery)
             nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
-            nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
+            nursery.start_soon(self._carry_out_watches, talk.delivery, name="gateway watches")
             nursery.start_soon(talk.sending.run, name="gateway sending")
             nursery.start_soon(talk.requests.run, name="gateway files")
             for name, seq in hello.chats.items():
@@ -205,16 +191,8 @@ class ClientSession:
 
     def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Conversation":
         services = self._services
-        delivery = Delivery(
-            user=user,
-            chats=services.chats,
-            hub=services.hub,
-            outbox=self._link.outbox,
-            subscriber=self,
-            approvals=services.approvals.open,
-            overflow=self._link.drop_slow,
-        )
-        sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
+        delivery = Delivery(user, services, self._link.outbox, self._still_allowed)
+        sending = Sending(user, services.chats, delivery, self._link, nursery)
         assert self._grant is not None  # since the hello
         caller = Caller(user=user, operator=self._grant.operator)
         requests = Requests(caller, services, self._link, nursery)
@@ -229,7 +207,7 @@ class ClientSession:
                 limits=answers.limits(services.config, services.attachments.limits),
             )
         )
-        services.hub.join(self)
+        services.hub.join(delivery)
         structlog.contextvars.bind_contextvars(user=user)
         log.info("client_connected", client=self._client)
         return self._talk
@@ -291,21 +269,15 @@ class ClientSession:
             self._link.put(ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
 
     def _ask_for_watch(self, frame: Watch, talk: "_Conversation") -> None:
-        if len(talk.watches) >= MAX_WATCHED:
+        if not talk.delivery.ask_to_watch(frame):
             talk.requests.refuse(frame)
-            return
-        talk.delivery.announce(frame.chat)
-        talk.watches.append(frame)
-        talk.watch_asked.unpark()
 
-    async def _carry_out_watches(self, talk: "_Conversation") -> None:
+    async def _carry_out_watches(self, delivery: Delivery) -> None:
         while True:
-            while not talk.watches:
-                await talk.watch_asked.park()
-            frame = talk.watches.popleft()
+            frame = await delivery.next_watch()
             try:
                 with answer_within(ANSWER_S, "the chat"):
-                    await talk.delivery.watch(frame.chat, frame.seq, frame.ref)
+                    await delivery.watch(frame)
             except ProtocolError as error:
                 self._link.put(error_frame(error, frame))
             except KlawError as error:
@@ -342,9 +314,6 @@ class _Conversation:
     delivery: Delivery
     sending: Sending
     requests: Requests
-    watches: deque[Watch] = attrs.Factory(deque)
-    """Watches that were asked for; bounded by ``MAX_WATCHED``."""
-    watch_asked: trio.lowlevel.ParkingLot = attrs.Factory(trio.lowlevel.ParkingLot)
 
 
 def _printable(client: str | None) -> str | None:

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
-from klaw.client.events import ConnectedEvent, DisconnectedEvent
 from klaw.client.screen import Foot, Screen
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent
 from klaw.client.terminal import Interrupts, Press
 from klaw.client.text_width import wrap
 from klaw.client.transcript import ScreenTranscript

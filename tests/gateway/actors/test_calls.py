@@ -119,7 +119,7 @@ async def test_calls_count_as_frames(tmp_path):
 
 
 def test_an_error_of_the_operation_is_told_as_it_is():
-    from klaw.gateway.refusals import error_frame
+    from klaw.gateway.answers import error_frame
 
     frame = error_frame(OperationError("unknown_fact", "there is no such fact", field="fact"))
     assert (frame.code, frame.message, frame.errors[0].field) == ("unknown_fact", "fact: there is no such fact", "fact")
