@@ -109,7 +109,7 @@ class EmbeddingUnavailable(ModelError):
     """There is no vector now.
 
     Attributes:
-        code: why: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``off``.
+        code: why: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``failed``, ``off``.
         degraded: what a receipt says of it; None when it is as the user wants it.
     """
 

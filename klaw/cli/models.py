@@ -314,7 +314,7 @@ def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
     stored = describe(folder).calibration
     model = EmbeddingModel.load(folder, threads=CALIBRATION_THREADS)
     try:
-        found = measure(lambda texts, kind: model.embed(texts, kind=kind), talks)
+        found = measure(model.embed, talks)
     finally:
         model.close()
     if found.mean >= TOO_ALIKE:

@@ -265,7 +265,7 @@ class OfflineParts:
 
     @cached_property
     def embedder(self) -> "Embedder":
-        from klaw.memory.embed.offline import OfflineEmbedder
+        from klaw.memory.embed.embedder import OfflineEmbedder
 
         paths, settings, remote = self.paths, self.config.embedding, None
         if settings.provider is not None:
@@ -274,7 +274,7 @@ class OfflineParts:
 
             remote = remote_of(self.config, without_server(self.config, self.clock), paths.models_dir, self.clock)
         folder = settings.path or paths.models_dir / settings.model
-        return OfflineEmbedder.of_home(self.readers, self.config, folder, self.clock, remote)
+        return OfflineEmbedder(self.readers, self.config, folder, self.clock, remote)
 
     @cached_property
     def recall(self) -> "Recall":

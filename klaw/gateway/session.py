@@ -41,6 +41,8 @@ from klaw.wire.frames import (
 )
 
 MAX_CLIENT_NAME = 64
+READ_SHARE = 0.5
+"""Frames are read while less than this share of the outbox is taken."""
 MAX_PAUSE_S = 1.0
 """Longest pause of reading after a frame that came too soon: pings wait as long."""
 
@@ -161,6 +163,8 @@ class ClientSession:
                     if wait_s > 0:
                         # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
                         await trio.sleep(min(wait_s, MAX_PAUSE_S))
+                    if not self._link.outbox.has_room(READ_SHARE):
+                        await self._link.outbox.wait_for_room(READ_SHARE)  # it does not read, and gets no more answers
             nursery.cancel_scope.cancel(reason="the peer closed the connection")
 
     async def _receive_hello(self) -> Hello | None:
