@@ -22,7 +22,7 @@ from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
-from klaw.wire.values import MessageId
+from klaw.wire.frames import MessageId
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""

@@ -120,7 +120,6 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def _kept() -> list[Records]:
-    """All nouns that keep records, such as facts and people."""
     return [each for noun in nouns() for each in noun.records]
 
 

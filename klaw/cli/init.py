@@ -81,7 +81,7 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
     if config.outcome == "made" and model is not None and not (asked.yes or here.quiet or asked.dry_run):
         from klaw.cli.models import offer_test
 
-        offer_test(here.paths, model, lambda question, default: _answer(asked, None, question, default, str), here.say)
+        offer_test(here, model, lambda question, default: _answer(asked, None, question, default, str))
     return answer
 
 

@@ -56,7 +56,6 @@ def _marked(marked: MarkedLine) -> str:
 
 
 def program() -> str:
-    """How to call this program in another terminal of the same folder."""
     called = Path(sys.argv[0])
     found = shutil.which("klaw")
     if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):

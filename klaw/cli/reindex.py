@@ -50,13 +50,11 @@ class ReindexArguments(ReindexChoices):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
-@command(
-    NOUN,
-    "reindex_command",
-    ReindexArguments,
-    cli="",
-    show=lambda answer: ShownLines((), found=answer.get("swapped", True)),
-)
+def _done(answer: dict[str, Any]) -> ShownLines:
+    return ShownLines((), found=answer.get("swapped", True))
+
+
+@command(NOUN, "reindex_command", ReindexArguments, cli="", show=_done)
 def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a
     running server. The exit code is 1 if they differ.
@@ -121,8 +119,6 @@ def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int],
 
 
 class _Model:
-    """The embedding model as the store sees it."""
-
     def __init__(self, config: "EmbeddingConfig", paths: Paths, *, tokens: bool) -> None:
         """Load the configured model. Raises ModelError."""
         from klaw.memory.embed.model import EmbeddingModel

@@ -57,7 +57,6 @@ class Activity:
                 pass
 
     def line(self, now: float) -> str:
-        """The row; empty when nothing is being done."""
         if not self._doing:
             return ""
         seconds = int(now - self._since)
@@ -74,5 +73,4 @@ class Activity:
 
 
 def tool_text(tool: Tool) -> str:
-    """A call in a few words."""
     return f"{tool.name}: {tool.what}" if tool.what else tool.name

@@ -17,7 +17,6 @@ from klaw.domain.attachment import NamedFile
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.codec import encode
-from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
@@ -26,12 +25,15 @@ from klaw.wire.frames import (
     CaughtUp,
     ClientFrame,
     Error,
+    FileOfMessage,
     Hello,
     MessageFrame,
     RequestFrame,
     ResultFrame,
     Send,
     ServerFrame,
+    UploadedFrame,
+    UploadFrame,
     Watch,
     Welcome,
 )
@@ -72,8 +74,9 @@ class Client:
         self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
         self._posts: deque[ClientFrame] = deque()
         self._answers: dict[str, Reply[ServerFrame]] = {}
-        self._work = Nudge()
-        self._closing = trio.Event()
+        self.work = Nudge()
+        self.closing = trio.Event()
+        """Set when the owner wants the connection closed."""
         self._up = False
         self._changed = trio.Event()
         """Set, and replaced, when there is a connection or will be none."""
@@ -112,9 +115,8 @@ class Client:
             self._check()
             if frame.id in self._unacked:
                 raise RequestRefused("id_conflict", "a message with this id is being sent")
-            unacked = _UnackedMessage(frame=frame, reply=Reply())
-            self._unacked[frame.id] = unacked
-            self._work.nudge()
+            unacked = self._unacked[frame.id] = _UnackedMessage(frame=frame, reply=Reply())
+            self.work.nudge()
             try:
                 return await unacked.reply.wait()
             finally:
@@ -153,9 +155,9 @@ class Client:
             ConnectionLost: there is no connection, or it broke before the answer.
             ServerRefused, ServerUnreachable, ClientClosed: the client ended.
         """
-        reply: Reply[ServerFrame] = Reply()
-        ref = self._new_ref("r")
-        self._answers[ref] = reply
+        self._refs += 1
+        ref = f"r{self._refs}"
+        reply = self._answers[ref] = Reply[ServerFrame]()
         try:
             self.post(attrs.evolve(frame, ref=ref))
             return await reply.wait()
@@ -229,12 +231,10 @@ class Client:
             case Ack():
                 self._acknowledge(frame)
             case MessageFrame():
-                self._streams.message(frame)
+                self._streams.place(frame)
             case CaughtUp():
                 self._streams.caught_up(frame)
                 self._answer(frame.ref, frame)
-            case ResultFrame() if self._streams.page(frame):
-                pass
             case Error():
                 self._complain(frame)
             case Welcome():
@@ -244,7 +244,7 @@ class Client:
                     self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
 
     def next_frame(self) -> ClientFrame | None:
-        """What to send now; None: nothing until ``wait_for_frame`` returns."""
+        """What to send now; None: nothing until ``work`` is nudged."""
         if self._posts:
             return self._posts.popleft()
         for unacked in self._unacked.values():
@@ -252,13 +252,6 @@ class Client:
                 unacked.link = self._link
                 return unacked.frame
         return None
-
-    async def wait_for_frame(self) -> None:
-        await self._work.wait_for_news()
-
-    async def wait_closing(self) -> None:
-        """Return when the owner wants the connection closed."""
-        await self._closing.wait()
 
     def lost(self, loss: Loss) -> bool:
         """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it was
@@ -271,13 +264,6 @@ class Client:
         if was_up:
             self._inbox.offer(DisconnectedEvent(code=loss.code))
         return was_up
-
-    def close(self) -> None:
-        self._closing.set()
-
-    @property
-    def is_closing(self) -> bool:
-        return self._closing.is_set()
 
     def end(self, error: Exception) -> None:
         """Nothing more will come: everybody who waits gets the first ``error``."""
@@ -306,13 +292,9 @@ class Client:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _new_ref(self, kind: str) -> str:
-        self._refs += 1
-        return f"{kind}{self._refs}"
-
     def _append(self, frame: ClientFrame) -> None:
         self._posts.append(frame)
-        self._work.nudge()
+        self.work.nudge()
 
     def _answer(self, ref: str | None, frame: ServerFrame) -> bool:
         reply = self._answers.get(ref or "")

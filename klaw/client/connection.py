@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -18,10 +19,18 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
 from klaw.client.link import CLOSE_S, run_link
-from klaw.client.streams import MESSAGES, messages_of
+from klaw.convert import FRAMES
 from klaw.domain.message import MOST_ON_PAGE, Kind
-from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import MessageFrame
+from klaw.errors import (
+    BadValue,
+    ClientClosed,
+    ConnectionLost,
+    ProtocolError,
+    RequestRefused,
+    ServerRefused,
+    ServerUnreachable,
+)
+from klaw.wire.frames import MessageFrame, MessagePage
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -67,7 +76,7 @@ async def connect(
             yield client
         except Exception as exc:  # noqa: BLE001  raised again below: the nursery would wrap it in a group
             raised = exc
-        client.close()
+        client.closing.set()
         with trio.move_on_after(CLOSE_S * 1.5):
             await client.ended.wait()
         nursery.cancel_scope.cancel(reason="the client was closed")
@@ -85,7 +94,7 @@ async def _stay_connected(
         while True:
             loss = await run_link(url, client.hello(name, token), client)
             was_up = client.lost(loss)
-            if client.is_closing:
+            if client.closing.is_set():
                 return
             if loss.fatal:
                 error = ServerRefused(loss.code, loss.text)
@@ -99,7 +108,7 @@ async def _stay_connected(
             log.info("connection_lost", code=loss.code, attempt=attempt)
             jitter = 0.5 + random.random() / 2  # noqa: S311  no secret
             with trio.move_on_after(backoff.pause_s(attempt + 1) * jitter):
-                await client.wait_closing()
+                await client.closing.wait()
                 return
             attempt += 1
     finally:
@@ -141,9 +150,16 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]
     raise AssertionError
 
 
+def messages_of(result: dict[str, Any]) -> MessagePage:
+    try:
+        return FRAMES.read(result, MessagePage)
+    except BadValue as error:
+        raise ProtocolError("bad_frame", str(error)) from None
+
+
 async def _last(client: Client, chat: str, limit: int) -> list[MessageFrame]:
     try:
-        page = messages_of(await client.call(MESSAGES, chat=chat, limit=limit))
+        page = messages_of(await client.call("chats_messages", chat=chat, limit=limit))
     except RequestRefused as exc:
         if exc.code == "unknown_chat":
             return []

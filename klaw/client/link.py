@@ -189,7 +189,7 @@ async def _talk(websocket: WebSocket, hello: Hello, side: Client) -> Loss:
     with trio.fail_after(WELCOME_S):
         side.welcomed(await _greet(websocket, hello))
     tasks = (partial(_read, websocket, side), partial(_write, websocket, side), partial(_notice_silence, websocket))
-    await run_until_first_ends(*tasks, side.wait_closing)
+    await run_until_first_ends(*tasks, side.closing.wait)
     return Loss("closed", "the client closed the connection")
 
 
@@ -230,7 +230,7 @@ async def _write(websocket: WebSocket, side: Client) -> None:
     while True:
         frame = side.next_frame()
         if frame is None:
-            await side.wait_for_frame()
+            await side.work.wait_for_news()
             continue
         try:
             with trio.fail_after(SEND_S):

@@ -37,8 +37,6 @@ _MIN_COLUMNS = 2
 
 @attrs.frozen(kw_only=True)
 class Foot:
-    """What stands below the text."""
-
     prompt: str
     view: View
     """The part of the typed line that is shown."""
@@ -103,7 +101,6 @@ class Screen:
         self._parted = False
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:
-        """Add whole lines of foreign text, after ending an answer."""
         self.end()
         self._paint([self._styled(row, style) for row in self._wrapped(harmless(text).split("\n"))])
 
@@ -204,7 +201,6 @@ class Screen:
 
 
 def _before(view: View) -> str:
-    """The typed line as shown before its cursor."""
     return view.text[: bisect_right(list(accumulate(map(width_of, view.text))), view.column)]
 
 

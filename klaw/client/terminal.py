@@ -1,6 +1,5 @@
 """``klaw chat`` at a terminal: what is typed goes out, what happens appears above the input line."""
 
-import enum
 import math
 import os
 import signal
@@ -9,7 +8,7 @@ import termios
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TextIO
+from typing import Literal, TextIO
 
 import trio
 
@@ -27,8 +26,7 @@ from klaw.client.transcript import PROMPT, ScreenTranscript
 from klaw.domain import context_used
 from klaw.domain.context_used import place_of
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.files import FileOfMessage
-from klaw.wire.frames import ClientFrame, MessageFrame, Stop
+from klaw.wire.frames import ClientFrame, FileOfMessage, MessageFrame, Stop
 
 _LOCAL_FLAGS = 3
 _CONTROL_CHARACTERS = 6
@@ -36,7 +34,6 @@ DEFAULT_SIZE = (80, 24)
 
 
 def size_of(fd: int) -> tuple[int, int]:
-    """Columns and rows of a terminal now."""
     try:
         columns, rows = os.get_terminal_size(fd)
     except OSError:
@@ -90,12 +87,6 @@ KEYS = "Alt-Enter: new line · Ctrl-C: stop · Ctrl-D or /quit: leave · /help"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCONT)
 
 
-class Press(enum.Enum):
-    STOP = "stop"
-    CLEAR = "clear"
-    QUIT = "quit"
-
-
 class Interrupts:
     """Ctrl-C: the first stops the turn or clears the input; one soon after, or with nothing to do, quits. Typed text is
     never lost by leaving."""
@@ -103,12 +94,11 @@ class Interrupts:
     def __init__(self) -> None:
         self._last = -math.inf
 
-    def press(self, now: float, *, busy: bool, typed: bool) -> Press:
-        soon = now - self._last < SECOND_PRESS_S
-        self._last = now
+    def press(self, now: float, *, busy: bool, typed: bool) -> Literal["stop", "clear", "quit"]:
+        soon, self._last = now - self._last < SECOND_PRESS_S, now
         if busy and not soon:
-            return Press.STOP
-        return Press.CLEAR if typed else Press.QUIT
+            return "stop"
+        return "clear" if typed else "quit"
 
 
 class Terminal:
@@ -167,9 +157,8 @@ class Terminal:
     async def _read_keys(self) -> None:
         await self._typing.wait()
         while keys := await read_keys(self._fd):
-            for happened in self._editor.feed(keys):
-                if self._on_key(happened):
-                    return
+            if any(map(self._on_key, self._editor.feed(keys))):
+                return
             self._refresh()
 
     async def _heed_signals(self) -> None:
@@ -226,16 +215,14 @@ class Terminal:
         self._refresh()
 
     def _on_key(self, happened: SubmittedLine | EditorKey) -> bool:
-        match happened:
-            case SubmittedLine(text=text):
-                return self._submit(text.strip())
-            case EditorKey.END:
-                return True
-            case EditorKey.INTERRUPT:
-                return self._interrupt()
-            case EditorKey.REDRAW:
-                self._screen.clear()
-        return False
+        """Returns whether the user leaves."""
+        if isinstance(happened, SubmittedLine):
+            return self._submit(happened.text.strip())
+        if happened is EditorKey.INTERRUPT:
+            return self._interrupt()
+        if happened is EditorKey.REDRAW:
+            self._screen.clear()
+        return happened is EditorKey.END
 
     def _submit(self, text: str) -> bool:
         if text.lower() in QUIT:
@@ -259,15 +246,14 @@ class Terminal:
         return False
 
     def _interrupt(self) -> bool:
-        press = self._interrupts.press(trio.current_time(), busy=self._transcript.busy, typed=bool(self._editor.text))
-        if press is Press.STOP:
-            if self._post(Stop(chat=self._chat), "not connected: cannot stop; Ctrl-C again leaves"):
-                self._transcript.say("stopping; Ctrl-C again leaves")
-        elif press is Press.CLEAR:
+        does = self._interrupts.press(trio.current_time(), busy=self._transcript.busy, typed=bool(self._editor.text))
+        if does == "stop" and self._post(Stop(chat=self._chat), "not connected: cannot stop; Ctrl-C again leaves"):
+            self._transcript.say("stopping; Ctrl-C again leaves")
+        elif does == "clear":
             self._editor.remember(self._editor.text)
             self._editor.clear()
         self._refresh()
-        return press is Press.QUIT
+        return does == "quit"
 
     def _post(self, frame: ClientFrame, otherwise: str) -> bool:
         """Send a request; without a connection say ``otherwise``."""

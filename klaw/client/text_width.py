@@ -121,7 +121,6 @@ def _parts(line: str) -> Iterator[list[str]]:
     """Words, runs of spaces, and signs that may stand apart; each as its signs."""
     part: list[str] = []
     apart = False
-    """Whether the part is a sign of a script without spaces."""
     for sign in _signs(line):
         alone = sign[0] not in _CLOSING and (width_of(sign[0]) == 2 or _JOINER in sign)
         if part and not _together(part[-1], sign, apart=apart or alone):

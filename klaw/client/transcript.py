@@ -10,13 +10,13 @@ from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
 from klaw.domain.attachment import PICTURES
 from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.message import Kind
-from klaw.wire.files import FileOfMessage
 from klaw.wire.frames import (
     ApprovalEndedFrame,
     ApprovalFrame,
     Approve,
     Delta,
     Error,
+    FileOfMessage,
     MessageFrame,
     Notice,
     Status,
@@ -82,7 +82,6 @@ class Questions:
         return Approve(id=self._shown, allow=word in _YES)
 
     def too_soon(self, text: str, now: float) -> bool:
-        """Whether the line is a yes that came before the question could be read."""
         return self._shown is not None and _word(text) in _YES and now - self._shown_at < READ_S
 
 
@@ -96,7 +95,6 @@ def question_text(approval: ApprovalFrame) -> str:
 
 
 def local_time(moment: str, form: str) -> str:
-    """A time of the server in this machine's local time."""
     try:
         return dt.datetime.fromisoformat(moment).astimezone().strftime(form)
     except ValueError:
@@ -289,5 +287,4 @@ def _label(file: FileOfMessage) -> str:
 
 
 def _sources(used: ContextUsed) -> list[str]:
-    """The passages that an answer refers to, one a line."""
     return [f"[{each.number}] {place_of(each)}" for each in used.passages if each.cited]

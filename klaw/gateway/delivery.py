@@ -27,7 +27,6 @@ from klaw.wire.codec import encode
 from klaw.wire.frames import Ack, CaughtUp, Error, Notice, Watch
 
 MAX_WATCHED = 1000
-"""Chats that one connection may watch."""
 PAGE = 64
 """Messages that the catch-up reads at a time."""
 LIVE_SHARE = 0.75
@@ -77,7 +76,7 @@ class Delivery:
     """
 
     def __init__(self, user: UserId, services: Services, outbox: Outbox, allowed: Callable[[], bool]) -> None:
-        self._user = user
+        self.user = user
         self._chats, self._hub, self._approvals = services.chats, services.hub, services.approvals
         self._outbox = outbox
         self._allowed = allowed
@@ -106,7 +105,7 @@ class Delivery:
         the messages that the watch is to bring first."""
         if len(self._watches) >= MAX_WATCHED:
             return False
-        self._announced[chat_id(self._user, frame.chat)] += 1
+        self._announced[chat_id(self.user, frame.chat)] += 1
         self._watches.append(frame)
         self._watch_asked.unpark()
         return True
@@ -124,7 +123,7 @@ class Delivery:
             ProtocolError: ``too_many_watched``.
             KlawError: the chat could not be read.
         """
-        chat = chat_id(self._user, frame.chat)
+        chat = chat_id(self.user, frame.chat)
         try:
             await self._watch(chat, frame)
         finally:
@@ -157,7 +156,7 @@ class Delivery:
 
     async def watch_from_now(self, name: str) -> None:
         """Watch a chat that is not watched, without any frame about it. Raises like ``watch``."""
-        chat = chat_id(self._user, name)
+        chat = chat_id(self.user, name)
         while chat in self._announced:
             await self._carried_out.park()
         cursor = self._cursors.get(chat)
@@ -184,7 +183,7 @@ class Delivery:
                 raise ProtocolError("too_many_watched", f"one connection watches at most {MAX_WATCHED} chats")
             cursor = self._cursors[chat] = _Cursor(chat)
             self._hub.watch(self, chat)
-        session = await self._chats.session(self._user, name_of(chat))
+        session = await self._chats.session(self.user, name_of(chat))
         cursor.head = max(cursor.head, session.last_seq if session else 0)
         return cursor
 

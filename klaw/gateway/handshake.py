@@ -78,20 +78,14 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         parser.receive_data(bytes(data))
 
 
-async def respond(
-    stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S, *headers: str
-) -> None:
+async def respond(stream: HalfCloseableStream, refused: HttpRefusal, within_s: float = RESPOND_S) -> None:
     """Answer with a short plain text and end the connection; the peer may be gone."""
-    body = text.encode() + b"\n"
-    head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Content-Type: text/plain; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *headers,
-    )
+    body = f"{refused}\n".encode()
+    about = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": len(body), "Connection": "close"}
+    lines = [f"{name}: {value}" for name, value in {**about, **refused.headers}.items()]
+    head = "\r\n".join((f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}", *lines, "", ""))
     with trio.move_on_after(within_s), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        await stream.send_all("\r\n".join((*head, "", "")).encode("ascii") + body)
+        await stream.send_all(head.encode("ascii") + body)
         await linger(stream)
 
 
@@ -142,20 +136,15 @@ async def serve_stream(
             connection.place = attrs.evolve(connection.place, loopback=False)
         grant = _admit(head, services, connection.place)
         connection.trusted = grant is not None and grant.token is not None
-        if head.headers.get("sec-websocket-version", VERSION) != VERSION:
-            text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
-            more = ("Upgrade: websocket", f"Sec-WebSocket-Version: {VERSION}")
-            await respond(stream, 426, text, RESPOND_S, *more)
-            return
         ws = WSConnection(ConnectionType.SERVER)
         ws.receive_data(head.raw)
         await stream.send_all(ws.send(AcceptConnection()))
     except HttpRefusal as refused:
         log.info("request_refused", status=refused.status)
-        await respond(stream, refused.status, str(refused))
+        await respond(stream, refused)
         return
     except (RemoteProtocolError, LocalProtocolError):
-        await respond(stream, 400, "not a usable WebSocket request")
+        await respond(stream, HttpRefusal(400, "not a usable WebSocket request"))
         return
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
@@ -175,4 +164,7 @@ def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | N
     grant = admit(head.headers, services.auth, services.config.allowed_origins, place)
     if grant is None and not (place.loopback or services.auth.has_tokens):
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
+    if head.headers.get("sec-websocket-version", VERSION) != VERSION:
+        text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
+        raise HttpRefusal(426, text, {"Upgrade": "websocket", "Sec-WebSocket-Version": VERSION})
     return grant

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 import attrs
 import structlog
@@ -17,12 +17,12 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
-from klaw.errors import CannotListen, ConfigError, Problem
+from klaw.errors import CannotListen, ConfigError, HttpRefusal, Problem
 from klaw.gateway.connection_limits import Admission, Arrival, Connection, TokenBucket, address_of
 from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin_check import Endpoints, is_loopback
 from klaw.gateway.services import Services
-from klaw.gateway.session import ClientSession, SessionReport
+from klaw.gateway.session import ClientSession
 
 STOP_S = 5.0
 """How long sessions get to say goodbye."""
@@ -33,7 +33,6 @@ LOG_FLOOD_S = 10.0
 MAX_REFUSALS = 16
 """Connections over the limit that are told so at a time; the rest is closed without a word."""
 AT_ONCE = 32
-"""Connections accepted in one step."""
 _BROKEN_OFF = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM)
 """What accept() says of a connection that is gone again, or that a firewall forbids (accept(2))."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -68,7 +67,7 @@ class Gateway:
             name="gateway", run=self.run, mailbox=self.mailbox, restart=Restart.VITAL, stop_budget_s=STOP_S + 2.0
         )
 
-    def connections(self) -> list[SessionReport]:
+    def connections(self) -> list[dict[str, Any]]:
         return [session.report() for session in self._sessions.values()]
 
     def http_connections(self) -> int:
@@ -223,7 +222,7 @@ class Gateway:
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         try:
-            await respond(stream, 503, "too many connections; try again later", 1.0, "Retry-After: 1")
+            await respond(stream, HttpRefusal(503, "too many connections; try again later", {"Retry-After": "1"}), 1.0)
         finally:
             self._refusing -= 1
             stream.socket.close()

@@ -17,8 +17,18 @@ from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
 from klaw.store.attachments import DISCARD_S, Attachments, FileDraft
 from klaw.wire.codec import encode
-from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
-from klaw.wire.frames import MAX_RESULT_CHARS, CallFrame, Error, RequestFrame, ResultFrame, Stop, StoppedFrame
+from klaw.wire.frames import (
+    MAX_RESULT_CHARS,
+    CallFrame,
+    Error,
+    FileOfMessage,
+    RequestFrame,
+    ResultFrame,
+    Stop,
+    StoppedFrame,
+    UploadedFrame,
+    UploadFrame,
+)
 
 MAX_REQUESTS = 16
 """Requests of a connection that wait for their answers; more are refused as ``busy``."""

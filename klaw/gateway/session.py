@@ -4,6 +4,7 @@ import math
 import socket
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import attrs
 import structlog
@@ -53,24 +54,6 @@ LOCAL_REFUSED = (
 log = structlog.get_logger("klaw.gateway")
 
 
-@attrs.frozen(kw_only=True)
-class SessionReport:
-    """A snapshot of a connection."""
-
-    id: str
-    user: str | None
-    client: str | None
-    peer: str
-    """``loopback`` or ``network``."""
-    since: float
-    frames_in: int
-    frames_out: int
-    outbox: int
-    outbox_high_water: int
-    watched: int
-    in_flight: int
-
-
 class ClientSession:
     """Serves one WebSocket.
 
@@ -88,18 +71,8 @@ class ClientSession:
         self._grant = grant
         self._loopback = connection.place.loopback
         self._since = services.clock.now()
-        now = trio.current_time()
-        self._link = WebSocketLink(
-            raw,
-            ws,
-            self.id,
-            messages_per_second=config.messages_per_second,
-            burst=config.burst,
-            capacity=config.outbox_frames,
-            max_bytes=config.max_frame_bytes,
-            ping_s=config.ping_s,
-        )
-        self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
+        self._link = WebSocketLink(raw, ws, self.id, config)
+        self._bucket = TokenBucket(config.messages_per_second, config.burst, trio.current_time())
         self._log_in = connection.log_in
         self._talk: _Conversation | None = None
         self._client: str | None = None
@@ -119,21 +92,22 @@ class ClientSession:
         """Say that the server stops, and close."""
         self._refuse(Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
 
-    def report(self) -> SessionReport:
-        talk = self._talk
-        return SessionReport(
-            id=self.id,
-            user=self._grant.user if self._grant else None,
-            client=self._client,
-            peer="loopback" if self._loopback else "network",
-            since=self._since,
-            frames_in=self._link.frames_in,
-            frames_out=self._link.frames_out,
-            outbox=self._link.outbox.depth,
-            outbox_high_water=self._link.outbox.high_water,
-            watched=talk.delivery.watched if talk else 0,
-            in_flight=talk.sending.in_flight if talk else 0,
-        )
+    def report(self) -> dict[str, Any]:
+        """A snapshot of the connection; ``user`` and ``client`` are None before hello."""
+        talk, link = self._talk, self._link
+        return {
+            "id": self.id,
+            "user": self._grant.user if self._grant else None,
+            "client": self._client,
+            "peer": "loopback" if self._loopback else "network",
+            "since": self._since,
+            "frames_in": link.frames_in,
+            "frames_out": link.frames_out,
+            "outbox": link.outbox.depth,
+            "outbox_high_water": link.outbox.high_water,
+            "watched": talk.delivery.watched if talk else 0,
+            "in_flight": talk.sending.in_flight if talk else 0,
+        }
 
     async def _serve(self) -> None:
         hello = None
@@ -200,7 +174,7 @@ class ClientSession:
         assert self._grant is not None  # since the hello
         caller = Caller(user=user, operator=self._grant.operator)
         requests = Requests(caller, services, self._link, nursery)
-        self._talk = _Conversation(user, allowance, delivery, sending, requests)
+        self._talk = _Conversation(allowance, delivery, sending, requests)
         self._link.put(
             Welcome(
                 version=PROTOCOL_VERSION,
@@ -262,7 +236,7 @@ class ClientSession:
     def _approve(self, frame: Approve, talk: "_Conversation") -> None:
         """Answer a question; only a watcher of its chat, who was shown it, may."""
         approvals = self._services.approvals
-        asked = approvals.find(talk.user, frame.id)
+        asked = approvals.find(talk.delivery.user, frame.id)
         outcome = None
         if asked is not None and talk.delivery.watches(asked.chat):
             outcome = approvals.answer(asked, allow=frame.allow)
@@ -313,7 +287,6 @@ class ClientSession:
 class _Conversation:
     """What a session has once its user is known."""
 
-    user: UserId
     allowance: UserAllowance
     delivery: Delivery
     sending: Sending

@@ -98,28 +98,22 @@ def _broken(path: Path, why: str) -> ConfigError:
 def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[StoredToken, str]:
     """Make a token for a user and store it. Returns its entry and the token itself, which is not kept. Raises
     InvalidName, ConfigError."""
-    name = user_id(user)
-    secret = _PREFIX + secrets.token_urlsafe(32)
-    token = StoredToken(
-        id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at, operator=operator
-    )
+    token, secret = _new(user_id(user), created_at, operator=operator)
     _change(path, lambda access: attrs.evolve(access, tokens=(*access.tokens, token)))
     return token, secret
+
+
+def _new(user: UserId, created_at: str, **more: Any) -> tuple[StoredToken, str]:
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    digest = _digest(secret)
+    return StoredToken(id=secrets.token_hex(4), user=user, sha256=digest, created_at=created_at, **more), secret
 
 
 def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str:
     """Log a browser in with what a token grants; a user's oldest login goes when there are too many. Returns the
     login's secret. Raises ConfigError."""
-    secret = _PREFIX + secrets.token_urlsafe(32)
-    login = StoredToken(
-        id=secrets.token_hex(4),
-        user=grant.user,
-        sha256=_digest(secret),
-        created_at=created_at,
-        operator=grant.operator,
-        login_of=grant.token,
-        expires_at=expires_at,
-    )
+    more = {"operator": grant.operator, "login_of": grant.token, "expires_at": expires_at}
+    login, secret = _new(grant.user, created_at, **more)
 
     def with_login(access: TokenTable) -> TokenTable:
         kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > created_at]
@@ -216,12 +210,6 @@ class Authenticator:
         if found is None or self._expired(found) or (found.login_of is not None) is not login:
             return None
         return Grant(user=found.user, token=found.id, operator=found.operator)
-
-    def listed(self) -> TokenTable:
-        return load_access(self.path)
-
-    def revoke(self, name: str) -> tuple[StoredToken, ...]:
-        return revoke_tokens(self.path, name)
 
     def holds(self, grant: Grant) -> bool:
         """Whether a grant still holds: the token was not revoked, or none is needed still."""

@@ -11,8 +11,8 @@ from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
 
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
-from klaw.client.connection import connect
-from klaw.client.streams import ConnectedEvent, Event, messages_of
+from klaw.client.connection import connect, messages_of
+from klaw.client.streams import ConnectedEvent, Event
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.frames import Error, MessageFrame, Notice, StoredMessage
 from tests.support.waiting import HANG_S

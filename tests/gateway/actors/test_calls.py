@@ -139,8 +139,8 @@ async def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path)
 
         nursery.start_soon(ask)
         taken = -1
-        while taken != w.gateway.connections()[0].frames_in:
-            taken = w.gateway.connections()[0].frames_in
+        while taken != w.gateway.connections()[0]["frames_in"]:
+            taken = w.gateway.connections()[0]["frames_in"]
             await trio.sleep(0.3)
         assert taken < count
         c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
