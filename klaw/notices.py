@@ -17,7 +17,7 @@ from klaw.actor.failure import error_class
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.core import Core
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import NOTICE_ORIGIN
 from klaw.errors import IdConflict, KlawError, StorageError
@@ -108,7 +108,7 @@ class Notices:
             user=user,
             channel="klaw",
             role=Role.ASSISTANT,
-            type=Kind.COMMAND,
+            type=MessageKind.COMMAND,
             content=said,
             tokens=tokens.estimate(said),
             created_at=at,

@@ -22,7 +22,7 @@ from klaw.domain.attachment import MAX_FILES, files_of
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.message import TOLD, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
-from klaw.domain.text import clean, digest_of_words, words
+from klaw.domain.text import clean, digest_of_words, one_line
 from klaw.domain.turn import TurnStatus
 from klaw.errors import BadValue, InvalidName, Problem
 
@@ -115,7 +115,7 @@ class Came:
 
     @words.default
     def _words(self) -> str:
-        return words(self.content)
+        return one_line(self.content)
 
     @digests.default
     def _digests(self) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class HeldMessage:
         if came.role != self.last.role and not (came.role == "assistant" and self.last.role is Role.SYSTEM):
             return False
         metadata = self.last.metadata
-        held, told = words(" ".join(self.texts)), came.words
+        held, told = one_line(" ".join(self.texts)), came.words
         same = told == held or metadata.get(TOLD) == digest_of_words(told) or (MARK in held and _fits(held, told))
         same = same or unicodedata.normalize("NFC", told) == unicodedata.normalize("NFC", held) or _asks(held, told)
         if not same and not (metadata.get("stopped") and told and held.startswith(told)):

@@ -98,9 +98,7 @@ def _set_local(here: Here, *, allowed: bool) -> dict[str, Any]:
 
     access = allow_local(tokens_file(here.paths.config_dir), allowed=allowed)
     if access.local:
-        here.say(
-            f"{OPEN}. If a proxy on this machine adds no forwarding headers, all who reach it are user local."
-        )
+        here.say(f"{OPEN}. If a proxy on this machine adds no forwarding headers, all who reach it are user local.")
     else:
         here.say("Every connection needs a token now, also from this machine.")
         _say_who_is_left(here)

@@ -20,7 +20,7 @@ from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
 from klaw.client.link import CLOSE_S, run_link
 from klaw.convert import FRAMES
-from klaw.domain.message import MOST_ON_PAGE, Kind
+from klaw.domain.message import MOST_ON_PAGE, MessageKind
 from klaw.errors import (
     BadValue,
     ClientClosed,
@@ -146,7 +146,7 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]
                 raise
             await client.reconnected()
         else:
-            return [entry for entry in page if entry.kind != Kind.COMMAND][-limit:] if limit > 0 else []
+            return [entry for entry in page if entry.kind != MessageKind.COMMAND][-limit:] if limit > 0 else []
     raise AssertionError
 
 

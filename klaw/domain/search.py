@@ -20,8 +20,6 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 
 @attrs.frozen(kw_only=True)
 class Ranks:
-    """By what something was found, and how well."""
-
     score: float
     """Larger is better. Comparable within one query and kind only."""
     vector_rank: int | None
@@ -39,10 +37,7 @@ class Ranks:
 
 @attrs.frozen(kw_only=True)
 class RankDetails(Ranks):
-    """How it was ranked, with what its score is made of."""
-
     shared_words: int = 0
-    """How many of the query's content words it has."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
     """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
     boosts: tuple[str, ...] = ()
@@ -59,8 +54,6 @@ class RankDetails(Ranks):
 
 @attrs.frozen(kw_only=True)
 class ResultMatch(Ranks):
-    """How a result was found."""
-
     words: tuple[str, ...]
     """The query's words that it has, as the query writes them."""
     snippet: str
@@ -78,7 +71,6 @@ class SearchResult(ResultMatch):
     role: Role
     created_at: str
     boosts: tuple[str, ...]
-    """As ``RankDetails.boosts``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,8 +118,6 @@ class NoteResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class NamedFact:
-    """A fact that names a person, in one line."""
-
     id: FactId
     text: str
 
@@ -141,7 +131,6 @@ class PersonResult:
     aliases: tuple[str, ...]
     relation: str
     last_at: str | None
-    """When they were last named in a topic or a day's talk."""
     facts: tuple[NamedFact, ...]
 
 
@@ -167,13 +156,11 @@ class SearchPage:
 
     results: tuple[AnyResult, ...]
     page: int
-    """1, 2, 3 …"""
     first: int
     """Place of the first result among all, from 1."""
     next: str | None
     """Names the next page of the same list; None on the last one."""
     total: int
-    """Results on all pages."""
     total_is_exact: bool
     """False when there are more messages that match worse than all of these."""
     words: tuple[str, ...]
@@ -224,7 +211,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 
     decision: Decision
     text: str
-    """What goes into the context: all of it or an excerpt."""
     tokens: int
     """Estimated, of the lines that show ``text``."""
     left_tokens: int | None = None
@@ -244,7 +230,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 class Candidate(JudgedCandidate):
     message: Message
     repeated_by: int | None = None
-    """The seq of the newer message that says the same."""
     rerank: float | None = None
     """The score of ``autoRag.rerank``'s model, on its own scale; the higher one goes first."""
 

@@ -57,7 +57,6 @@ class ArchivistStatus:
     failing: int = 0
     """Chunks and topics that failed and wait."""
     error: str | None = None
-    """Class of the last failure, until something succeeds."""
 
 
 @attrs.define(kw_only=True, eq=False, slots=False)

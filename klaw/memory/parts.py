@@ -65,7 +65,6 @@ class MemoryParts:
     """The actors beside the embedder, in the order of their start."""
 
     async def start_embedder(self) -> None:
-        """Start it, if the configuration has it; it loads its model by itself."""
         core = self.core
         if await core.readers.run(meta.owes_compaction):
             self.compactor.nudge()

@@ -19,12 +19,12 @@ from klaw.actor.clock import iso
 from klaw.convert import REQUESTS
 from klaw.core import Core
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, LimitReached, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.runs.limits import RunLimit
+from klaw.runs.limits import Key, RunLimit, TokenCounts
 from klaw.store.kinds import run_edits
 from klaw.store.kinds.run_edits import RunLines
 
@@ -140,20 +140,21 @@ log = structlog.get_logger("klaw.run")
 
 @attrs.define(kw_only=True, eq=False)
 class LiveRun:
-    """One run under way."""
-
     run: Run
     core: Core
+    limits: TokenCounts
+    timeout_s: float
     said: Callable[[], None]
     """Called when a message of it was stored in a chat."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    over: trio.Event = attrs.Factory(trio.Event)
+    """Set when its end is stored, or will not be."""
     cancelled_because: str | None = None
     undelivered: str | None = None
     """A text for a chat that does not exist."""
     ending: bool = False
     """Its work is over; only its end is to be stored."""
     _lost: bool = False
-    """A write was given up."""
     _seq: int = 1
     _lock: trio.Lock = attrs.Factory(trio.Lock)
 
@@ -165,6 +166,10 @@ class LiveRun:
             self.cancelled_because = reason
             self.scope.cancel(reason=reason)
         return True
+
+    @property
+    def key(self) -> Key:
+        return self.run.user, self.run.task
 
     @property
     def target(self) -> ChatId | None:
@@ -183,7 +188,7 @@ class LiveRun:
         """Add to the record's details."""
         self.run = attrs.evolve(self.run, details={**self.run.details, **details})
 
-    async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+    async def transcribe(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         """Add a message to the transcript; durable when it returns. Raises StorageFull: nothing was added."""
         async with self._lock:
             message = self._message(role, kind, text, metadata)
@@ -266,7 +271,7 @@ class LiveRun:
             )
             last = delivery = notice = None
             if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
-                final = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
+                final = self._message(Role.ASSISTANT, MessageKind.TEXT, text or kept or "(no final text)", {})
                 last = RunLines(first_seq=self._seq, messages=(final,))
             if verdict.deliver and self.target is not None:
                 delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
@@ -279,7 +284,7 @@ class LiveRun:
             if delivery is not None or notice is not None:
                 self.said()
 
-    def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+    def _message(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return NewMessage(
             id=self.core.new_id(),
             chat=ChatId(""),  # the writer puts the folder's name there

@@ -15,7 +15,6 @@ from klaw.runs.service import Scheduling
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
-"""Messages that one run may send."""
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
 """How much of a result the model sees."""
@@ -138,15 +137,15 @@ def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
         context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Bounds(at_least=1)]
     ) -> Any:
         """Send a message to the user's chat now. Your final answer is then not sent."""
-        job = scheduler.live.get(context.run or "")
-        if job is None:
+        live = scheduler.live.get(context.run or "")
+        if live is None:
             return ToolFailure("This run is over.")
         if not text.strip():
             return ToolFailure("The text is empty: nothing was sent.")
-        if job.run.delivered >= MAX_DELIVERIES:
+        if live.run.delivered >= MAX_DELIVERIES:
             return ToolFailure(f"A run may send {MAX_DELIVERIES} messages, and this one has.")
         try:
-            await job.live.deliver(text.strip())
+            await live.deliver(text.strip())
         except NoSuchChat as error:
             return ToolFailure(
                 f"There is no chat {error.chat}: the text was not sent. It is kept in the record of this run."
@@ -171,7 +170,6 @@ def describe_task(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
-    """A run as JSON for the model: shorter than for people."""
     told = {"run": run.id, "name": run.task, **_some(scheduling.run_json(run), _OF_RUN)}
     told["tokens"] = run.prompt_tokens + run.completion_tokens
     if run.result:

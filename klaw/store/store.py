@@ -34,8 +34,6 @@ log = structlog.get_logger("klaw.store")
 
 @attrs.frozen(kw_only=True)
 class OpeningReport:
-    """What opening found and did."""
-
     schema_before: int
     schema: int
     restored_lines: int
@@ -59,18 +57,16 @@ class Store:
 async def open_store(
     path: Path, journal: Journal, *, readers: int, report: Callable[[Progress], None] = lambda _step: None
 ) -> AsyncIterator[Store]:
-    """Open the store at a database file; the journal's root is the file's folder.
+    """Open the store at a database file, which is made from the logs if it is missing; the journal's root is its
+    folder.
 
     Args:
-        path: the database; made from the logs if it is missing.
-        journal: of its folder.
         readers: connections for reading.
         report: told every few seconds how far a database is that has to be made.
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written; the text names the file and the reason.
-    """
+        StorageError: the files cannot be opened or written; the text names the file and the reason."""
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         with _refusing(path, OSError):
@@ -151,18 +147,11 @@ def _refusal(path: Path, error: Exception) -> KlawError:
     return StorageError(f"cannot open {path}: {reason}")
 
 
-# -- a server that does not run: commands have nothing else to do and may block -------------------------------------
-
-
 def read_offline(
     path: Path, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
-    disturbed.
-
-    Raises:
-        StorageError: the file is not there, is no database, is damaged, or is of another schema.
-    """
+    disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
@@ -178,11 +167,8 @@ def read_offline(
 
 @asynccontextmanager
 async def offline_readers(path: Path) -> AsyncIterator[Readers]:
-    """One connection that reads the database, for what asks a server's readers otherwise.
-
-    Raises:
-        StorageError: as ``read_offline``.
-    """
+    """One connection that reads the database, for what asks a server's readers otherwise. Raises StorageError: as
+    ``read_offline``."""
     try:
         async with open_readers(path, 1) as readers:
             yield readers

@@ -83,7 +83,6 @@ Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
 @attrs.frozen
 class FactUndoResult:
     fact: Fact | None
-    """None: its creation was undone."""
     revived: tuple[Fact, ...] = ()
     """Older facts that it had replaced, and that are active again."""
 

@@ -36,7 +36,6 @@ class Rules:
 
     @property
     def part_tokens(self) -> int:
-        """Estimated tokens of one summary."""
         return max(1, int(self.max_tokens * PART_SHARE))
 
     def threshold(self, usable: int) -> int:
@@ -46,8 +45,6 @@ class Rules:
 
 @attrs.frozen(kw_only=True)
 class SummaryChunk:
-    """What one summary is made from."""
-
     messages: tuple[Message, ...]
     """Whole exchanges, oldest first."""
     base: Summary | None
@@ -113,7 +110,6 @@ def choose(
 
 
 def weight(messages: Sequence[Message]) -> int:
-    """Estimated tokens of messages in the prompt."""
     return sum(message.tokens + LABEL_TOKENS for message in messages)
 
 

@@ -18,7 +18,7 @@ from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import making
-from klaw.memory.summaries.making import NothingToSummarise, SourcesForgotten, SummaryFailed, SummaryMade, SummaryMaker
+from klaw.memory.summaries.making import Made, SummaryFailed, SummaryMaker
 from klaw.store.kinds import summaries
 from klaw.store.kinds.summaries import SummaryFailure
 
@@ -26,11 +26,9 @@ ACTOR_NAME = "memory.summarizer"
 SWEEP_S = 600.0
 """How often the store is asked for chats that were missed."""
 SWEEP_CHATS = 1_000
-"""So many chats wait at most."""
 SWEEP_MESSAGES = 4
 """A chat with fewer uncovered messages is not looked at by a sweep."""
 STORE_PAUSE_S = 60.0
-"""After the store could not be read."""
 SHOWN_FAILURES = 3
 """A chat that failed so often in a row is shown as degraded."""
 
@@ -42,18 +40,15 @@ class SummarizerStatus:
     """What is known now. Times are Unix seconds."""
 
     made: int = 0
-    """Since the process started."""
     last_made: float | None = None
     waiting: int = 0
     """Chats that are looked at next."""
     failing: int = 0
-    """Chats whose last attempt failed."""
     failing_long: int = 0
     """Chats that failed several times in a row."""
     next_try: float | None = None
     """When the first of them is tried again."""
     code: str | None = None
-    """Why the last failed attempt did."""
 
 
 class Summarizer(Nudge):
@@ -89,7 +84,6 @@ class Summarizer(Nudge):
         return {"summaries_failing": "some chats could not be summarised; older messages are found by search"}
 
     def report(self) -> dict[str, Any]:
-        """The status as JSON."""
         status = self.status
         return {
             **attrs.asdict(status),
@@ -157,6 +151,7 @@ class Summarizer(Nudge):
             return
         vitals.doing("looking at a chat")
         past = self._failures.get(chat)
+        outcome: Made | SummaryFailed
         try:
             outcome = await self._maker.make(chat, past.failures if past else 0, vitals)
         except (ActorStopped, StorageError):
@@ -165,14 +160,14 @@ class Summarizer(Nudge):
             log.error("summary_crashed", error=error_class(error), where=where(error))
             outcome = SummaryFailed("internal")
         match outcome:
-            case SummaryMade():
+            case "made":
                 now = self._maker.clock.now()
                 self.status = attrs.evolve(self.status, made=self.status.made + 1, last_made=now)
                 self._failures.pop(chat, None)
                 self.queue[chat] = None  # behind the others: there may be more
-            case SourcesForgotten():
+            case "forgotten":
                 self.queue[chat] = None  # at most once for each forgetting, which is a person's
-            case NothingToSummarise():
+            case "nothing":
                 self._failures.pop(chat, None)
             case SummaryFailed():
                 await self._wait(chat, outcome, past)

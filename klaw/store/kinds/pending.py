@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -56,18 +56,16 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
     return messages.MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
 
 
-_SHOWN = """
-WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
-    OR type = 'tool_call' AND content <> ''
-    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
-ORDER BY seq DESC LIMIT ?
-"""
-
-
 def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
     """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
     answers, what an answer said before it called tools, and what is forgotten."""
-    return messages.MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
+    query = """
+    WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
+        OR type = 'tool_call' AND content <> ''
+        OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
+    ORDER BY seq DESC LIMIT ?
+    """
+    return messages.MESSAGES.all(connection, query, chat, limit)[::-1]
 
 
 _PENDING_CHATS = f"""
@@ -97,12 +95,11 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
 def read_rows(
     connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
 ) -> ChatRows | None:
-    """Read a chat's pending messages and the newest of its segment. None when nothing is pending.
+    """A chat's pending messages and the newest of its segment. None when nothing is pending.
 
     Args:
         sliding_window: how many messages the window may show.
-        summarised: summaries stand in the place of the messages that they were made of.
-    """
+        summarised: summaries stand in the place of the messages that they were made of."""
     with snapshot(connection):
         return read_next(connection, chat, sliding_window, summarised=summarised, only_pending=True)
 
@@ -116,10 +113,7 @@ def read_next(
     only_pending: bool = False,
 ) -> ChatRows | None:
     """What the next turn of a chat would read now, also while nothing is pending, unless ``only_pending``. None for an
-    unknown chat.
-
-    In the caller's snapshot.
-    """
+    unknown chat. In the caller's snapshot."""
     session = messages.session(connection, chat)
     if session is None:
         return None
@@ -156,7 +150,7 @@ def unanswered(connection: apsw.Connection, chat: ChatId) -> TurnRecord | bool:
     return last if last is not None and last.status is TurnStatus.FAILED else True
 
 
-_TOOL_KINDS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+_TOOL_KINDS = (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)
 
 
 def _unfinished(

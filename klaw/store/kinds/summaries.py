@@ -42,15 +42,13 @@ def of_chat(connection: apsw.Connection, chat: ChatId) -> list[Summary]:
     return _SUMMARIES.all(connection, "WHERE chat_id = ? ORDER BY number", chat)
 
 
-_HOLDING = """
-WHERE chat_id = ?1 AND segment = ?2 AND first_seq <= ?3 AND last_seq >= ?3 AND state <> 'superseded'
-ORDER BY number DESC LIMIT 1
-"""
-
-
 def holding(connection: apsw.Connection, chat: ChatId, segment: int, seq: int) -> Summary | None:
     """The summary that holds a message: a live one, or an evicted one."""
-    return _SUMMARIES.one(connection, _HOLDING, chat, segment, seq)
+    query = """
+    WHERE chat_id = ?1 AND segment = ?2 AND first_seq <= ?3 AND last_seq >= ?3 AND state <> 'superseded'
+    ORDER BY number DESC LIMIT 1
+    """
+    return _SUMMARIES.one(connection, query, chat, segment, seq)
 
 
 _PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
@@ -61,15 +59,13 @@ def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int,
     return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
 
 
-_TOKENS = """
-SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
-WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
-"""
-
-
 def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
     """Tokens that a user's summaries used from a moment on; also attempts that failed, and summaries that are gone."""
-    return int(connection.execute(_TOKENS, (user, since)).get)
+    query = """
+    SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
+    WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
+    """
+    return int(connection.execute(query, (user, since)).get)
 
 
 # -- for the summarizer ------------------------------------------------------------------------------------------------
@@ -95,11 +91,7 @@ MAX_WAITING = 1_000
 
 
 def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> UnsummarisedPart | None:
-    """Read what could be summarised. None for an unknown chat.
-
-    Args:
-        limit: at most so many messages, the newest ones.
-    """
+    """What could be summarised, of very much the newest ``limit`` messages. None for an unknown chat."""
     with snapshot(connection):
         session = messages.session(connection, chat)
         if session is None:
@@ -116,19 +108,17 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Unsummar
         )
 
 
-_CANDIDATES = """
-SELECT s.chat_id FROM sessions s
-WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
-    (SELECT max(m.last_seq) FROM summaries m WHERE m.chat_id = s.chat_id AND m.segment = s.segment), 0) >= ?1
-    AND EXISTS (SELECT 1 FROM turns t WHERE t.chat_id = s.chat_id)
-ORDER BY s.updated_at DESC LIMIT ?2
-"""
-
-
 def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
     """Chats with so many messages after their last summary, the last used first. Whether they need one is not said. A
     chat that was imported, and in which nothing was answered since, needs none."""
-    return [ChatId(row[0]) for row in connection.execute(_CANDIDATES, (messages_, limit))]
+    query = """
+    SELECT s.chat_id FROM sessions s
+    WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
+        (SELECT max(m.last_seq) FROM summaries m WHERE m.chat_id = s.chat_id AND m.segment = s.segment), 0) >= ?1
+        AND EXISTS (SELECT 1 FROM turns t WHERE t.chat_id = s.chat_id)
+    ORDER BY s.updated_at DESC LIMIT ?2
+    """
+    return [ChatId(row[0]) for row in connection.execute(query, (messages_, limit))]
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +127,6 @@ class SummaryFailure:
 
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
-    """How many attempts in a row failed."""
     retry_at: str
     """When the next attempt may begin."""
     code: str
@@ -221,7 +210,6 @@ def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
 
 
 def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
-    """Remove a summary with its notes."""
     connection.execute("DELETE FROM summaries WHERE chat_id = ? AND number = ?", (chat, number))
     tool_notes.remove(connection, chat, number)
 
@@ -261,7 +249,6 @@ SUMMARY: Kind[SummaryPut] = Kind(
     made_of=covering,
     check=_check,
     apply=_apply,
-    clear=("DELETE FROM summaries", *tool_notes.CLEAR),
     tables=(
         table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),
         full_text("full text of tool notes", "tool_notes_fts"),
@@ -278,10 +265,8 @@ def put(
     notes: Sequence[ToolNote] = (),
     as_of: int | None = None,
 ) -> Summary:
-    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures.
-
-    Refused when the segment is over or the summaries are not those that it was made from: another one may be there
-    already, and two must not speak for the same messages, nor leave one out between them.
+    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures. Two
+    summaries must not speak for the same messages, nor leave one out between them.
 
     Args:
         new: its range begins after all summaries that it does not supersede.
@@ -291,10 +276,9 @@ def put(
         as_of: the memory journal's last entry when the messages were read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing is stored.
-        SummaryOutdated: the segment is over, or other summaries are there than it was made from; nothing is stored.
-        StorageError: a value breaks its rule.
-    """
+        SourceForgotten: the user has forgotten something since ``as_of``.
+        SummaryOutdated: the segment is over, or other summaries are there than it was made from.
+        StorageError: a value breaks its rule."""
     connection = tx.connection
     check(new)
     session = messages.session(connection, new.chat)

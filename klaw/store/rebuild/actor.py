@@ -1,11 +1,10 @@
 """Actor ``store.reindexer``: rebuilds the database while the server goes on, at low priority.
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
-one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
-always, and from the logs into the new database, which is compared with a snapshot of the one in use. A few passes take
-in what came in meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and
-acknowledgements wait for that last step only.
-"""
+one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from the
+logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
+meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and acknowledgements
+wait for that last step only."""
 
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -72,8 +71,6 @@ Msg: TypeAlias = StartReindex | CancelReindex
 
 @attrs.frozen(kw_only=True)
 class ReindexStatus:
-    """What the last reindex is doing, or how it ended."""
-
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
@@ -83,20 +80,14 @@ class ReindexStatus:
 
 
 class Reindexer:
-    """Handle of the reindexer."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("store.reindexer", CAPACITY)
         self.status = ReindexStatus()
         self.slice_s = SLICE_S
 
     async def start(self, options: ReindexOptions) -> None:
-        """Begin a reindex; how it goes is in ``status``.
-
-        Raises:
-            ReindexRefused: one is running.
-            ActorStopped: the server is stopping.
-        """
+        """Begin a reindex; how it goes is in ``status``. Raises ReindexRefused: one is running; ActorStopped: the
+        server is stopping."""
         await self.mailbox.ask(lambda reply: StartReindex(options, reply))
 
     async def cancel(self) -> bool:
@@ -119,10 +110,7 @@ async def run(
 
     Args:
         min_tokens: shorter messages have no vector.
-        writer: marks and swaps.
-        readers: get the new file after a swap.
-        swapped: called after a swap.
-    """
+        swapped: called after a swap."""
     job: _Job | None = None
     if reindexer.status.state == "running":
         reindexer.status = ReindexStatus(state="failed", error="the reindex crashed; the log has its place")
@@ -156,8 +144,6 @@ def _running(progress: Progress) -> str:
 
 @attrs.define(eq=False)
 class _Job:
-    """One reindex."""
-
     vitals: Vitals
     reindexer: Reindexer
     places: Places

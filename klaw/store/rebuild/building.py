@@ -17,7 +17,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, runs
+from klaw.store.kinds import records, runs
 from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
@@ -40,9 +40,7 @@ class Building:
     """The database that is being made. One thread at a time; close it in the end.
 
     Args:
-        places: its file and the live one's; the logs are in the same folder.
-        slice_s: after so long at work, a generator yields.
-    """
+        slice_s: after so long at work, a generator yields."""
 
     def __init__(self, places: Places, *, slice_s: float) -> None:
         self._lines = LineInserter(places.database.parent)
@@ -68,17 +66,9 @@ class Building:
         """The lines that cannot be stored."""
         return self._lines.aside
 
-    # -- life cycle ------------------------------------------------------------------------------------------------
-
     def open(self, *, embed_again: bool) -> bool:
-        """Go on with what is there, or begin. Returns whether there was something to go on with.
-
-        Args:
-            embed_again: what is there was begun with the same choice, else it is no use.
-
-        Raises:
-            apsw.Error, OSError: the file cannot be made.
-        """
+        """Go on with what is there, if it was begun with the same choice, or begin. Returns whether there was something
+        to go on with. Raises apsw.Error, OSError: the file cannot be made."""
         state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
         with suppress(*DAMAGE):
             if self._places.building.exists() and self._resume(state):
@@ -91,7 +81,7 @@ class Building:
         if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
-                memory_journal.clear(self.connection)
+                records.clear(self.connection)
             log.info("reindex_resumed")
             return True
         return False
@@ -125,16 +115,12 @@ class Building:
         self.close()
 
     def settle(self) -> None:
-        """Bring what is in the write-ahead log into the file."""
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self) -> None:
-        """Close the connection; idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    # -- from the logs ---------------------------------------------------------------------------------------------
 
     def read_all(self, sizes: Mapping[str, int], *, embed_again: bool) -> Generator[Progress, None, None]:
         """Open it and insert all that the logs have up to these sizes; what an earlier run left and the logs do not
@@ -154,12 +140,11 @@ class Building:
 
         Args:
             sizes: size of each log by its path; beyond it, a log may still be changed.
-            whole: these are all logs, from their beginnings; what else the database has is wrong then.
+            whole: these are all logs, from their beginnings.
 
         Raises:
             StaleBuild: it has messages that the logs do not have, or not so.
-            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
-        """
+            apsw.Error, OSError: the database cannot be written or the logs cannot be read."""
         parts = grown(self.positions, sizes)
         for kind in LOG_KINDS:
             of_kind = {path: part for path, part in parts.items() if kind.has(path)}
@@ -187,7 +172,7 @@ class Building:
                 more, begin = False, time.monotonic()
                 with self.connection:
                     for path, line in work:
-                        number = kind.insert(self._lines, self.connection, path, line)
+                        number = self._lines.insert(kind, self.connection, path, line)
                         accepted += number not in (None, last)
                         last = number or last
                         done += 1

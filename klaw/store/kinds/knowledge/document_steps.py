@@ -36,14 +36,12 @@ def same_key(heading: str, text: str) -> bytes:
     return hashlib.blake2b(f"{heading}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-_TEXTS = "SELECT rowid, heading, text FROM kb_passages WHERE document_id = ? AND rowid > ? ORDER BY rowid LIMIT ?"
-
-
 def same(connection: apsw.Connection, document: DocumentId, *, after: int = 0, limit: int = 2_000) -> tuple[Same, int]:
     """The passages that a document has after a row id, and the last of them; 0: there are no more."""
+    query = "SELECT rowid, heading, text FROM kb_passages WHERE document_id = ? AND rowid > ? ORDER BY rowid LIMIT ?"
     found: Same = {}
     last = 0
-    for last, heading, text in connection.execute(_TEXTS, (document, after, limit)):
+    for last, heading, text in connection.execute(query, (document, after, limit)):
         found.setdefault(same_key(heading, text), []).append(last)
     return found, last
 
@@ -60,13 +58,6 @@ class Digest:
 
     def hex(self) -> str:
         return self._sha.hexdigest()
-
-
-def digest(found: Iterable[Passage]) -> str:
-    """SHA-256 of passages, in order."""
-    made = Digest()
-    made.add(found)
-    return made.hex()
 
 
 _PUT = rows.upsert("kb_documents", Document, "id")
@@ -86,20 +77,6 @@ _INDEXED_TITLE = """
 SELECT title FROM kb_documents WHERE id = ?1 AND EXISTS (SELECT 1 FROM kb_passages WHERE document_id = ?1)
 """
 _WAIT = _PUT.partition(" ON CONFLICT ")[0] + " ON CONFLICT (id) DO UPDATE SET state = 'waiting'"
-
-
-def put(tx: Transaction, document: Document, found: Sequence[Passage]) -> bool:
-    """Store a document as it was read, with its passages in place of those before; in one step, so not for long ones.
-    A passage whose text and heading are there already keeps its row and its vector, unless the title has changed.
-    False: its source is gone meanwhile, and nothing was stored."""
-    while (now := begin(tx, document)) != document.title:
-        if now is None:
-            return False
-        trim(tx, document.id, 0)
-    had, _ = same(tx.connection, document.id, limit=-1)
-    fill(tx, document.id, list(claimed(had, found)))
-    trim(tx, document.id, len(found))
-    return finish(tx, attrs.evolve(document, passages=len(found), digest=digest(found)))
 
 
 def wait(tx: Transaction, found: Sequence[Document]) -> int:
@@ -196,10 +173,3 @@ def remove_some(tx: Transaction, document: DocumentId, seconds: float = SLICE_S)
         return True
     tx.connection.execute("DELETE FROM kb_documents WHERE id = ?", (document,))
     return False
-
-
-def remove(tx: Transaction, document: DocumentId) -> int:
-    """Remove a document with its passages, their full text and vectors, in one step. Returns how many it had."""
-    count = int(tx.connection.execute("SELECT count(*) FROM kb_passages WHERE document_id = ?", (document,)).get)
-    remove_some(tx, document, float("inf"))
-    return count
