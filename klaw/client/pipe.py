@@ -143,13 +143,11 @@ class Pipe:
 
     def _end(self, entry: MessageFrame) -> None:
         if self._as_json:
-            message = {**attrs.asdict(entry), "replayed": bool(entry.replayed)}
-            self._write(f"{json.dumps(message, ensure_ascii=False)}\n")
-        elif entry.content.strip():
-            self._write(f"{entry.content}\n")
-
-    def _write(self, text: str) -> None:
-        self._out.write(harmless(text) if self._out.isatty() else text)
+            text = json.dumps({**attrs.asdict(entry), "replayed": bool(entry.replayed)}, ensure_ascii=False)
+        else:
+            text = entry.content
+        if text.strip():
+            self._out.write(f"{harmless(text) if self._out.isatty() else text}\n")
         self._out.flush()
 
     def _complain(self, text: str) -> None:

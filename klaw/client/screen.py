@@ -189,11 +189,12 @@ class Screen:
         self._emit("\r" + (f"\x1b[{up}A" if up else "") + _CLEAR_BELOW + text)
 
     def _foot_rows(self) -> list[str]:
-        foot = self._foot
-        if foot is None:
+        if self._foot is None:
             return []
-        status = [self._styled(_cut_short(foot.status, self.columns - 1), Style.FAINT)] if foot.status else []
-        return [*status, f"{foot.prompt}{foot.view.text}"]
+        status, columns = self._foot.status, self.columns - 1
+        if width(status) > columns:
+            status = shown(wrap(status, columns)[0], columns)
+        return [*filter(None, [self._styled(status, Style.FAINT)]), f"{self._foot.prompt}{self._foot.view.text}"]
 
     def _emit(self, text: str) -> None:
         self._out.write(text)
@@ -202,7 +203,3 @@ class Screen:
 
 def _before(view: View) -> str:
     return view.text[: bisect_right(list(accumulate(map(width_of, view.text))), view.column)]
-
-
-def _cut_short(text: str, columns: int) -> str:
-    return text if width(text) <= columns else shown(wrap(text, columns)[0], columns)

@@ -6,6 +6,7 @@ Called by the chats synchronously, in the order of commits; it neither waits nor
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
@@ -46,26 +47,12 @@ class Subscriber(Protocol):
         ...
 
 
+@attrs.define
 class RunningAnswer:
     """What a running turn has said so far, for those who begin to watch in the middle of it."""
 
-    __slots__ = ("_length", "_texts", "turn")
-
-    def __init__(self, turn: str) -> None:
-        self.turn = turn
-        self._texts: list[str] = []
-        self._length = 0
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    def add(self, offset: int, text: str) -> None:
-        if offset != self._length:
-            kept = self.text[:offset]
-            self._texts, self._length = [kept], len(kept)
-        self._texts.append(text)
-        self._length += len(text)
+    turn: str
+    text: str = ""
 
 
 class Hub:
@@ -131,7 +118,7 @@ class Hub:
         elif isinstance(event, TextStreamed):
             answer = self._running.get(event.chat)
             if answer is not None and answer.turn == event.turn:
-                answer.add(event.offset, event.text)
+                answer.text = answer.text[: event.offset] + event.text
 
     def _each(self, subscribers: dict[int, Subscriber], tell: Callable[[Subscriber], None]) -> None:
         for subscriber in list(subscribers.values()):

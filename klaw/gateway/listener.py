@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
 import attrs
 import structlog
@@ -94,12 +94,8 @@ class Gateway:
                 self._on_listening(host, port)
                 started.started()
                 vitals.doing("listening")
-                async for message in self.mailbox:
-                    match message:
-                        case Ping(reply=reply):
-                            reply.set(None)
-                        case _:
-                            assert_never(message)
+                async for ping in self.mailbox:
+                    ping.reply.set(None)
                 accepting.cancel_scope.cancel(reason="shutdown")
             vitals.doing("closing connections")
             for arriving in self._arriving:
@@ -123,9 +119,7 @@ class Gateway:
         except OSError as error:
             reason = error.strerror or error_class(error)
             if error.errno == errno.EADDRINUSE:
-                reason += (
-                    "; another program listens there, perhaps another Klaw: stop it, or give another port (--port)"
-                )
+                reason += "; another program listens there, perhaps another Klaw: stop it, or use another --port"
             raise CannotListen(f"gateway.port: cannot listen on {config.host}, port {config.port}: {reason}") from error
         if config.port == 0:
             # Each address of a name got a port of its own; one is enough to be told.

@@ -51,6 +51,7 @@ LOCAL_REFUSED = (
     "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
     " or let this machine in without one with 'klaw token allow-local'"
 )
+NOT_KNOWN = "a valid token is needed, in the Authorization header or in hello"
 log = structlog.get_logger("klaw.gateway")
 
 
@@ -146,26 +147,19 @@ class ClientSession:
         frame = await self._decode(await self._link.receive(), first=True)
         if not isinstance(frame, Hello):
             return None
+        if frame.token is not None or self._grant is None:
+            self._grant = self._services.auth.grant(frame.token, loopback=self._loopback)
         if frame.version != PROTOCOL_VERSION:
             old = "client" if frame.version < PROTOCOL_VERSION else "server"
             text = f"the server speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: update the {old}"
             self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
-        elif not self._authenticate(frame.token):
-            self._refuse(Error(code="unauthorized", message=self._needs_token(frame.token)), Close.UNAUTHORIZED)
+        elif self._grant is None or not self._services.auth.holds(self._grant):
+            refused = LOCAL_REFUSED if frame.token is None and self._loopback else NOT_KNOWN
+            self._refuse(Error(code="unauthorized", message=refused), Close.UNAUTHORIZED)
         else:
-            self._client = _printable(frame.client)
+            self._client = "".join(filter(str.isprintable, (frame.client or "")[:MAX_CLIENT_NAME])) or None
             return frame
         return None
-
-    def _authenticate(self, token: str | None) -> bool:
-        if token is not None or self._grant is None:
-            self._grant = self._services.auth.grant(token, loopback=self._loopback)
-        return self._grant is not None and self._services.auth.holds(self._grant)
-
-    def _needs_token(self, given: str | None) -> str:
-        if given is None and self._loopback:
-            return LOCAL_REFUSED
-        return "a valid token is needed, in the Authorization header or in hello"
 
     def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Conversation":
         services = self._services
@@ -291,7 +285,3 @@ class _Conversation:
     delivery: Delivery
     sending: Sending
     requests: Requests
-
-
-def _printable(client: str | None) -> str | None:
-    return "".join(filter(str.isprintable, client[:MAX_CLIENT_NAME])) if client else None
