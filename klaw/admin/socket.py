@@ -98,7 +98,6 @@ async def _answers(path: Path) -> bool:
 
 
 def _listen(path: Path) -> tuple[trio.SocketListener, int]:
-    """The listener, and the inode of its file."""
     listener = stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
@@ -121,7 +120,6 @@ def _remove(path: Path, inode: int | None = None) -> None:
 
 
 def allowed_uids() -> frozenset[int]:
-    """The server's own user, and root."""
     return frozenset({os.geteuid(), 0})
 
 

@@ -17,7 +17,6 @@ class Parser(argparse.ArgumentParser):
 
     commands: Mapping[str, object] = {}
     group: Any = None
-    """Where further commands of it are added."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
         """Names the options that are like an unknown one."""
@@ -45,7 +44,6 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def new_group(self) -> Any:
-        """Begin the commands of this parser."""
         made = self.group = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self.commands = made.choices
         return made

@@ -81,14 +81,10 @@ class WhatsApp(ImportPeople):
 
 
 def _shown(answer: dict[str, Any]) -> ShownLines:
-    lines: list[Any] = [
-        f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}"
-        + (f", {minute(answer['first_at'])} to {minute(answer['last_at'])}" if answer["messages"] else "")
-    ]
-    if answer["dry_run"]:
-        lines.append("nothing was stored")
-    else:
-        lines.append(f"{answer['added']:,} added, {answer['known']:,} were here already")
+    span = f", {minute(answer['first_at'])} to {minute(answer['last_at'])}" if answer["messages"] else ""
+    stored = f"{answer['added']:,} added, {answer['known']:,} were here already"
+    lines = [f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}{span}"]
+    lines.append("nothing was stored" if answer["dry_run"] else stored)
     if answer["facts"] or answer["people"]:
         new, rest = answer["remembered"], answer["facts"] + answer["people"] - answer["remembered"]
         done = "" if answer["dry_run"] else f": {new:,} added, {rest:,} were here before"
@@ -97,9 +93,8 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
     if answer["documents"]:
         told = plural(answer["documents"], "document of projects", "documents of projects")
-        how = "--projects DIR writes them into a folder"
-        if answer["projects"]:
-            how = f"in {answer['projects']}, a folder for each project"
+        place = f"in {answer['projects']}, a folder for each project"
+        how = place if answer["projects"] else "--projects DIR writes them into a folder"
         lines.append(f"{told}: {how}; `klaw kb create NAME` and `klaw kb add NAME FOLDER` make a knowledge base of one")
     if answer["elsewhere"]:
         lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
@@ -109,12 +104,10 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     if answer["added"] or answer["remembered"]:
         lines.append(f"to take it back: klaw import undo {answer['import']}")
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
-    more = answer["unread_count"] - len(notes)
-    return ShownLines(
-        lines,
-        notes=[*notes, *([f"… and {more:,} more"] if more else [])],
-        found=any(answer[name] for name in ("messages", "facts", "people", "documents")),
-    )
+    if more := answer["unread_count"] - len(notes):
+        notes.append(f"… and {more:,} more")
+    found = any(answer[name] for name in ("messages", "facts", "people", "documents"))
+    return ShownLines(lines, notes=notes, found=found)
 
 
 @command(NOUN, "import_chatgpt", ImportArguments, cli="chatgpt", show=_shown)
@@ -268,13 +261,8 @@ async def _alone(
     clock, journal = SystemClock(), Journal(paths.data_dir, checkpoint_bytes=CHECKPOINT_BYTES)
     async with open_store(paths.database, journal, readers=1) as store, trio.open_nursery() as nursery:
         supervisor, mailbox = Supervisor(nursery, clock), store.writer.mailbox
-        write = partial(
-            writer_actor.run,
-            writer=store.writer,
-            database=store.database,
-            journal=journal,
-            publish=lambda _stored: None,
-        )
+        how = {"writer": store.writer, "database": store.database, "journal": journal}
+        write = partial(writer_actor.run, **how, publish=lambda _stored: None)
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
         core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
         parts = _Parts(core=core, readers=store.readers, embedder=Nudge())

@@ -107,14 +107,9 @@ def _model(asked: Init, paths: Paths) -> "ChosenModel | None":
     there = os.path.lexists(paths.config_file)
     if there and not given and (asked.yes or configured(paths) != wanted(answers.ChosenModel())):
         return None
-    provider = _answer(
-        asked,
-        asked.provider or None,
-        "Model provider",
-        "" if asked.small else LOCAL_PROVIDER,
-        partial(answers.known_provider, small=asked.small),
-        choices=answers.PROVIDERS[asked.small :],
-    )
+    default, known = "" if asked.small else LOCAL_PROVIDER, partial(answers.known_provider, small=asked.small)
+    choices = answers.PROVIDERS[asked.small :]
+    provider = _answer(asked, asked.provider or None, "Model provider", default, known, choices=choices)
     preset = answers.PRESETS.get(provider)
     model, base_url, key_env = asked.model or "", asked.base_url or "", asked.key_env
     if provider != LOCAL_PROVIDER:
@@ -131,13 +126,7 @@ T = TypeVar("T")
 
 
 def _answer(
-    asked: Init,
-    given: str | None,
-    question: str,
-    default: str,
-    read: Callable[[str], T],
-    *,
-    choices: Sequence[str] = (),
+    asked: Init, given: str | None, question: str, default: str, read: Callable[[str], T], choices: Sequence[str] = ()
 ) -> T:
     """An answer: the option's, else the person's, who is asked again after an invalid one.
 
@@ -192,9 +181,8 @@ def _report(
         say(f"{count(steps, 'taken')} taken, {count(steps, 'same', 'kept')} kept, {count(steps, 'skipped')} skipped.")
     if not_set:
         assert model is not None
-        say(
-            f"{paths.config_file} already exists: the model was NOT set.", "Write this into it, instead of its routing:"
-        )
+        say(f"{paths.config_file} already exists: the model was NOT set.")
+        say("Write this into it, instead of its routing:")
         say(*(f"  {line}" for line in config_lines(model, small=asked.small, like=existing(paths))))
     if model is not None and model.provider == "ollama":
         say("Ollama cuts requests at 4096 tokens on most machines, and Klaw counts on 8192: start it with")
@@ -206,18 +194,10 @@ def _report(
             say(f"  export {model.key_env}=YOUR-KEY")
         say("Next:", *(f"  {each}" for each in following))
         say("And in another terminal:", f"  {klaw} chat{home}")
-    return {
-        "dry_run": asked.dry_run,
-        "workspace": str(paths.workspace),
-        "config": {
-            "file": str(paths.config_file),
-            "outcome": config.outcome,
-            "model": "not set" if not_set else "set" if model is not None else "not asked",
-        },
-        "files": steps,
-        "prompt_tokens": tokens,
-        "next": following,
-    }
+    state = "not set" if not_set else "set" if model is not None else "not asked"
+    made = {"file": str(paths.config_file), "outcome": config.outcome, "model": state}
+    about = {"workspace": str(paths.workspace), "config": made, "files": steps}
+    return {"dry_run": asked.dry_run, **about, "prompt_tokens": tokens, "next": following}
 
 
 def _line(step: "SetupStep") -> str:

@@ -86,9 +86,6 @@ class Calibrate:
     dry_run: bool = argument("measure and store nothing", default=False)
 
 
-# -- pull and list ----------------------------------------------------------------------------------------------------
-
-
 def _pulled(answer: dict[str, Any]) -> ShownLines:
     return ShownLines((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
 
@@ -138,9 +135,6 @@ def listed(asked: ModelNames, here: Here) -> dict[str, Any]:
 def _json(spec: "ModelSpec", found: "ModelStatus") -> dict[str, Any]:
     told = {name: getattr(found, name) for name in ("state", "bytes", "problem", "calibration")}
     return {"id": spec.id, "kind": spec.kind, "path": str(found.folder), **told}
-
-
-# -- test -------------------------------------------------------------------------------------------------------------
 
 
 def _tested(answer: dict[str, Any]) -> ShownLines:
@@ -265,9 +259,6 @@ async def _test(
         nursery.cancel_scope.cancel(reason="the test is over")
 
 
-# -- calibrate --------------------------------------------------------------------------------------------------------
-
-
 def _calibrated(answer: dict[str, Any]) -> list[str]:
     new, before = answer["calibration"], answer["before"]
     spread = f"standard deviation {new['deviation']:.4f}, {new['pairs']} pairs"
@@ -317,16 +308,9 @@ def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
         texts="own" if asked.texts else "built-in",
     )
     path = None if asked.dry_run else store(folder, model.model_id, new)
-    return {
-        "model": model.model_id,
-        "folder": str(folder),
-        "conversations": len(talks),
-        "queries": found.queries,
-        "messages": found.messages,
-        "calibration": new,
-        "before": stored,
-        "stored": str(path) if path is not None else None,
-    }
+    counts = {"conversations": len(talks), "queries": found.queries, "messages": found.messages}
+    about = {"calibration": new, "before": stored, "stored": str(path) if path is not None else None}
+    return {"model": model.model_id, "folder": str(folder), **counts, **about}
 
 
 def _folder(wanted: str | None, paths: Paths) -> Path:

@@ -83,8 +83,6 @@ def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list
     return lines
 
 
-# -- progress: a line that is redrawn on a terminal, one line a phase elsewhere ----------------------------------------
-
 BAR_CELLS = 24
 REDRAW_S = 0.1
 
@@ -141,14 +139,10 @@ class ProgressLine:
         return f"{text}  {amount(int(rate))}/s, {span((total - done) / rate)} left" if rate > 0 else text
 
     def finish(self) -> None:
-        """End an unfinished line, so that a message can follow."""
         if self._open:
             self._stream.write("\n")
             self._stream.flush()
             self._open = False
-
-
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
 
 
 def complain(error: BaseException) -> bool:
@@ -200,9 +194,6 @@ def _whose(path: Path) -> str:
         own = shlex.quote(str(each / "klaw"))
         return f"{whose}: as root, make a folder for {me} in it (install -d -m 700 -o {me} {own}) and name that"
     return "look at its permissions (ls -l)"
-
-
-# -- documents that come in parts --------------------------------------------------------------------------------------
 
 
 def new_folder(given: str, option: str) -> Path:

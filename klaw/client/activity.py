@@ -30,7 +30,6 @@ class Activity:
             self._begin(f"{COMMAND}{text.split(maxsplit=1)[0][:32]}" if text.startswith("/") else SENDING, now)
 
     def over(self, doing: str) -> None:
-        """A step that begins with this text is over."""
         if self._doing.startswith(doing):
             self._doing = ""
 

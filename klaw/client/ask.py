@@ -97,13 +97,10 @@ class Waiter:
         return entry if entry.is_answer and entry.turn is not None and self.concerns(entry.turn) else None
 
     def concerns(self, turn: str) -> bool:
-        """Whether a turn may be the one that answers."""
         return self._stored and turn not in self._older
 
 
 class ShownAnswer:
-    """What was shown of one turn's answer so far."""
-
     def __init__(self, turn: str) -> None:
         self.turn = turn
         self.text = ""

@@ -59,11 +59,10 @@ class _UnackedMessage:
     frame: Send
     reply: Reply[int]
     link: int = 0
-    """The connection it was last sent on."""
 
 
 class Client:
-    """The handle that ``connect`` gives. One consumer of events, many senders."""
+    """The handle that ``connect`` gives; one consumer of events, many senders. From ``hello`` on it is for the link."""
 
     def __init__(self, positions: Mapping[str, int], ids: NewId) -> None:
         self._positions: dict[str, int] = {chat_name(chat): seq for chat, seq in positions.items()}
@@ -86,9 +85,6 @@ class Client:
         self.ready: Reply[Welcome] = Reply()
         self.ended = trio.Event()
         self.welcome: Welcome | None = None
-        """What the server last said of itself."""
-
-    # -- for the consumer ------------------------------------------------------------------------------------------
 
     async def send(
         self, chat: str, text: str, message_id: str | None = None, files: Sequence[FileOfMessage] = ()
@@ -208,8 +204,6 @@ class Client:
         """The seq of the last message that was given out, by chat: ``connect`` goes on from there."""
         return dict(self._positions)
 
-    # -- for the link ----------------------------------------------------------------------------------------------
-
     def hello(self, name: str, token: str | None) -> Hello:
         return Hello(version=PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
 
@@ -276,8 +270,6 @@ class Client:
             unacked.reply.fail(self._failure)
         self._tell_change()
         self.ended.set()
-
-    # -- bookkeeping -----------------------------------------------------------------------------------------------
 
     def _too_large(self, frame: Send) -> RequestRefused | None:
         size, limit = len(encode(frame).encode()), self.welcome.limits.max_frame_bytes if self.welcome else math.inf

@@ -39,7 +39,6 @@ _MIN_COLUMNS = 2
 class Foot:
     prompt: str
     view: View
-    """The part of the typed line that is shown."""
     status: str = ""
     """In a row of its own; empty for none."""
 
@@ -59,7 +58,6 @@ class Screen:
         self._growing = ""
         """The end of the answer, which more text can change."""
         self._grown = [""]
-        """Its rows as it was written."""
         self._parted = False
         """What grows is not the answer's first block: an empty row stands above it."""
         self._foot: Foot | None = None
@@ -68,7 +66,6 @@ class Screen:
         self._before = ""
         """What stands before the cursor in its row."""
         self._columns = self.columns
-        """The width that the rows were written for."""
 
     def write(self, text: str) -> None:
         text = harmless(text)

@@ -31,16 +31,12 @@ from klaw.wire.frames import (
 
 @attrs.frozen(kw_only=True)
 class ConnectedEvent:
-    """The server welcomed the client; missed messages follow."""
-
     welcome: Welcome
     again: bool
 
 
 @attrs.frozen(kw_only=True)
 class DisconnectedEvent:
-    """The connection is gone; the client tries to get it back."""
-
     code: str
 
 
@@ -97,8 +93,6 @@ log = structlog.get_logger("klaw.client")
 
 @attrs.define
 class _Cursor:
-    """Where one chat stands."""
-
     last: int | None = None
     """The seq of the last message that was given out; None: the first one that comes decides."""
     asked: int | None = None
@@ -149,7 +143,6 @@ class Streams:
             cursor.asked, cursor.dropped = cursor.last, False
 
     def lost(self) -> None:
-        """What was asked will not be answered."""
         self._up = False
         self._waiting.clear()
         for cursor in self._cursors.values():

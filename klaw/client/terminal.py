@@ -115,13 +115,11 @@ class Terminal:
         self._once = False
         self._activity = Activity()
         self._spinning = trio.Event()
-        """Set while the row of the activity is shown."""
         self._typing = trio.Event()
         """Set when keys are read; before that, they are left to the shell."""
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
     async def run(self, earlier: Sequence[MessageFrame]) -> None:
-        """Talk until the user leaves. Raises ServerRefused, ServerUnreachable."""
         for entry in earlier:
             self._transcript.entry(entry)
             if entry.role == "user":
@@ -151,8 +149,6 @@ class Terminal:
         finally:
             self._screen.show(None)
             self._screen.end()
-
-    # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def _read_keys(self) -> None:
         await self._typing.wait()
@@ -202,8 +198,6 @@ class Terminal:
             await self._spinning.wait()
             await trio.sleep(SLOW_SPIN_S if self._editor.text else SPIN_S)
             self._refresh()
-
-    # -- what happens ----------------------------------------------------------------------------------------------
 
     def _see(self, event: Event) -> None:
         if getattr(event, "chat", None) in (None, self._chat):

@@ -46,7 +46,6 @@ class Questions:
         self._shown_at = 0.0
 
     def asked(self, approval: ApprovalFrame) -> None:
-        """A question came, perhaps again."""
         self._open.setdefault(approval.id, approval)
 
     def ended(self, ended: ApprovalEndedFrame) -> bool:
@@ -116,7 +115,6 @@ class ScreenTranscript:
         self._mine: set[str] = set()
         self._answer: ShownAnswer | None = None
         self._finished = ""
-        """The last turn whose answer is complete."""
         self.with_passages = ""
         """The last turn whose answer refers to passages of knowledge bases."""
         self._degraded: dict[str, str] = {}
@@ -124,7 +122,6 @@ class ScreenTranscript:
         """The beginning of the last turn's error: a notice about the same is left out."""
         self.questions = Questions()
         self.busy = False
-        """A turn runs or is about to."""
 
     @property
     def streaming(self) -> bool:

@@ -72,7 +72,6 @@ class Arrival(enum.Enum):
     """Why a new connection is not let in."""
 
     TURN_AWAY = enum.auto()
-    """It is told that there is no place."""
     TOO_FAST = enum.auto()
     """Its address opens too many: it is closed without a word, which costs least."""
 
@@ -101,18 +100,15 @@ class Connection:
     drop: Callable[[], None]
     """Ends it, when a newcomer needs its place."""
     has_unread: Callable[[], bool]
-    """Whether bytes have come that were not read yet."""
     log_in: Callable[[UserId], UserAllowance | None]
     """Called at a good hello or the first good request; returns what the user may send; None: there is no place."""
     pace: TokenBucket
-    """Limits its HTTP requests."""
     arrived_at: float
     wait_s: float = 0.0
     """Delay before it is served, since its address opens connections too fast."""
     busy: bool = False
     """It is a WebSocket whose user is known, or an HTTP request is being answered."""
     trusted: bool = False
-    """Its request had a good token."""
     user: UserId | None = None
     allowance: UserAllowance | None = None
     operator: bool = False

@@ -63,7 +63,6 @@ class _PendingAck:
     """A message of this connection that has no ack yet."""
 
     count: int = 0
-    """How often it was sent."""
     seq: int | None = None
     """Set once it is stored and waits for the stream to acknowledge it in its place."""
 
@@ -111,7 +110,6 @@ class Delivery:
         return True
 
     async def next_watch(self) -> Watch:
-        """The watch to carry out next, in the order asked for."""
         while not self._watches:
             await self._watch_asked.park()
         return self._watches.popleft()
@@ -190,7 +188,6 @@ class Delivery:
     # -- acknowledgements ------------------------------------------------------------------------------------------
 
     def expect(self, chat: ChatId, message_id: str) -> None:
-        """When this message is stored, it goes out as ``ack``."""
         self._expected.setdefault((chat, message_id), _PendingAck()).count += 1
 
     def give_up(self, chat: ChatId, message_id: str) -> None:

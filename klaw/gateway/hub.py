@@ -49,8 +49,6 @@ class Subscriber(Protocol):
 
 @attrs.define
 class RunningAnswer:
-    """What a running turn has said so far, for those who begin to watch in the middle of it."""
-
     turn: str
     text: str = ""
 

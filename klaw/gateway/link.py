@@ -167,8 +167,6 @@ class WebSocketLink:
                 return
             await trio.sleep(min(self._ping_s, PONG_S))
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
     async def _read(self) -> None:
         try:
             await trio.lowlevel.wait_readable(self._socket)
@@ -200,8 +198,6 @@ class WebSocketLink:
             await body()
         except* trio.EndOfChannel:
             self._body.cancel(reason="the peer closed the connection")
-
-    # -- writing ---------------------------------------------------------------------------------------------------
 
     def _send_now(self, event: Ping | Pong | CloseConnection) -> None:
         """Send a control frame before all that waits; nothing if the connection is closing."""

@@ -74,7 +74,6 @@ class Gateway:
         return len(self._http)
 
     async def ping(self) -> None:
-        """Wait for a sign of life. Raises ActorStopped."""
         await self.mailbox.ask(lambda reply: Ping(reply=reply))
 
     async def run(self, vitals: Vitals, started: TaskStarted) -> None:

@@ -18,8 +18,6 @@ AT_ONCE_CHARS = 16_384
 
 @attrs.define
 class _JoinedDeltas:
-    """Successive pieces of one answer, waiting as one frame."""
-
     chat: str
     turn: str
     offset: int
@@ -100,7 +98,6 @@ class Outbox:
             self._append(pieces)
 
     def has_room(self, share: float = 1.0) -> bool:
-        """Whether less than this share of the capacity is taken."""
         return len(self._frames) < max(1, int(self.capacity * share)) and self._chars < self._max_chars * share
 
     async def wait_for_room(self, share: float) -> None:

@@ -49,7 +49,6 @@ class Sending:
         self._queues: dict[str, deque[Send]] = {}
         """By chat: the message that is under way or prepared, and those behind it."""
         self._under_way: dict[str, _UnderWay] = {}
-        """By chat, the oldest first."""
         self._chars = 0
         self.in_flight = 0
 
@@ -124,7 +123,6 @@ class Sending:
         self._go_on(sent.frame.chat)
 
     def _over(self, frame: Send, error: Exception | None = None) -> None:
-        """The first message of its chat is done."""
         if error is not None:
             self._delivery.give_up(chat_id(self._user, frame.chat), frame.id)
             self._link.put(error_frame(error, frame))

@@ -90,7 +90,6 @@ class ClientSession:
             log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
     def shut_down(self) -> None:
-        """Say that the server stops, and close."""
         self._refuse(Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
 
     def report(self) -> dict[str, Any]:
@@ -279,8 +278,6 @@ class ClientSession:
 
 @attrs.define
 class _Conversation:
-    """What a session has once its user is known."""
-
     allowance: UserAllowance
     delivery: Delivery
     sending: Sending

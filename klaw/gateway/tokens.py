@@ -49,7 +49,6 @@ class StoredToken:
     expires_at: Annotated[str | None, OMIT] = None
 
     def told(self) -> dict[str, Any]:
-        """What people and programs may see of it."""
         return {name: value for name, value in JOURNAL.write(self).items() if name != "sha256"}
 
 
@@ -185,7 +184,6 @@ class Authenticator:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is any token."""
         self._refresh()
         return bool(self._access.tokens)
 

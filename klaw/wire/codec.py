@@ -42,7 +42,6 @@ def decode_client(text: str, max_bytes: int, *, first: bool = False) -> ClientFr
 
 
 def byte_size(data: str | bytes) -> int:
-    """Length of a text in UTF-8, or of bytes."""
     return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode("utf-8", "surrogatepass"))
 
 

@@ -67,9 +67,6 @@ class FileOfMessage:
         return cls(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes)
 
 
-# -- from the client -----------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class Hello:
     type: ClassVar[str] = "hello"
@@ -173,8 +170,6 @@ class Welcome:
 
 @attrs.frozen(kw_only=True)
 class Ack:
-    """The message is durable. Takes the place of ``message`` for what this connection sent."""
-
     type: ClassVar[str] = "ack"
     id: str
     chat: str
@@ -256,18 +251,14 @@ class MessageFrame(StoredMessage):
     type: ClassVar[str] = "message"
     chat: str
     replayed: bool | None = None
-    """It was stored before the watch began."""
 
     @classmethod
     def on_page(cls, chat: str, stored: StoredMessage) -> "MessageFrame":
-        """A message on a page, as if it were sent again."""
         return cls(**attrs.asdict(stored, recurse=False), chat=chat, replayed=True)
 
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """The next piece of a running answer, which the ``message`` that follows holds as a whole."""
-
     type: ClassVar[str] = "delta"
     chat: str
     turn: str
@@ -347,8 +338,6 @@ class StoppedFrame:
 
 @attrs.frozen(kw_only=True)
 class CaughtUp:
-    """All messages of the chat up to ``seq`` were sent."""
-
     type: ClassVar[str] = "caught_up"
     chat: str
     seq: int
