@@ -261,8 +261,8 @@ async def _alone(
     clock, journal = SystemClock(), Journal(paths.data_dir, checkpoint_bytes=CHECKPOINT_BYTES)
     async with open_store(paths.database, journal, readers=1) as store, trio.open_nursery() as nursery:
         supervisor, mailbox = Supervisor(nursery, clock), store.writer.mailbox
-        how = {"writer": store.writer, "database": store.database, "journal": journal}
-        write = partial(writer_actor.run, **how, publish=lambda _stored: None)
+        run = partial(writer_actor.run, publish=lambda _stored: None)
+        write = partial(run, writer=store.writer, database=store.database, journal=journal)
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
         core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
         parts = _Parts(core=core, readers=store.readers, embedder=Nudge())

@@ -20,6 +20,8 @@ DOUBT_S = 5.0
 """How long a chat without an answer may do nothing before that counts as failed."""
 
 
+QUIT = frozenset({"/quit", "/exit"})
+"""Typed to leave; never sent."""
 EXIT_STOPPED = 130
 """Exit code of a program that Ctrl-C ended."""
 

@@ -10,12 +10,14 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import NewId
+from klaw.actor.clock import new_id
 from klaw.actor.mailbox import Nudge, Reply
 from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event, Inbox, Streams
+from klaw.convert import FRAMES
 from klaw.domain.attachment import NamedFile
+from klaw.domain.message import MOST_ON_PAGE, MessageKind
 from klaw.domain.names import chat_name
-from klaw.errors import ConnectionLost, RequestRefused
+from klaw.errors import BadValue, ConnectionLost, ProtocolError, RequestRefused
 from klaw.wire.codec import encode
 from klaw.wire.frames import (
     PROTOCOL_VERSION,
@@ -28,6 +30,7 @@ from klaw.wire.frames import (
     FileOfMessage,
     Hello,
     MessageFrame,
+    MessagePage,
     RequestFrame,
     ResultFrame,
     Send,
@@ -64,9 +67,8 @@ class _UnackedMessage:
 class Client:
     """The handle that ``connect`` gives; one consumer of events, many senders. From ``hello`` on it is for the link."""
 
-    def __init__(self, positions: Mapping[str, int], ids: NewId) -> None:
+    def __init__(self, positions: Mapping[str, int]) -> None:
         self._positions: dict[str, int] = {chat_name(chat): seq for chat, seq in positions.items()}
-        self._ids = ids
         self._inbox = Inbox()
         self._streams = Streams(positions, self._inbox, self._append)
         self._unacked: dict[str, _UnackedMessage] = {}
@@ -104,7 +106,7 @@ class Client:
         Cancellation: whether it was stored is unknown. The same id makes a repetition safe.
         """
         named = tuple(NamedFile(sha256=each.sha256, name=each.name) for each in files) or None
-        frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text, files=named)
+        frame = Send(id=message_id or new_id(), chat=chat_name(chat), text=text, files=named)
         if (refused := self._too_large(frame)) is not None:
             raise refused
         async with self._slots:
@@ -120,8 +122,7 @@ class Client:
 
     async def upload(self, name: str, data: bytes) -> FileOfMessage:
         """Have the server keep a file, for a message of the next day. Raises as ``request``."""
-        size = self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0
-        size, offset = max(size, 1), 0
+        size, offset = max(self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0, 1), 0
         while True:
             piece = data[offset : offset + size]
             last = offset + len(piece) == len(data)
@@ -312,3 +313,46 @@ class Client:
         elif error.code != "seq_ahead" and not self._streams.refused(error.ref, error.chat):
             # seq_ahead says the same as the caught_up after it.
             self._inbox.offer(error)
+
+
+ATTEMPTS = 5
+_AMPLE = 3
+"""Messages fetched for each one wanted, since some are not shown."""
+
+
+async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
+    """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and their
+    answers are left out: they were of that moment.
+
+    Raises:
+        RequestRefused: the server will not show the chat.
+        ServerRefused, ServerUnreachable, ConnectionLost: there is no connection (any more).
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, MOST_ON_PAGE))
+            await client.watch(chat, page[-1].seq if page else 0)
+        except ConnectionLost:
+            if attempt == ATTEMPTS - 1:
+                raise
+            await client.reconnected()
+        else:
+            return [entry for entry in page if entry.kind != MessageKind.COMMAND][-limit:] if limit > 0 else []
+    raise AssertionError
+
+
+def messages_of(result: dict[str, Any]) -> MessagePage:
+    try:
+        return FRAMES.read(result, MessagePage)
+    except BadValue as error:
+        raise ProtocolError("bad_frame", str(error)) from None
+
+
+async def _last(client: Client, chat: str, limit: int) -> list[MessageFrame]:
+    try:
+        page = messages_of(await client.call("chats_messages", chat=chat, limit=limit))
+    except RequestRefused as exc:
+        if exc.code == "unknown_chat":
+            return []
+        raise
+    return [MessageFrame.on_page(chat, message) for message in page.messages]

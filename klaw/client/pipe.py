@@ -8,16 +8,16 @@ import json
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 from typing import TextIO
 
 import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, NoAnswer, ask
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, QUIT, ask
 from klaw.client.client import Client
-from klaw.client.connection import QUIT
-from klaw.client.link import run_until_first_ends
+from klaw.client.connection import run_until_first_ends
 from klaw.client.streams import Event
 from klaw.client.text_width import harmless
 from klaw.errors import ConnectionLost, InputError
@@ -106,12 +106,7 @@ class Pipe:
         return await self._exchange(text)
 
     async def _exchange(self, text: str) -> int:
-        verdict: MessageFrame | NoAnswer = INTERRUPTED
         interrupted = False
-
-        async def send() -> None:
-            nonlocal verdict
-            verdict = await ask(self._client, self._chat, text, self._see)
 
         async def heed_control_c() -> None:
             nonlocal interrupted
@@ -123,7 +118,8 @@ class Pipe:
                 with trio.move_on_after(STOP_S):
                     await anext(signals)
 
-        await run_until_first_ends(send, heed_control_c)
+        asking = partial(ask, self._client, self._chat, text, self._see)
+        verdict = await run_until_first_ends(asking, heed_control_c) or INTERRUPTED
         if isinstance(verdict, MessageFrame):
             self._end(verdict)
             return 0

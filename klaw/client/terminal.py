@@ -7,6 +7,7 @@ import stat
 import termios
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Literal, TextIO
 
@@ -14,15 +15,13 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
-from klaw.client.activity import COMMAND, SENDING, SLOW_SPIN_S, SPIN_S, Activity
-from klaw.client.ask import INTERRUPTED, NoAnswer, ask
+from klaw.client.ask import INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
-from klaw.client.connection import QUIT
+from klaw.client.connection import T, run_until_first_ends
 from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
-from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
 from klaw.client.streams import Event
-from klaw.client.transcript import PROMPT, ScreenTranscript
+from klaw.client.transcript import COMMAND, PROMPT, SENDING, SLOW_SPIN_S, SPIN_S, Activity, ScreenTranscript
 from klaw.domain import context_used
 from klaw.domain.context_used import place_of
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
@@ -131,21 +130,15 @@ class Terminal:
     async def ask(self, text: str) -> MessageFrame | NoAnswer:
         """Send one message to a watched chat, show its answer, and return it. Keys are read only for permissions.
         Raises ServerRefused, ServerUnreachable."""
-        verdict: MessageFrame | NoAnswer = INTERRUPTED
         self._once = True
-
-        async def send() -> None:
-            nonlocal verdict
-            verdict = await ask(self._client, self._chat, text, self._see)
-
         self._activity.sent(text, trio.current_time())
-        await self._until_first_ends(send)
-        return verdict
+        asking = partial(ask, self._client, self._chat, text, self._see)
+        return await self._until_first_ends(asking) or INTERRUPTED
 
-    async def _until_first_ends(self, *tasks: Callable[[], Awaitable[None]]) -> None:
+    async def _until_first_ends(self, *tasks: Callable[[], Awaitable[T | None]]) -> T | None:
         self._refresh()
         try:
-            await run_until_first_ends(self._read_keys, self._heed_signals, self._spin, *tasks)
+            return await run_until_first_ends(self._read_keys, self._heed_signals, self._spin, *tasks)
         finally:
             self._screen.show(None)
             self._screen.end()

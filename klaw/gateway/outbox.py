@@ -24,12 +24,11 @@ class _JoinedDeltas:
     length: int
     texts: list[str]
 
+    def __len__(self) -> int:
+        return self.length
+
     def encode(self) -> str:
         return encode(Delta(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
-
-
-def _length(frame: str | _JoinedDeltas) -> int:
-    return len(frame) if isinstance(frame, str) else frame.length
 
 
 class Outbox:
@@ -127,7 +126,7 @@ class Outbox:
         chars = 0
         while self._frames and chars < AT_ONCE_CHARS:
             frame = self._frames.popleft()
-            chars += _length(frame)
+            chars += len(frame)
             if isinstance(frame, _JoinedDeltas):
                 if self._open_pieces.get(frame.chat) is frame:
                     del self._open_pieces[frame.chat]
@@ -147,7 +146,7 @@ class Outbox:
         self._takers.unpark_all()
 
     def _append(self, frame: str | _JoinedDeltas) -> None:
-        length = _length(frame)
+        length = len(frame)
         if self._closed:
             return
         if len(self._frames) >= self.capacity or (self._frames and self._chars + length > self._max_chars):

@@ -22,8 +22,7 @@ from klaw.gateway.answers import error_frame, with_marks
 from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
 from klaw.gateway.delivery import Delivery
 from klaw.gateway.link import Close, WebSocketLink
-from klaw.gateway.requests import Requests
-from klaw.gateway.sending import ANSWER_S, Sending
+from klaw.gateway.requests import ANSWER_S, Requests, Sending
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller

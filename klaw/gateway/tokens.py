@@ -209,6 +209,12 @@ class Authenticator:
             return None
         return Grant(user=found.user, token=found.id, operator=found.operator)
 
+    def listed(self) -> TokenTable:
+        return load_access(self.path)
+
+    def revoke(self, name: str) -> tuple[StoredToken, ...]:
+        return revoke_tokens(self.path, name)
+
     def holds(self, grant: Grant) -> bool:
         """Whether a grant still holds: the token was not revoked, or none is needed still."""
         self._refresh()

@@ -10,8 +10,8 @@ import trio
 from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
 from klaw.actor.backoff import Backoff
-from klaw.client.client import Client
-from klaw.client.connection import connect, messages_of
+from klaw.client.client import Client, messages_of
+from klaw.client.connection import connect
 from klaw.client.streams import ConnectedEvent, Event
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.frames import Error, MessageFrame, Notice, StoredMessage
