@@ -18,28 +18,8 @@ from klaw.domain.attachment import NamedFile
 from klaw.domain.message import MOST_ON_PAGE, MessageKind
 from klaw.domain.names import chat_name
 from klaw.errors import BadValue, ConnectionLost, ProtocolError, RequestRefused
+from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.frames import (
-    PROTOCOL_VERSION,
-    Ack,
-    Approve,
-    CallFrame,
-    CaughtUp,
-    ClientFrame,
-    Error,
-    FileOfMessage,
-    Hello,
-    MessageFrame,
-    MessagePage,
-    RequestFrame,
-    ResultFrame,
-    Send,
-    ServerFrame,
-    UploadedFrame,
-    UploadFrame,
-    Watch,
-    Welcome,
-)
 
 MAX_UNACKED = 16
 """Messages without an acknowledgement; further ``send`` calls wait."""
@@ -59,7 +39,7 @@ class Loss(Exception):
 
 @attrs.define(kw_only=True)
 class _UnackedMessage:
-    frame: Send
+    frame: frames.Send
     reply: Reply[int]
     link: int = 0
 
@@ -73,8 +53,8 @@ class Client:
         self._streams = Streams(positions, self._inbox, self._append)
         self._unacked: dict[str, _UnackedMessage] = {}
         self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
-        self._posts: deque[ClientFrame] = deque()
-        self._answers: dict[str, Reply[ServerFrame]] = {}
+        self._posts: deque[frames.ClientFrame] = deque()
+        self._answers: dict[str, Reply[frames.ServerFrame]] = {}
         self.work = Nudge()
         self.closing = trio.Event()
         """Set when the owner wants the connection closed."""
@@ -84,12 +64,12 @@ class Client:
         self._link = 0
         self._refs = 0
         self._failure: Exception | None = None
-        self.ready: Reply[Welcome] = Reply()
+        self.ready: Reply[frames.Welcome] = Reply()
         self.ended = trio.Event()
-        self.welcome: Welcome | None = None
+        self.welcome: frames.Welcome | None = None
 
     async def send(
-        self, chat: str, text: str, message_id: str | None = None, files: Sequence[FileOfMessage] = ()
+        self, chat: str, text: str, message_id: str | None = None, files: Sequence[frames.FileOfMessage] = ()
     ) -> int:
         """Send a message (or a slash command) and wait until it is durable; watches the chat. Returns its seq.
 
@@ -106,7 +86,7 @@ class Client:
         Cancellation: whether it was stored is unknown. The same id makes a repetition safe.
         """
         named = tuple(NamedFile(sha256=each.sha256, name=each.name) for each in files) or None
-        frame = Send(id=message_id or new_id(), chat=chat_name(chat), text=text, files=named)
+        frame = frames.Send(id=message_id or new_id(), chat=chat_name(chat), text=text, files=named)
         if (refused := self._too_large(frame)) is not None:
             raise refused
         async with self._slots:
@@ -120,31 +100,31 @@ class Client:
             finally:
                 self._unacked.pop(frame.id, None)
 
-    async def upload(self, name: str, data: bytes) -> FileOfMessage:
+    async def upload(self, name: str, data: bytes) -> frames.FileOfMessage:
         """Have the server keep a file, for a message of the next day. Raises as ``request``."""
         size, offset = max(self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0, 1), 0
         while True:
             piece = data[offset : offset + size]
             last = offset + len(piece) == len(data)
             try:
-                done = await self.request(UploadFrame(name=name, offset=offset, data=piece, last=last))
+                done = await self.request(frames.UploadFrame(name=name, offset=offset, data=piece, last=last))
             except RequestRefused as error:
                 if error.code != "rate_limited":
                     raise
                 await trio.sleep((error.retry_after_ms or 1_000) / 1000)
                 continue
-            assert isinstance(done, UploadedFrame)  # the answer to its request
+            assert isinstance(done, frames.UploadedFrame)  # the answer to its request
             if done.file is not None:
                 return done.file
             offset += len(piece)
 
     async def call(self, operation: str, **args: object) -> dict[str, Any]:
         """Carry out an operation; returns its result. Raises as ``request``."""
-        answer = await self.request(CallFrame(operation=operation, args=args))
-        assert isinstance(answer, ResultFrame)  # the answer to its request
+        answer = await self.request(frames.CallFrame(operation=operation, args=args))
+        assert isinstance(answer, frames.ResultFrame)  # the answer to its request
         return answer.result
 
-    async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
+    async def request(self, frame: frames.RequestFrame | frames.Watch | frames.Approve) -> frames.ServerFrame:
         """Send a frame and wait for the one with the same ``ref`` that answers it.
 
         Raises:
@@ -154,14 +134,14 @@ class Client:
         """
         self._refs += 1
         ref = f"r{self._refs}"
-        reply = self._answers[ref] = Reply[ServerFrame]()
+        reply = self._answers[ref] = Reply[frames.ServerFrame]()
         try:
             self.post(attrs.evolve(frame, ref=ref))
             return await reply.wait()
         finally:
             self._answers.pop(ref, None)
 
-    def post(self, frame: ClientFrame) -> None:
+    def post(self, frame: frames.ClientFrame) -> None:
         """Send a request whose answer comes as an event. Raises ConnectionLost, also when too many requests wait to be
         sent; ServerRefused, ServerUnreachable, ClientClosed."""
         self._check()
@@ -177,7 +157,7 @@ class Client:
         self._streams.begin(name, after)
         self._positions[name] = after
         try:
-            await self.request(Watch(chat=name, seq=after))
+            await self.request(frames.Watch(chat=name, seq=after))
         except RequestRefused:
             self._streams.forget(name)
             del self._positions[name]
@@ -196,7 +176,7 @@ class Client:
             ServerRefused, ServerUnreachable, ClientClosed: the client ended; everything before was given out.
         """
         event = await self._inbox.get()
-        if isinstance(event, MessageFrame):
+        if isinstance(event, frames.MessageFrame):
             self._positions[event.chat] = event.seq
         self._streams.relieve()
         return event
@@ -205,10 +185,10 @@ class Client:
         """The seq of the last message that was given out, by chat: ``connect`` goes on from there."""
         return dict(self._positions)
 
-    def hello(self, name: str, token: str | None) -> Hello:
-        return Hello(version=PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
+    def hello(self, name: str, token: str | None) -> frames.Hello:
+        return frames.Hello(version=frames.PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
 
-    def welcomed(self, welcome: Welcome) -> None:
+    def welcomed(self, welcome: frames.Welcome) -> None:
         self._up = True
         self._tell_change()
         self._link += 1
@@ -221,24 +201,24 @@ class Client:
         self._inbox.offer(ConnectedEvent(welcome=welcome, again=again))
         self.ready.set(welcome)
 
-    def received(self, frame: ServerFrame) -> None:
+    def received(self, frame: frames.ServerFrame) -> None:
         match frame:
-            case Ack():
+            case frames.Ack():
                 self._acknowledge(frame)
-            case MessageFrame():
+            case frames.MessageFrame():
                 self._streams.place(frame)
-            case CaughtUp():
+            case frames.CaughtUp():
                 self._streams.caught_up(frame)
                 self._answer(frame.ref, frame)
-            case Error():
+            case frames.Error():
                 self._complain(frame)
-            case Welcome():
+            case frames.Welcome():
                 log.warning("second_welcome")
             case _:
                 if not self._answer(getattr(frame, "ref", None), frame):
                     self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
 
-    def next_frame(self) -> ClientFrame | None:
+    def next_frame(self) -> frames.ClientFrame | None:
         """What to send now; None: nothing until ``work`` is nudged."""
         if self._posts:
             return self._posts.popleft()
@@ -272,7 +252,7 @@ class Client:
         self._tell_change()
         self.ended.set()
 
-    def _too_large(self, frame: Send) -> RequestRefused | None:
+    def _too_large(self, frame: frames.Send) -> RequestRefused | None:
         size, limit = len(encode(frame).encode()), self.welcome.limits.max_frame_bytes if self.welcome else math.inf
         text = f"a message is too long: at most {limit} bytes; this one has {size}"
         return RequestRefused("frame_too_large", text) if size > limit else None
@@ -285,24 +265,26 @@ class Client:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _append(self, frame: ClientFrame) -> None:
+    def _append(self, frame: frames.ClientFrame) -> None:
         self._posts.append(frame)
         self.work.nudge()
 
-    def _answer(self, ref: str | None, frame: ServerFrame) -> bool:
+    def _answer(self, ref: str | None, frame: frames.ServerFrame) -> bool:
         reply = self._answers.get(ref or "")
         return reply is not None and reply.set(frame)
 
-    def _acknowledge(self, ack: Ack) -> None:
+    def _acknowledge(self, ack: frames.Ack) -> None:
         unacked = self._unacked.get(ack.id)
         if unacked is None:  # its sender gave up waiting: what it says is fetched
             self._streams.reach(ack.chat, ack.seq)
             return
         text = unacked.frame.text
-        self._streams.place(MessageFrame(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
+        self._streams.place(
+            frames.MessageFrame(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text)
+        )
         unacked.reply.set(ack.seq)
 
-    def _complain(self, error: Error) -> None:
+    def _complain(self, error: frames.Error) -> None:
         refused = RequestRefused(
             error.code, error.message, retryable=error.retryable, retry_after_ms=error.retry_after_ms
         )
@@ -320,7 +302,7 @@ _AMPLE = 3
 """Messages fetched for each one wanted, since some are not shown."""
 
 
-async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
+async def open_chat(client: Client, chat: str, limit: int) -> list[frames.MessageFrame]:
     """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and their
     answers are left out: they were of that moment.
 
@@ -341,18 +323,18 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]
     raise AssertionError
 
 
-def messages_of(result: dict[str, Any]) -> MessagePage:
+def messages_of(result: dict[str, Any]) -> frames.MessagePage:
     try:
-        return FRAMES.read(result, MessagePage)
+        return FRAMES.read(result, frames.MessagePage)
     except BadValue as error:
         raise ProtocolError("bad_frame", str(error)) from None
 
 
-async def _last(client: Client, chat: str, limit: int) -> list[MessageFrame]:
+async def _last(client: Client, chat: str, limit: int) -> list[frames.MessageFrame]:
     try:
         page = messages_of(await client.call("chats_messages", chat=chat, limit=limit))
     except RequestRefused as exc:
         if exc.code == "unknown_chat":
             return []
         raise
-    return [MessageFrame.on_page(chat, message) for message in page.messages]
+    return [frames.MessageFrame.on_page(chat, message) for message in page.messages]

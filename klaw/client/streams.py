@@ -13,25 +13,12 @@ import structlog
 import trio
 
 from klaw.domain.names import chat_name
-from klaw.wire.frames import (
-    ApprovalEndedFrame,
-    ApprovalFrame,
-    CaughtUp,
-    Delta,
-    Error,
-    MessageFrame,
-    Notice,
-    Status,
-    StoppedFrame,
-    Tool,
-    Watch,
-    Welcome,
-)
+from klaw.wire import frames
 
 
 @attrs.frozen(kw_only=True)
 class ConnectedEvent:
-    welcome: Welcome
+    welcome: frames.Welcome
     again: bool
 
 
@@ -41,8 +28,9 @@ class DisconnectedEvent:
 
 
 Event: TypeAlias = (
-    MessageFrame | ConnectedEvent | DisconnectedEvent | CaughtUp | Delta | Tool | ApprovalFrame | ApprovalEndedFrame
-    | Status | StoppedFrame | Error | Notice
+    ConnectedEvent | DisconnectedEvent | frames.MessageFrame | frames.CaughtUp | frames.Delta | frames.Tool
+    | frames.ApprovalFrame | frames.ApprovalEndedFrame | frames.Status | frames.StoppedFrame | frames.Error
+    | frames.Notice
 )  # fmt: skip
 """What a client tells its consumer: events of its own, and frames of the server as they are."""
 
@@ -65,7 +53,7 @@ class Inbox:
 
     def offer(self, event: Event) -> None:
         """Queue an event, or drop it if its kind has no room. Entries need ``takes_entries`` before."""
-        if self._end is None and self._waiting < (CAPACITY // 2 if isinstance(event, Delta) else CAPACITY):
+        if self._end is None and self._waiting < (CAPACITY // 2 if isinstance(event, frames.Delta) else CAPACITY):
             self._events.send_nowait(event)
 
     def end(self, error: Exception) -> None:
@@ -100,7 +88,7 @@ class _Cursor:
     dropped: bool = False
     """Something of that found no room: what follows waits for the next time."""
 
-    def takes(self, entry: MessageFrame) -> bool:
+    def takes(self, entry: frames.MessageFrame) -> bool:
         """Whether it comes next. In what is sent again numbers may be missing: those messages were forgotten."""
         assert self.last is not None
         return entry.seq == self.last + 1 or (bool(entry.replayed) and self.asked is not None)
@@ -116,7 +104,7 @@ class Streams:
         ask: sends a request; called only while there is a connection.
     """
 
-    def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[Watch], None]) -> None:
+    def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[frames.Watch], None]) -> None:
         self._cursors = {chat_name(chat): _Cursor(seq) for chat, seq in positions.items()}
         self._inbox = inbox
         self._ask = ask
@@ -148,7 +136,7 @@ class Streams:
         for cursor in self._cursors.values():
             cursor.asked = None
 
-    def place(self, entry: MessageFrame) -> None:
+    def place(self, entry: frames.MessageFrame) -> None:
         """Give out a message, unless that was done before."""
         cursor = self._cursor(entry.chat, entry.seq)
         if cursor.last is None or entry.seq <= cursor.last or cursor.dropped:
@@ -167,13 +155,15 @@ class Streams:
         if cursor.last is not None and seq > cursor.last:
             self._watch_again(chat)
 
-    def caught_up(self, frame: CaughtUp) -> None:
+    def caught_up(self, frame: frames.CaughtUp) -> None:
         cursor = self._cursor(frame.chat, frame.seq + 1)
         asked, cursor.asked, cursor.dropped = cursor.asked, None, False
         if asked is not None and frame.seq < asked:
             # Its data was replaced by an older copy: counting begins again there, or the client would stay deaf.
             log.warning("server_is_behind", seq=frame.seq)
-            self._inbox.offer(Notice(code="server_behind", text="the server has lost messages that were seen here"))
+            self._inbox.offer(
+                frames.Notice(code="server_behind", text="the server has lost messages that were seen here")
+            )
             cursor.last = frame.seq
         elif cursor.last is not None and frame.seq > cursor.last:
             self._watch_again(frame.chat)
@@ -205,4 +195,4 @@ class Streams:
             self._waiting.add(chat)
         elif self._up and cursor.asked is None:
             cursor.asked = cursor.last
-            self._ask(Watch(chat=chat, seq=cursor.last, ref=_AGAIN))
+            self._ask(frames.Watch(chat=chat, seq=cursor.last, ref=_AGAIN))

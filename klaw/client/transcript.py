@@ -10,19 +10,7 @@ from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
 from klaw.domain.attachment import PICTURES
 from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.message import MessageKind
-from klaw.wire.frames import (
-    ApprovalEndedFrame,
-    ApprovalFrame,
-    Approve,
-    Delta,
-    Error,
-    FileOfMessage,
-    MessageFrame,
-    Notice,
-    Status,
-    StoppedFrame,
-    Tool,
-)
+from klaw.wire import frames
 
 SPIN_S = 0.125
 SLOW_SPIN_S = 1.0
@@ -56,22 +44,22 @@ class Activity:
 
     def see(self, event: Event, now: float) -> None:
         match event:
-            case Tool(state="started"):
+            case frames.Tool(state="started"):
                 self._tools[event.call] = event.name
                 self._begin(self._newest_tool, now)
-            case Tool():
+            case frames.Tool():
                 self._tools.pop(event.call, None)
                 self._begin(self._newest_tool or _STATES["thinking"], now)
-            case Status(chat=str()):
+            case frames.Status(chat=str()):
                 self._tools.clear()
                 self._begin(_STATES.get(event.doing or event.state, ""), now)
-            case Delta() | Error(turn=str()) | StoppedFrame() | ConnectedEvent():
+            case frames.Delta() | frames.Error(turn=str()) | frames.StoppedFrame() | ConnectedEvent():
                 self._tools.clear()
                 self._doing = ""
             case DisconnectedEvent():
                 self._tools.clear()
                 self._begin("connecting", now)
-            case MessageFrame(role="system"):
+            case frames.MessageFrame(role="system"):
                 self.over(COMMAND)
             case _:
                 pass
@@ -92,7 +80,7 @@ class Activity:
             self._doing, self._since = doing, now
 
 
-def tool_text(tool: Tool) -> str:
+def tool_text(tool: frames.Tool) -> str:
     return f"{tool.name}: {tool.what}" if tool.what else tool.name
 
 
@@ -113,14 +101,14 @@ class Questions:
     """The open questions of one chat, the oldest first."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, ApprovalFrame] = OrderedDict()
+        self._open: OrderedDict[str, frames.ApprovalFrame] = OrderedDict()
         self._shown: str | None = None
         self._shown_at = 0.0
 
-    def asked(self, approval: ApprovalFrame) -> None:
+    def asked(self, approval: frames.ApprovalFrame) -> None:
         self._open.setdefault(approval.id, approval)
 
-    def ended(self, ended: ApprovalEndedFrame) -> bool:
+    def ended(self, ended: frames.ApprovalEndedFrame) -> bool:
         """A question is closed. Returns whether it was the one that is shown."""
         self._open.pop(ended.id, None)
         if ended.id != self._shown:
@@ -137,7 +125,7 @@ class Questions:
     def standing(self) -> bool:
         return self._shown is not None
 
-    def next(self, now: float) -> ApprovalFrame | None:
+    def next(self, now: float) -> frames.ApprovalFrame | None:
         """The question to show now, if none is shown. ``now`` in seconds."""
         if self._shown is not None or not self._open:
             return None
@@ -145,12 +133,12 @@ class Questions:
         self._shown, self._shown_at = approval.id, now
         return approval
 
-    def answer(self, text: str, now: float) -> Approve | None:
+    def answer(self, text: str, now: float) -> frames.Approve | None:
         """What a typed line means as the answer to the question that is shown; None if it is a message."""
         word = _word(text)
         if self._shown is None or word not in _YES | _NO or self.too_soon(text, now):
             return None
-        return Approve(id=self._shown, allow=word in _YES)
+        return frames.Approve(id=self._shown, allow=word in _YES)
 
     def too_soon(self, text: str, now: float) -> bool:
         return self._shown is not None and _word(text) in _YES and now - self._shown_at < READ_S
@@ -160,7 +148,7 @@ def _word(text: str) -> str:
     return text.strip().casefold().rstrip(".!")
 
 
-def question_text(approval: ApprovalFrame) -> str:
+def question_text(approval: frames.ApprovalFrame) -> str:
     until = local_time(approval.until, "%H:%M:%S")
     return f"[{approval.tool} wants to run, allow it? y/n, until {until}] {approval.what}"
 
@@ -225,21 +213,21 @@ class ScreenTranscript:
         if getattr(event, "chat", None) not in (None, self._chat):
             return
         match event:
-            case MessageFrame():
+            case frames.MessageFrame():
                 self.entry(event)
-            case Delta():
+            case frames.Delta():
                 self._delta(event)
-            case Tool(state="started" | "failed"):
+            case frames.Tool(state="started" | "failed"):
                 self.say(tool_text(event) if event.state == "started" else f"{event.name} failed")
-            case ApprovalFrame() | ApprovalEndedFrame():
+            case frames.ApprovalFrame() | frames.ApprovalEndedFrame():
                 self._question(event)
-            case Status():
+            case frames.Status():
                 self._status(event)
-            case Error():
+            case frames.Error():
                 self._error(event)
-            case StoppedFrame():
+            case frames.StoppedFrame():
                 self._stopped(event)
-            case Notice():
+            case frames.Notice():
                 self._notice(event)
             case DisconnectedEvent():
                 self.questions.forget()
@@ -249,8 +237,8 @@ class ScreenTranscript:
             case _:
                 pass
 
-    def _question(self, event: ApprovalFrame | ApprovalEndedFrame) -> None:
-        if isinstance(event, ApprovalFrame):
+    def _question(self, event: frames.ApprovalFrame | frames.ApprovalEndedFrame) -> None:
+        if isinstance(event, frames.ApprovalFrame):
             self.questions.asked(event)
         elif self.questions.ended(event):
             self.say(ENDINGS.get(event.outcome, event.outcome))
@@ -261,7 +249,7 @@ class ScreenTranscript:
         if approval is not None:
             self._screen.line(question_text(approval), Style.ALARM)
 
-    def entry(self, entry: MessageFrame) -> None:
+    def entry(self, entry: frames.MessageFrame) -> None:
         """Show a stored message, unless it is shown already."""
         if entry.role == "user":
             if entry.id in self._mine:
@@ -279,7 +267,7 @@ class ScreenTranscript:
         elif entry.role == "assistant":
             self._answered(entry)
 
-    def _answered(self, entry: MessageFrame) -> None:
+    def _answered(self, entry: frames.MessageFrame) -> None:
         """An answer, or the text before a tool call, after which the answer goes on."""
         answer = self._answer if self._answer is not None and entry.turn == self._answer.turn else None
         rest = entry.content if answer is None else answer.rest(entry.content)
@@ -301,7 +289,7 @@ class ScreenTranscript:
         self._screen.write(text)
         self._screen.end()
 
-    def _delta(self, delta: Delta) -> None:
+    def _delta(self, delta: frames.Delta) -> None:
         if delta.turn == self._finished:
             return
         if self._answer is None or self._answer.turn != delta.turn:
@@ -309,7 +297,7 @@ class ScreenTranscript:
         self._screen.write(self._answer.piece(delta.offset, delta.text))
         self.busy = True
 
-    def _status(self, status: Status) -> None:
+    def _status(self, status: frames.Status) -> None:
         if status.chat is None:
             return
         if status.ended == "done":
@@ -320,12 +308,12 @@ class ScreenTranscript:
         if status.ended == "stopped":
             self.say("stopped")
 
-    def _stopped(self, stopped: StoppedFrame) -> None:
+    def _stopped(self, stopped: frames.StoppedFrame) -> None:
         self.busy = False
         if not stopped.running:
             self.say("nothing to stop")
 
-    def _error(self, error: Error) -> None:
+    def _error(self, error: frames.Error) -> None:
         if error.turn is not None:
             self._close_answer()
             self.busy = False
@@ -333,7 +321,7 @@ class ScreenTranscript:
         offered = error.turn is not None and error.retryable and "/retry" not in error.message
         self._screen.line(f"[{error.message}{'; /retry tries again' if offered else ''}]", Style.ALARM)
 
-    def _notice(self, notice: Notice) -> None:
+    def _notice(self, notice: frames.Notice) -> None:
         if self._degraded.get(notice.code) != notice.text:
             self._degraded[notice.code] = notice.text
             replaced = "now" in (notice.details or {})  # the problem that took its place is told
@@ -351,7 +339,7 @@ def _quoted(text: str) -> str:
     return PROMPT + text.replace("\n", "\n  ")
 
 
-def _label(file: FileOfMessage) -> str:
+def _label(file: frames.FileOfMessage) -> str:
     return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
 
 

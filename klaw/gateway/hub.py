@@ -10,23 +10,20 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
-from klaw.domain.events import (
-    ApprovalAsked,
-    ApprovalEnded,
-    Event,
-    HealthChanged,
-    MessageStored,
-    StepChanged,
-    TextStreamed,
-    ToolUsed,
-    TurnEnded,
-    TurnStarted,
-)
+from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
-ChatEvent: TypeAlias = TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+ChatEvent: TypeAlias = (
+    events.TurnStarted
+    | events.StepChanged
+    | events.TextStreamed
+    | events.ToolUsed
+    | events.ApprovalAsked
+    | events.ApprovalEnded
+    | events.TurnEnded
+)
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -42,7 +39,7 @@ class Subscriber(Protocol):
         """Something else happened in a watched chat."""
         ...
 
-    def noticed(self, event: HealthChanged) -> None:
+    def noticed(self, event: events.HealthChanged) -> None:
         """Something that all users should see."""
         ...
 
@@ -61,16 +58,16 @@ class Hub:
         self._watchers: dict[ChatId, dict[int, Subscriber]] = {}
         self._running: dict[ChatId, RunningAnswer] = {}
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: events.Event) -> None:
         """Tell everybody concerned; an error of one subscriber is logged and concerns nobody else."""
         match event:
-            case MessageStored(message=message):
+            case events.MessageStored(message=message):
                 self._round_over(message)
                 watchers = self._watchers.get(message.chat)
                 if watchers:
                     stored = StoredOnce(message)
                     self._each(watchers, lambda watcher: watcher.stored(stored))
-            case HealthChanged():
+            case events.HealthChanged():
                 self._each(self._everybody, lambda watcher: watcher.noticed(event))
             case _:
                 self._follow(event)
@@ -109,11 +106,11 @@ class Hub:
             self._running[message.chat] = RunningAnswer(running.turn)
 
     def _follow(self, event: ChatEvent) -> None:
-        if isinstance(event, TurnStarted):
+        if isinstance(event, events.TurnStarted):
             self._running[event.chat] = RunningAnswer(event.turn)
-        elif isinstance(event, TurnEnded):
+        elif isinstance(event, events.TurnEnded):
             self._running.pop(event.chat, None)
-        elif isinstance(event, TextStreamed):
+        elif isinstance(event, events.TextStreamed):
             answer = self._running.get(event.chat)
             if answer is not None and answer.turn == event.turn:
                 answer.text = answer.text[: event.offset] + event.text

@@ -25,20 +25,8 @@ from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
 from klaw.store.attachments import DISCARD_S, Attachments, FileDraft
 from klaw.store.kinds.messages import AppendedMessage
+from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.frames import (
-    MAX_RESULT_CHARS,
-    CallFrame,
-    Error,
-    FileOfMessage,
-    RequestFrame,
-    ResultFrame,
-    Send,
-    Stop,
-    StoppedFrame,
-    UploadedFrame,
-    UploadFrame,
-)
 
 MAX_IN_FLIGHT = 128
 MAX_IN_FLIGHT_CHARS = 1_000_000
@@ -51,7 +39,7 @@ ANSWER_S = 30.0
 class _UnderWay:
     """A message that was handed to its chat; the chat's next one waits for its answer."""
 
-    frame: Send
+    frame: frames.Send
     until: float
 
 
@@ -66,17 +54,17 @@ class Sending:
         self._delivery = delivery
         self._link = link
         self._nursery = nursery
-        self._queues: dict[str, deque[Send]] = {}
+        self._queues: dict[str, deque[frames.Send]] = {}
         """By chat: the message that is under way or prepared, and those behind it."""
         self._under_way: dict[str, _UnderWay] = {}
         self._chars = 0
         self.in_flight = 0
 
-    def submit(self, frame: Send) -> None:
+    def submit(self, frame: frames.Send) -> None:
         """Take a message without waiting; an ack or an error follows."""
         if self.in_flight >= MAX_IN_FLIGHT or self._chars >= MAX_IN_FLIGHT_CHARS:
             text = "too many messages without an ack; send it again a little later"
-            self._link.put(Error(code="busy", message=text, retryable=True, id=frame.id, chat=frame.chat))
+            self._link.put(frames.Error(code="busy", message=text, retryable=True, id=frame.id, chat=frame.chat))
             return
         self.in_flight += 1
         self._chars += len(frame.text)
@@ -111,7 +99,7 @@ class Sending:
             return
         self._queues.pop(chat, None)
 
-    def _hand_over(self, frame: Send) -> bool:
+    def _hand_over(self, frame: frames.Send) -> bool:
         """Returns whether the chat was ready for it."""
         chat = chat_id(self._user, frame.chat)
         if not (self._delivery.is_ready(chat) and self._chats.runs(chat)):
@@ -123,7 +111,7 @@ class Sending:
         self._chats.submit(chat, frame.id, frame.text, reply, frame.files or ())
         return True
 
-    async def _prepare(self, frame: Send) -> None:
+    async def _prepare(self, frame: frames.Send) -> None:
         try:
             with answer_within(ANSWER_S, "the chat"):
                 await self._delivery.watch_from_now(frame.chat)
@@ -142,7 +130,7 @@ class Sending:
             self._over(sent.frame, error)
         self._go_on(sent.frame.chat)
 
-    def _over(self, frame: Send, error: Exception | None = None) -> None:
+    def _over(self, frame: frames.Send, error: Exception | None = None) -> None:
         if error is not None:
             self._delivery.give_up(chat_id(self._user, frame.chat), frame.id)
             self._link.put(error_frame(error, frame))
@@ -159,7 +147,7 @@ AT_ONCE = 4
 RESULT_SHARE = 0.5
 """A call, and its result, wait until less than this share of the outbox is taken."""
 
-_TOO_MANY = Error(
+_TOO_MANY = frames.Error(
     code="busy", message=f"at most {MAX_REQUESTS} requests of a connection wait for their answers", retryable=True
 )
 
@@ -180,7 +168,7 @@ class Requests:
         """Wait until cancelled; then remove what is there of an unfinished upload."""
         await self._uploads.run()
 
-    def submit(self, frame: RequestFrame) -> None:
+    def submit(self, frame: frames.RequestFrame) -> None:
         if self._open >= MAX_REQUESTS:
             self.refuse(frame)
             return
@@ -190,28 +178,30 @@ class Requests:
     def refuse(self, frame: object) -> None:
         self._link.put(with_marks(_TOO_MANY, frame))
 
-    async def _answer(self, frame: RequestFrame) -> None:
+    async def _answer(self, frame: frames.RequestFrame) -> None:
         try:
             match frame:
-                case CallFrame():
+                case frames.CallFrame():
                     await self._call(frame)
-                case Stop():
+                case frames.Stop():
                     done = await self._perform("chats_stop", {"chat": frame.chat})
-                    self._link.put(StoppedFrame(chat=frame.chat, running=done["running"], ref=frame.ref))
-                case UploadFrame():
+                    self._link.put(frames.StoppedFrame(chat=frame.chat, running=done["running"], ref=frame.ref))
+                case frames.UploadFrame():
                     with answer_within(ANSWER_S, "the store of files"):
                         self._link.put(await self._uploads.upload(frame))
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
             self._link.put(error_frame(error, frame))
         self._open -= 1
 
-    async def _call(self, frame: CallFrame) -> None:
+    async def _call(self, frame: frames.CallFrame) -> None:
         outbox = self._link.outbox
         async with self._places:
             await outbox.wait_for_room(RESULT_SHARE)
-            text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args), ref=frame.ref))
-            if len(text) > MAX_RESULT_CHARS:
-                why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
+            text = encode(frames.ResultFrame(result=await self._perform(frame.operation, frame.args), ref=frame.ref))
+            if len(text) > frames.MAX_RESULT_CHARS:
+                why = (
+                    f"a result has at most {frames.MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
+                )
                 raise OperationError("result_too_large", why)
             await outbox.wait_for_room(RESULT_SHARE)
             outbox.put(text)
@@ -238,7 +228,7 @@ class _Uploads:
                 async with self._alone:
                     await self._discard()
 
-    async def upload(self, frame: UploadFrame) -> UploadedFrame:
+    async def upload(self, frame: frames.UploadFrame) -> frames.UploadedFrame:
         """Take a piece; with the last one the file is durable.
 
         Raises:
@@ -256,13 +246,13 @@ class _Uploads:
             try:
                 await self._attachments.add(draft, frame.data)
                 if frame.last:
-                    file = FileOfMessage.of(await self._attachments.finish(draft))
+                    file = frames.FileOfMessage.of(await self._attachments.finish(draft))
                 goes_on = not frame.last
             finally:
                 if not goes_on:
                     with trio.move_on_after(DISCARD_S, shield=True):
                         await self._discard()
-            return UploadedFrame(bytes=draft.size, file=file, ref=frame.ref)
+            return frames.UploadedFrame(bytes=draft.size, file=file, ref=frame.ref)
 
     async def _discard(self) -> None:
         if self._draft is not None:

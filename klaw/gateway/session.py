@@ -26,19 +26,8 @@ from klaw.gateway.requests import ANSWER_S, Requests, Sending
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller
+from klaw.wire import frames
 from klaw.wire.codec import byte_size, decode_client
-from klaw.wire.frames import (
-    PROTOCOL_VERSION,
-    ApprovalEndedFrame,
-    Approve,
-    ClientFrame,
-    Error,
-    Hello,
-    Notice,
-    Send,
-    Watch,
-    Welcome,
-)
 
 MAX_CLIENT_NAME = 64
 READ_SHARE = 0.5
@@ -89,7 +78,7 @@ class ClientSession:
             log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
     def shut_down(self) -> None:
-        self._refuse(Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
+        self._refuse(frames.Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
 
     def report(self) -> dict[str, Any]:
         """A snapshot of the connection; ``user`` and ``client`` are None before hello."""
@@ -113,13 +102,13 @@ class ClientSession:
         with trio.move_on_after(self._services.config.hello_timeout_s) as waiting:
             hello = await self._receive_hello()
         if waiting.cancelled_caught:
-            self._refuse(Error(code="hello_timeout", message="no hello came in time"), Close.HELLO_TIMEOUT)
+            self._refuse(frames.Error(code="hello_timeout", message="no hello came in time"), Close.HELLO_TIMEOUT)
         if hello is None or self._grant is None:
             return
         allowance = self._log_in(self._grant.user)
         if allowance is None:
             text = "you have too many connections, or the server has; close one, or try again later"
-            self._refuse(Error(code="too_many_connections", message=text, retryable=True), Close.TOO_MANY)
+            self._refuse(frames.Error(code="too_many_connections", message=text, retryable=True), Close.TOO_MANY)
             return
         async with trio.open_nursery() as nursery:
             talk = self._begin(self._grant.user, allowance, nursery)
@@ -129,7 +118,7 @@ class ClientSession:
             nursery.start_soon(talk.sending.run, name="gateway sending")
             nursery.start_soon(talk.requests.run, name="gateway files")
             for name, seq in hello.chats.items():
-                self._ask_for_watch(Watch(chat=name, seq=seq), talk)
+                self._ask_for_watch(frames.Watch(chat=name, seq=seq), talk)
             with suppress(trio.EndOfChannel):  # one that leaves a nursery and what it cancels refer to each other
                 while True:
                     wait_s = await self._take(await self._link.receive(), talk)
@@ -140,20 +129,22 @@ class ClientSession:
                         await self._link.outbox.wait_for_room(READ_SHARE)  # it does not read, and gets no more answers
             nursery.cancel_scope.cancel(reason="the peer closed the connection")
 
-    async def _receive_hello(self) -> Hello | None:
+    async def _receive_hello(self) -> frames.Hello | None:
         """The first frame, if it is a good hello of somebody who may connect; else the connection is being closed."""
         frame = await self._decode(await self._link.receive(), first=True)
-        if not isinstance(frame, Hello):
+        if not isinstance(frame, frames.Hello):
             return None
         if frame.token is not None or self._grant is None:
             self._grant = self._services.auth.grant(frame.token, loopback=self._loopback)
-        if frame.version != PROTOCOL_VERSION:
-            old = "client" if frame.version < PROTOCOL_VERSION else "server"
-            text = f"the server speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: update the {old}"
-            self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
+        if frame.version != frames.PROTOCOL_VERSION:
+            old = "client" if frame.version < frames.PROTOCOL_VERSION else "server"
+            text = (
+                f"the server speaks protocol version {frames.PROTOCOL_VERSION}, not {frame.version}: update the {old}"
+            )
+            self._refuse(frames.Error(code="wrong_version", message=text), Close.WRONG_VERSION)
         elif self._grant is None or not self._services.auth.holds(self._grant):
             refused = LOCAL_REFUSED if frame.token is None and self._loopback else NOT_KNOWN
-            self._refuse(Error(code="unauthorized", message=refused), Close.UNAUTHORIZED)
+            self._refuse(frames.Error(code="unauthorized", message=refused), Close.UNAUTHORIZED)
         else:
             self._client = "".join(filter(str.isprintable, (frame.client or "")[:MAX_CLIENT_NAME])) or None
             return frame
@@ -168,8 +159,8 @@ class ClientSession:
         requests = Requests(caller, services, self._link, nursery)
         self._talk = _Conversation(allowance, delivery, sending, requests)
         self._link.put(
-            Welcome(
-                version=PROTOCOL_VERSION,
+            frames.Welcome(
+                version=frames.PROTOCOL_VERSION,
                 server=f"klaw {__version__}",
                 user=user,
                 session=self.id,
@@ -195,27 +186,27 @@ class ClientSession:
         self._carry_out(frame, wait_s, talk)
         return wait_s
 
-    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Conversation") -> None:
+    def _carry_out(self, frame: frames.ClientFrame, wait_s: float, talk: "_Conversation") -> None:
         if wait_s > 0:
             text = "too many frames; nothing was done"
             wait_ms = math.ceil(wait_s * 1000)
-            limited = Error(code="rate_limited", message=text, retryable=True, retry_after_ms=wait_ms)
+            limited = frames.Error(code="rate_limited", message=text, retryable=True, retry_after_ms=wait_ms)
             self._link.put(with_marks(limited, frame))
-        elif isinstance(frame, Send):
+        elif isinstance(frame, frames.Send):
             talk.sending.submit(frame)
-        elif isinstance(frame, Hello):
-            self._link.put(Error(code="hello_again", message="hello was said already"))
-        elif isinstance(frame, Approve):
+        elif isinstance(frame, frames.Hello):
+            self._link.put(frames.Error(code="hello_again", message="hello was said already"))
+        elif isinstance(frame, frames.Approve):
             self._approve(frame, talk)
-        elif isinstance(frame, Watch):
+        elif isinstance(frame, frames.Watch):
             self._ask_for_watch(frame, talk)
         else:
             talk.requests.submit(frame)
 
-    async def _decode(self, data: str | bytes, *, first: bool = False) -> ClientFrame | None:
+    async def _decode(self, data: str | bytes, *, first: bool = False) -> frames.ClientFrame | None:
         """The frame; None after an error frame was queued (and the connection closed, if it is the first frame)."""
         if isinstance(data, bytes):
-            self._refuse(Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
+            self._refuse(frames.Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
             return None
         try:
             most = self._services.config.max_frame_bytes
@@ -225,7 +216,7 @@ class ClientSession:
             self._refuse(error_frame(error), close)
             return None
 
-    def _approve(self, frame: Approve, talk: "_Conversation") -> None:
+    def _approve(self, frame: frames.Approve, talk: "_Conversation") -> None:
         """Answer a question; only a watcher of its chat, who was shown it, may."""
         approvals = self._services.approvals
         asked = approvals.find(talk.delivery.user, frame.id)
@@ -234,11 +225,13 @@ class ClientSession:
             outcome = approvals.answer(asked, allow=frame.allow)
         if asked is None or outcome is None:
             text = "there is no such question in a chat that you watch, or it was answered, or its time is over"
-            self._link.put(with_marks(Error(code="unknown_approval", message=text), frame))
+            self._link.put(with_marks(frames.Error(code="unknown_approval", message=text), frame))
         else:
-            self._link.put(ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
+            self._link.put(
+                frames.ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref)
+            )
 
-    def _ask_for_watch(self, frame: Watch, talk: "_Conversation") -> None:
+    def _ask_for_watch(self, frame: frames.Watch, talk: "_Conversation") -> None:
         if not talk.delivery.ask_to_watch(frame):
             talk.requests.refuse(frame)
 
@@ -266,10 +259,10 @@ class ClientSession:
         if self._grant is not None and self._services.auth.holds(self._grant):
             return True
         text = LOCAL_REFUSED if self._grant is not None and self._grant.token is None else "the token was revoked"
-        self._refuse(Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
+        self._refuse(frames.Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
         return False
 
-    def _refuse(self, frame: Error | Notice, close: Close | None) -> None:
+    def _refuse(self, frame: frames.Error | frames.Notice, close: Close | None) -> None:
         self._link.put(frame)
         if close is not None:
             self._link.end(close)
