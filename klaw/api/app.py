@@ -35,7 +35,7 @@ _HEADERS = (
 )
 
 LINGER_S, LINGER_PIECES = 5.0, 10_000
-"""So long, and in so many pieces, a client that was answered already may go on sending its body."""
+"""Seconds and pieces in which a client that was answered already may go on sending its body."""
 _OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
 
 log = structlog.get_logger("klaw.api")

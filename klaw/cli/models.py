@@ -239,8 +239,7 @@ async def _test(
     from klaw.actor.clock import SystemClock
     from klaw.actor.supervisor import Supervisor
     from klaw.config.llm import LOCAL_PROVIDER
-    from klaw.llm.local.process import ACTOR_NAME, LocalProcess
-    from klaw.llm.local.provider import LocalModel, LocalProvider
+    from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
     from klaw.llm.router import Router
     from klaw.llm.trial import trials_of
 
@@ -252,7 +251,7 @@ async def _test(
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
             await supervisor.start(LocalProcess(config.local_model, paths.models_dir, local).spec())
         for name, trial in trials:
-            tell(name, await trial.run())
+            tell(name, await trial())
         await router.aclose()
         if supervisor.report():
             await supervisor.stop(ACTOR_NAME, "the test is over")

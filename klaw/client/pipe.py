@@ -8,14 +8,13 @@ import json
 import os
 import signal
 from contextlib import suppress
-from functools import partial
 from typing import TextIO
 
 import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, QUIT, ask
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import run_until_first_ends
 from klaw.client.streams import Event
@@ -108,6 +107,9 @@ class Pipe:
     async def _exchange(self, text: str) -> int:
         interrupted = False
 
+        async def send() -> MessageFrame | NoAnswer | None:
+            return await ask(self._client, self._chat, text, self._see)
+
         async def heed_control_c() -> None:
             nonlocal interrupted
             with trio.open_signal_receiver(signal.SIGINT) as signals:
@@ -118,8 +120,7 @@ class Pipe:
                 with trio.move_on_after(STOP_S):
                     await anext(signals)
 
-        asking = partial(ask, self._client, self._chat, text, self._see)
-        verdict = await run_until_first_ends(asking, heed_control_c) or INTERRUPTED
+        verdict = await run_until_first_ends(send, heed_control_c) or INTERRUPTED
         if isinstance(verdict, MessageFrame):
             self._end(verdict)
             return 0

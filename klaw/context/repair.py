@@ -30,8 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] = EMPTY) -> list[ChatMessage]:
-    """Stored messages of one chat as a request has them, with the pictures by the row id of their message; those that
-    are no part of the dialogue are left out."""
+    """Stored messages of one chat as a request has them, with their pictures by row id; those of no dialogue are left
+    out."""
     found = ((_said(message), beside.get(message.rowid, ())) for message in messages)
     return [
         attrs.evolve(said, images=images) if images and said.role == "user" else said  # no provider takes others
@@ -74,11 +74,8 @@ class _SpokenMessage:
 
 
 def repair(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """Put a request's dialogue (without system messages) in order.
-
-    Results are moved behind their calls, calls without one get ``INTERRUPTED``, results without a call are dropped, and
-    neighbours of one role are joined.
-    """
+    """Put a request's dialogue (without system messages) in order. Results are moved behind their calls, calls without
+    one get ``INTERRUPTED``, results without a call are dropped, and neighbours of one role are joined."""
     out: list[ChatMessage] = []
     taken: set[str] = set()
     for said in _matched(messages):
@@ -117,7 +114,6 @@ def _matched(messages: Sequence[ChatMessage]) -> list[_SpokenMessage]:
 
 
 def _add(out: list[ChatMessage], message: ChatMessage) -> None:
-    """Append a message, joined to the one before it where that is of the same role."""
     before = out[-1] if out else None
     if before is None or before.role != message.role:
         out.append(message)

@@ -27,17 +27,16 @@ class BudgetReport:
     limit_tokens: int | None
     reserved_nano: int
     share: float | None
-    """The larger used share of the limits; None without a limit."""
     warn_share: float
     refused: int
 
 
 class DailyBudget:
-    """The limits ``llm.dailyBudget`` and ``llm.dailyTokens``.
+    """The limits ``llm.dailyBudget``, in dollars, for calls whose price is known, and ``llm.dailyTokens`` for the
+    others.
 
     Args:
-        dollars_a_day: for calls whose price is known; None for no limit.
-        tokens_a_day: for the others; None for no limit.
+        dollars_a_day, tokens_a_day: None for no limit.
         warn_share: of a limit; from here on a warning is given.
     """
 
@@ -53,8 +52,8 @@ class DailyBudget:
         self._refused = 0
 
     def check(self, worst: UsageSum | None = None) -> str | None:
-        """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
-        already."""
+        """Which limit forbids a call that may spend ``worst``, for users; None when it is allowed. ``worst`` None:
+        whether a limit is used up already."""
         self._turn_the_day()
         held = sum(self._reserved.values(), self._spent)
         wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
@@ -90,7 +89,6 @@ class DailyBudget:
             del self._reserved[reservation]
 
     def charge(self, spent: UsageSum) -> None:
-        """Count what was spent today. Never refused."""
         self._turn_the_day()
         self._spent += spent
 
@@ -148,7 +146,7 @@ class DailyBudget:
         return found
 
     def _turn_the_day(self) -> None:
-        """A new day begins with nothing spent; running calls stay reserved. A clock that is set back frees nothing."""
+        """A clock that is set back frees nothing; running calls stay reserved."""
         today = self.today()
         if today > self._day:
             self._spent, self._told, self._refused = UsageSum(), False, 0

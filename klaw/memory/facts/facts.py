@@ -21,7 +21,7 @@ from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import UserId
 from klaw.errors import EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.stopwords import content_words
+from klaw.memory.recall.query import content_words
 from klaw.store.changes import earlier
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers

@@ -22,7 +22,7 @@ from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import index_row
+from klaw.store.engine.tables import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, merged

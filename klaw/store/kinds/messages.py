@@ -223,12 +223,10 @@ def scope(chat_key: int, user: UserId) -> str:
 
 
 def chat_word(chat_key: int) -> str:
-    """The word of the scope column that all rows of a chat have."""
     return f"c{int(chat_key)}"
 
 
 def user_word(user: UserId) -> str:
-    """The word of the scope column that all rows of a user have."""
     return f"u{user.encode().hex()}"
 
 

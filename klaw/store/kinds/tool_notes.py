@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary, ToolNote
 from klaw.store.changes import Kind
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 
 MANY = 1_000
 

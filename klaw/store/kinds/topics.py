@@ -14,7 +14,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, RowIds
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.kinds import messages
 
 TOPICS = rows.Rows(Topic, "topics")

@@ -30,8 +30,6 @@ _OF: dict[PassageKind, Kind[Any]] = {"fact": FACT, "chunk": CHUNK, "note": NOTE,
 
 @attrs.frozen
 class UnembeddedPassage:
-    """A fact, a chunk, a note or a passage that waits for its vector."""
-
     kind: PassageKind
     rowid: int
     text: str
@@ -70,7 +68,6 @@ def unembedded(
 
 
 def count_unembedded(connection: apsw.Connection, model: str, kinds: Sequence[PassageKind] = KINDS) -> int:
-    """How much waits for a vector of a model."""
     counts = (f"SELECT count(*) {_WAITS[kind]}" for kind in kinds)
     return sum(int(connection.execute(count, (model,)).get) for count in counts)
 

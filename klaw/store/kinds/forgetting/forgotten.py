@@ -16,7 +16,7 @@ from klaw.domain.forget import FORGOTTEN, MARK, each_text
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder
-from klaw.store.engine.full_text import unindex_row
+from klaw.store.engine.tables import unindex_row
 from klaw.store.kinds import messages, topics, turns
 from klaw.store.rows import dumps
 
