@@ -76,7 +76,8 @@ def put(
         into: the chat that an earlier part of the same was put into.
 
     Raises:
-        AttachmentRefused: a file was not kept before, or those of a message are too large."""
+        AttachmentRefused: a file was not kept before, or those of a message are too large.
+    """
     chat = into or _found(tx.connection, user, prefix, said)
     new = chat is None
     chat = chat or _free(tx.connection, user, name)
