@@ -1,8 +1,8 @@
 """Actor ``store.reindexer``: rebuilds the database while the server goes on, at low priority.
 
-The admin socket begins and stops it, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
-one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from the
-logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
+The admin socket begins and stops it, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds
+in one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from
+the logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
 meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and acknowledgements
 wait for that last step only.
 """
