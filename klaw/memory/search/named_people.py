@@ -10,8 +10,7 @@ from klaw.domain.search import PersonResult
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import people
 
-MOST = 3
-FACTS_EACH = 3
+MOST = FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""
 MAX_CHARACTERS = 8_000
