@@ -47,17 +47,16 @@ def check(asked: OfFile, here: Here) -> dict[str, Any]:
     from klaw.config.load import load, unresolved_secrets
 
     file: Path | None = None
-    problems: list[Problem] = []
-    warnings: list[dict[str, str]] = []
+    problems: tuple[Problem, ...] = ()
+    warnings: list[Problem] = []
     try:
         file = asked.file(here.paths)
-        config, found = load(file)
-        warnings = [{"path": each.path, "message": each.message} for each in found]
+        config, warnings = load(file)
         # Not wrong: the service may have what this shell has not.
         also = "(the server needs it, this command does not)"
-        warnings += [{"path": each.path, "message": f"{each.message} {also}"} for each in unresolved_secrets(config)]
+        warnings += [Problem(each.path, f"{each.message} {also}") for each in unresolved_secrets(config)]
     except ConfigError as error:
-        problems = list(error.problems)
+        problems = error.problems
     about = {"file": str(file) if file else None, "exists": file is not None and file.exists()}
     return {"ok": not problems, **about, "problems": problems, "warnings": warnings}
 
