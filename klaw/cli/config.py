@@ -19,7 +19,7 @@ NOUN = Noun("config", "check, show or describe the configuration (docs/configura
 
 
 @attrs.frozen(kw_only=True)
-class OfFile:
+class ConfigFile:
     config: Annotated[str, Check(there)] | None = argument(
         "the configuration file (default: engine.yaml of the home)", metavar="FILE"
     )
@@ -41,8 +41,8 @@ def _checked(answer: dict[str, Any]) -> ShownLines:
     return ShownLines(lines, found=answer["ok"])
 
 
-@command(NOUN, "config_check", OfFile, cli="check", show=_checked)
-def check(asked: OfFile, here: Here) -> dict[str, Any]:
+@command(NOUN, "config_check", ConfigFile, cli="check", show=_checked)
+def check(asked: ConfigFile, here: Here) -> dict[str, Any]:
     """Check the configuration and name every problem. The exit code is 1 if there is one."""
     from klaw.config.load import load, unresolved_secrets
 
@@ -67,8 +67,8 @@ def _yaml(answer: dict[str, Any]) -> list[str]:
     return yaml.safe_dump(answer, sort_keys=False, allow_unicode=True).splitlines()
 
 
-@command(NOUN, "config_show", OfFile, cli="show", show=_yaml)
-def show(asked: OfFile, here: Here) -> dict[str, Any]:
+@command(NOUN, "config_show", ConfigFile, cli="show", show=_yaml)
+def show(asked: ConfigFile, here: Here) -> dict[str, Any]:
     """Show the configuration as it takes effect, without secrets."""
     from klaw.config.describe import show
     from klaw.config.load import load

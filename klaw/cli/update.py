@@ -23,12 +23,12 @@ NOUN = Noun("update", "install a newer version, with a way back (docs/operations
 
 
 @attrs.frozen(kw_only=True)
-class OfWheel:
+class WheelFile:
     wheel: str = required("the file of the new version: klaw-….whl", metavar="WHEEL")
 
 
 @attrs.frozen(kw_only=True)
-class Apply(OfWheel):
+class Apply(WheelFile):
     wheels: str | None = argument("take what else it needs from this folder, without network", metavar="DIR")
     backup: bool = argument("make no backup first", default=True, option="--no-backup")
 
@@ -39,8 +39,8 @@ def _checked(answer: dict[str, Any]) -> Lines:
     return [*lines, answer["way_back"]] if answer["newer"] else lines
 
 
-@command(NOUN, "update_check", OfWheel, cli="check", show=_checked)
-def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
+@command(NOUN, "update_check", WheelFile, cli="check", show=_checked)
+def check(asked: WheelFile, _here: Here) -> dict[str, Any]:
     """Tell what a wheel would change. Nothing is asked of the network: Klaw does not look for new versions."""
     from klaw.service.update import read_wheel
 

@@ -145,7 +145,10 @@ class Delivery:
             cursor.replay_until = cursor.head
             cursor.announce, cursor.ref = True, frame.ref
             cursor.missed_text = True
-            self._settle(cursor)
+            if cursor.next_seq is not None and cursor.next_seq > cursor.head:
+                self._go_live(cursor)
+            else:
+                self._fall_behind(cursor)
 
     def is_ready(self, chat: ChatId) -> bool:
         """Whether a message may be sent to a chat: its place is known, and no watch comes before."""
@@ -298,12 +301,6 @@ class Delivery:
             cursor.next_seq = head + 1
         if len(page) < PAGE and cursor.next_seq > cursor.head:
             self._go_live(cursor)
-
-    def _settle(self, cursor: _Cursor) -> None:
-        if cursor.next_seq is not None and cursor.next_seq > cursor.head:
-            self._go_live(cursor)
-        else:
-            self._fall_behind(cursor)
 
     def _fall_behind(self, cursor: _Cursor) -> None:
         cursor.behind = True
