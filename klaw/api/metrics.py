@@ -78,7 +78,7 @@ def exposition(status: Mapping[str, Any]) -> bytes:
     return generate_latest(registry)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _MetricsCollector:
     """Implements prometheus_client's collector."""
 

@@ -159,7 +159,12 @@ def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
     for older, newest in newer.items():
         best[newest] = min(older, best.get(newest, newest))
     order = sorted(range(len(candidates)), key=lambda at: (best.get(at, at), at not in best))
-    return [_marked(candidates[at], candidates[newer[at]]) if at in newer else candidates[at] for at in order]
+    return [
+        attrs.evolve(candidates[at], decision=Decision.REPEATED, repeated_by=candidates[newer[at]].message.seq)
+        if at in newer
+        else candidates[at]
+        for at in order
+    ]
 
 
 def _find_newer(candidates: list[Candidate]) -> dict[int, int]:
@@ -195,7 +200,3 @@ def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
         return False
     common = len(one & other)
     return common >= SAME_SHARE * (shorter + longer - common)
-
-
-def _marked(candidate: Candidate, newer: Candidate) -> Candidate:
-    return attrs.evolve(candidate, decision=Decision.REPEATED, repeated_by=newer.message.seq)

@@ -190,9 +190,6 @@ def _ids(call: ToolCall) -> list[int]:
     return list(dict.fromkeys(whole))[:20]
 
 
-# -- what it is shown, and what is chosen when it does not answer. Pure. -----------------------------------------------
-
-
 def line(topic: Topic, cosine: float | None) -> str:
     near = "-" if cosine is None else f"{cosine:.2f}"
     size = f"{topic.messages} messages, {topic.chars} characters{', long' if topic.chars > LONG_CHARS else ''}"

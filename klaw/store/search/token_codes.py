@@ -78,9 +78,6 @@ def read(connection: apsw.Connection, rowid: int) -> bytes | None:
     return bytes(codes) if codes is not None else None
 
 
-# -- for those that have none ------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class MissingCodes:
     """Messages with a vector and without codes."""
