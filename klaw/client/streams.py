@@ -89,7 +89,7 @@ class _Cursor:
     """Something of that found no room: what follows waits for the next time."""
 
     def takes(self, entry: frames.MessageFrame) -> bool:
-        """Whether it comes next. In what is sent again numbers may be missing: those messages were forgotten."""
+        """Whether it comes next. What is sent again may lack numbers: the server no longer has these messages."""
         assert self.last is not None
         return entry.seq == self.last + 1 or (bool(entry.replayed) and self.asked is not None)
 
@@ -169,7 +169,7 @@ class Streams:
         elif dropped:
             self._watch_again(frame.chat)
         else:
-            cursor.last = max(cursor.last, frame.seq)  # what is missing was forgotten
+            cursor.last = max(cursor.last, frame.seq)  # the server has no more of it
         self._inbox.offer(frame)
 
     def refused(self, ref: str | None, chat: str | None) -> bool:

@@ -53,7 +53,7 @@ def test_live_messages_are_given_out_in_order_and_a_gap_is_asked_for_once(arriva
 
 @given(st.sets(st.integers(1, 40)), st.integers(0, 20), st.integers(1, 40))
 def test_what_is_sent_again_closes_every_gap(stored: set[int], last: int, arrived: int) -> None:
-    """Also where messages were forgotten."""
+    """Also where the server lacks messages."""
     stage = Stage(main=last)
     stage.caught_up(last)
     stage.place(arrived)
@@ -85,7 +85,7 @@ def test_a_live_message_that_overtakes_what_is_sent_again_waits_for_it() -> None
     assert not stage.asked
 
 
-def test_newest_messages_that_were_forgotten_are_not_asked_for_again() -> None:
+def test_newest_messages_that_the_server_lacks_are_not_asked_for_again() -> None:
     stage = Stage(main=5)
     stage.caught_up(7)
     stage.place(8)
