@@ -6,6 +6,7 @@ again at start; one that was made by hand, or changed, is left alone. What a new
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -39,17 +40,8 @@ from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.background_llm import Asker
-from klaw.memory.summaries.asking import (
-    ANSWER_FACTOR,
-    NOTE_TOKENS,
-    Notes,
-    SummaryModel,
-    calls,
-    notes_of,
-    notes_prompt,
-    split,
-    transcript,
-)
+from klaw.memory.summaries import asking
+from klaw.memory.summaries.asking import SummaryModel
 from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted, joined, weight, words_for
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -190,7 +182,7 @@ class SummaryMaker:
 
     def _room(self, route: Route, rules: Rules, failures: int) -> int:
         """Estimated tokens of messages that a prompt holds; less after failures, which the length may have caused."""
-        answer = rules.part_tokens * ANSWER_FACTOR
+        answer = rules.part_tokens * asking.ANSWER_FACTOR
         budget = Budget(
             context_tokens=route.context_tokens, reply_reserve_tokens=answer, correction=self.correction.of(route.name)
         )
@@ -245,12 +237,12 @@ class SummaryMaker:
         return "made"
 
     async def _text(self, found: UnsummarisedPart, chunk: SummaryChunk, model: SummaryModel, rules: Rules) -> str:
-        shown = transcript(chunk.messages)
+        shown = asking.transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
         room = self._room(model.route, rules, 0)
         try:
             return await model.summarise(
-                split(shown, room),
+                asking.split(shown, room),
                 base=chunk.base.text if chunk.base else "",
                 earlier=joined(beside),
                 max_tokens=rules.part_tokens,
@@ -265,15 +257,16 @@ class SummaryMaker:
 
     async def _notes(self, chosen: tuple[Message, ...], model: SummaryModel) -> tuple[ToolNote, ...]:
         """Notes on the tool calls, if they are wanted. Without them there is still a summary."""
-        wanted = calls(chosen) if self.config.summaries.tool_calls else []
+        wanted = asking.calls(chosen) if self.config.summaries.tool_calls else []
         if not wanted:
             return ()
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
-            return (await model.ask(messages, NOTE_TOKENS * len(wanted), schema)).text
+            return (await model.ask(messages, asking.NOTE_TOKENS * len(wanted), schema)).text
 
         try:
-            noted = await ask_json(say, notes_prompt(wanted), "tool_notes", Notes, lambda made: notes_of(made, wanted))
+            prompt, read = asking.notes_prompt(wanted), partial(asking.notes_of, wanted=wanted)
+            noted = await ask_json(say, prompt, "tool_notes", asking.Notes, read)
         except ProviderError as error:
             log.warning("tool_notes_failed", error=error_class(error), count=len(wanted))
             return ()
