@@ -23,10 +23,19 @@ import attrs
 
 from klaw.convert import wire_name
 from klaw.domain.notes import Column, notes
+from klaw.operations import answers
+from klaw.operations.operation import Operation
 
 Schema: TypeAlias = dict[str, Any]
 
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
+
+
+def answer_type(operation: Operation) -> Any:
+    """The type of what an operation answers."""
+    if operation.answers is not None:
+        return operation.answers
+    return get_type_hints(operation.handler, localns=vars(answers), include_extras=True).get("return", Any)
 
 
 def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = False) -> Schema:
@@ -44,7 +53,9 @@ def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = Fal
     kind = getattr(kind, "__supertype__", kind)  # of a NewType
     origin, inner = get_origin(kind), get_args(kind)
     part = partial(schema_of_answer, named=named, written=written)
-    if origin in (Annotated, NotRequired, Required):
+    if origin is Annotated:
+        return part(next((note for note in inner[1:] if is_typeddict(note)), inner[0]))
+    if origin in (NotRequired, Required):
         return part(inner[0])
     if kind is Any:
         return {}
@@ -78,9 +89,9 @@ def _named(kind: Any, named: dict[str, Schema], *, written: bool) -> Schema:
         name, of = f"{name}Written", f"{of} as it is written"
     if name not in named:
         named[name] = {"$comment": of}  # one that holds itself finds it
-        hints = get_type_hints(kind, include_extras=True)
+        hints = get_type_hints(kind, localns=vars(answers), include_extras=True)
         if is_class:
-            fields = attrs.fields(attrs.resolve_types(kind, include_extras=True))
+            fields = attrs.fields(attrs.resolve_types(kind, localns=vars(answers), include_extras=True))
             names = {each.name: wire_name(each) if written else each.name for each in fields}
             required = [names[each.name] for each in fields if not written or each.default is attrs.NOTHING]
         else:

@@ -20,8 +20,8 @@ from klaw.convert import FRAMES, Bounds
 from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
 from klaw.gateway.connection_limits import UserAllowance
-from klaw.operations.answers.knowledge import AddedSource
-from klaw.operations.kb.noun import meant
+from klaw.operations.kb.bases import meant
+from klaw.operations.kb.sources import AddedSource
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
@@ -86,7 +86,7 @@ def routes(api: Api) -> list[Route]:
     async def add(request: Request) -> Response:
         who = api.caller(request, body_counts=False)
         asked, base = QUERY.read(dict(request.query_params), SourceQuery), request.path_params["base"]
-        found = await meant(api.core.readers, who.user, base)
+        found = await meant(base, who.user, api.parts)
         await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
         allowance, upload, size = connection_of(request).allowance, api.core.new_id(), 0
         assert allowance is not None

@@ -29,7 +29,7 @@ from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
 from klaw.knowledge import folders
-from klaw.operations.kb.noun import meant
+from klaw.operations.kb.bases import meant
 from klaw.store.kinds import chats, turns
 from klaw.store.kinds.knowledge import documents, sources
 from klaw.store.originals import path as path_of_original
@@ -101,7 +101,7 @@ def routes(api: Api) -> list[Route]:
     async def converse(request: Request) -> Response:
         user, services = api.grant(request).user, api.services
         asked = await api.json(request, partial(REQUESTS.read, cls=RagQuestion))
-        base = (await meant(readers, user, request.path_params["id"])).base
+        base = (await meant(request.path_params["id"], user, api.parts)).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
         async with ask(services.chats, services.hub, user, new.chat, new.id, new.text, question=True) as sent:
@@ -120,7 +120,7 @@ def routes(api: Api) -> list[Route]:
     async def history(request: Request) -> Response:
         user = api.grant(request).user
         page = QUERY.read(dict(request.query_params), RagPage)
-        base = (await meant(readers, user, request.path_params["id"])).base
+        base = (await meant(request.path_params["id"], user, api.parts)).base
         chat = chat_id(user, f"{CHAT}{base.id}")
         said = await _said(api, chat, page)
         answered = [str(each.metadata.get("turn")) for each in said if context_used.KEY in each.metadata]

@@ -31,7 +31,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from klaw.api import openapi
-from klaw.api.answer_schema import Schema, schema_of_answer
+from klaw.api.answer_schema import Schema, answer_type, schema_of_answer
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.request_auth import QUERY, Api
 from klaw.convert import MOST_ENTRIES, REQUESTS, Bounds, Wire
@@ -221,7 +221,7 @@ def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
             for where, names in (("path", [found.of_path] if found.of_path else []), ("query", sorted(found.of_query)))
             for name in names
         ],
-        "responses": openapi.responses(200, {openapi.JSON: schema_of_answer(operation.answer, named)}),
+        "responses": openapi.responses(200, {openapi.JSON: schema_of_answer(answer_type(operation), named)}),
     }
     if found.of_body:
         schema = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)

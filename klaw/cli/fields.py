@@ -111,7 +111,7 @@ def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:
     if not isinstance(value, str):
         return value
     kind, about = without_none(field.type), told(field)
-    if int in (kind, *map(without_none, get_args(kind))) and get_origin(kind) is not Literal:
+    if value and int in (kind, *map(without_none, get_args(kind))) and get_origin(kind) is not Literal:
         if not re.fullmatch(r"-?[0-9]{1,15}", value):
             raise OperationError("bad_args", "must be a whole number", field=field.name)
         return int(value)

@@ -1,8 +1,6 @@
 """What the handler of an operation is given beside its arguments: who asks, and the parts of the server.
 
-``async def handler(asked: Arguments, caller: Caller, parts: Parts)``; one that the command line may carry out without
-a server takes ``DatabaseParts``. The decorators of ``Noun`` have the types for it, so that a type checker finds what is
-not there. The command line imports this module, so it imports none of the parts itself.
+The command line imports this module, so it imports none of the parts itself.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,7 +41,7 @@ class Caller:
 
     user: UserId = LOCAL_USER
     operator: bool = False
-    """Whether the data of other users may be asked for."""
+    """May ask for the data of other users."""
     everybody: bool = False
     """An operator who asks as no user in particular: where no user is named, all are meant if that makes sense."""
     chat: ChatId | None = None
@@ -72,17 +70,14 @@ class HasReaders(Protocol):
 
 
 class DatabaseParts(HasReaders, Protocol):
-    """What there is without a server."""
+    """What there is without a server. There all but ``readers``, ``paths`` and ``clock`` may raise ConfigError."""
 
     @property
     def paths(self) -> "Paths": ...
     @property
     def clock(self) -> "Clock": ...
     @property
-    def config(self) -> "EngineConfig":
-        """Raises ConfigError without a server, as all below."""
-        ...
-
+    def config(self) -> "EngineConfig": ...
     @property
     def embedder(self) -> "Embedder": ...
     @property
@@ -91,7 +86,7 @@ class DatabaseParts(HasReaders, Protocol):
     def search(self) -> "MemorySearch": ...
     @property
     def budget(self) -> "DailyBudget | None":
-        """The daily limits, which a server counts."""
+        """The daily limits, which only a server counts."""
         ...
 
 
@@ -134,6 +129,12 @@ class Parts:
         """What only a server that listens has."""
         assert self._listeners is not None
         return self._listeners
+
+    def now(self) -> str:
+        """The time, as it is stored."""
+        from klaw.actor.clock import iso
+
+        return iso(self.core.clock.now())
 
     @property
     def readers(self) -> "Readers":

@@ -57,18 +57,16 @@ class Store:
 async def open_store(
     path: Path, journal: Journal, *, readers: int, report: Callable[[Progress], None] = lambda _step: None
 ) -> AsyncIterator[Store]:
-    """Open the store at a database file; the journal's root is the file's folder.
+    """Open the store at a database file, which is made from the logs if it is missing; the journal's root is its
+    folder.
 
     Args:
-        path: the database; made from the logs if it is missing.
-        journal: of its folder.
         readers: connections for reading.
         report: told every few seconds how far a database is that has to be made.
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written; the text names the file and the reason.
-    """
+        StorageError: the files cannot be opened or written; the text names the file and the reason."""
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         with _refusing(path, OSError):

@@ -16,7 +16,7 @@ from klaw.memory.topics.texts import embedding_text
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import topic_edits, topics
+from klaw.store.kinds import topic_edits, topic_vectors, topics
 from klaw.store.kinds.topic_edits import TopicDraft
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.kinds.topics import Author
@@ -94,7 +94,7 @@ class TopicMaker:
         if vector is None:
             return None
         made = TopicVector(topic.id, topic.updated_at, vector)
-        return await self.writer.run(topic_edits.store_vectors, model, [made], as_of=as_of) > 0
+        return await self.writer.run(topic_vectors.store, model, [made], as_of=as_of) > 0
 
     async def _read(self, topic: Topic) -> list[Message]:
         return await self.readers.run(topics.read, topic.user, topic.id)

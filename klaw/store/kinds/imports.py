@@ -71,13 +71,12 @@ def put(
         said: in their order.
         prefix: of the ids of all messages of the chat; empty: ids of another Klaw.
         name: of the chat, if it is not here yet; where that is taken a number is added.
-        title: it then gets.
+        title: of the chat, if it is not here yet.
         topics: whether topics may be made of it.
         into: the chat that an earlier part of the same was put into.
 
     Raises:
-        AttachmentRefused: a file was not kept before, or those of a message are too large.
-    """
+        AttachmentRefused: a file was not kept before, or those of a message are too large."""
     chat = into or _found(tx.connection, user, prefix, said)
     new = chat is None
     chat = chat or _free(tx.connection, user, name)

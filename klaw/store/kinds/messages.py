@@ -238,10 +238,8 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
 
 
 def index_again(connection: apsw.Connection, rowid: int) -> bool:
-    """Give a message that full text lacks its row there. False when there is no such message, or it is not searched.
-
-    The caller makes sure that full text has no row: a second one for the same message would damage the index.
-    """
+    """Give a message that full text lacks its row there; a second one would damage the index. False when there is no
+    such message, or it is not searched."""
     found = by_rowids(connection, [rowid])
     place = session(connection, found[0].chat) if found else None
     if place is None or not is_searchable(found[0].role, found[0].type):
@@ -336,10 +334,8 @@ def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) ->
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
-    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any.
-
-    Row ids grow with seq inside a chat, so full text can be bounded by them.
-    """
+    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any. They grow
+    with seq inside a chat, so full text can be bounded by them."""
     query = """
     SELECT
         (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),

@@ -95,12 +95,11 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
 def read_rows(
     connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
 ) -> ChatRows | None:
-    """Read a chat's pending messages and the newest of its segment. None when nothing is pending.
+    """A chat's pending messages and the newest of its segment. None when nothing is pending.
 
     Args:
         sliding_window: how many messages the window may show.
-        summarised: summaries stand in the place of the messages that they were made of.
-    """
+        summarised: summaries stand in the place of the messages that they were made of."""
     with snapshot(connection):
         return read_next(connection, chat, sliding_window, summarised=summarised, only_pending=True)
 
@@ -114,10 +113,7 @@ def read_next(
     only_pending: bool = False,
 ) -> ChatRows | None:
     """What the next turn of a chat would read now, also while nothing is pending, unless ``only_pending``. None for an
-    unknown chat.
-
-    In the caller's snapshot.
-    """
+    unknown chat. In the caller's snapshot."""
     session = messages.session(connection, chat)
     if session is None:
         return None

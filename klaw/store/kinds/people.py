@@ -113,11 +113,8 @@ _ENTRY = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
 
 
 def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, after: int = 0) -> list[Person]:
-    """Who turned out to be a user's person, also by way of others.
-
-    Args:
-        after: only those that changed after this entry of the memory journal.
-    """
+    """Who turned out to be a user's person, also by way of others; ``after``: only those that changed after an entry of
+    the memory journal."""
     found = [_PEOPLE.read(row) for row in connection.execute(_MERGED, (user, person))]
     return [each for each in found if connection.execute(_ENTRY, (user, each.id)).get > after]
 
@@ -340,10 +337,9 @@ def change(
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
+        SourceForgotten: the user has forgotten something since ``as_of``.
         NoSuchPerson: one that is removed, named, or merged into is not there.
-        StorageError: a value breaks its rule.
-    """
+        StorageError: a value breaks its rule."""
     connection = tx.connection
     tx.check_nothing_forgotten(user, as_of)
     for person in put:

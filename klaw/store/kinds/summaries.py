@@ -91,11 +91,7 @@ MAX_WAITING = 1_000
 
 
 def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> UnsummarisedPart | None:
-    """Read what could be summarised. None for an unknown chat.
-
-    Args:
-        limit: at most so many messages, the newest ones.
-    """
+    """What could be summarised, of very much the newest ``limit`` messages. None for an unknown chat."""
     with snapshot(connection):
         session = messages.session(connection, chat)
         if session is None:
@@ -269,10 +265,8 @@ def put(
     notes: Sequence[ToolNote] = (),
     as_of: int | None = None,
 ) -> Summary:
-    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures.
-
-    Refused when the segment is over or the summaries are not those that it was made from: another one may be there
-    already, and two must not speak for the same messages, nor leave one out between them.
+    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures. Two
+    summaries must not speak for the same messages, nor leave one out between them.
 
     Args:
         new: its range begins after all summaries that it does not supersede.
@@ -282,10 +276,9 @@ def put(
         as_of: the memory journal's last entry when the messages were read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing is stored.
-        SummaryOutdated: the segment is over, or other summaries are there than it was made from; nothing is stored.
-        StorageError: a value breaks its rule.
-    """
+        SourceForgotten: the user has forgotten something since ``as_of``.
+        SummaryOutdated: the segment is over, or other summaries are there than it was made from.
+        StorageError: a value breaks its rule."""
     connection = tx.connection
     check(new)
     session = messages.session(connection, new.chat)

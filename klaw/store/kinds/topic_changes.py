@@ -199,14 +199,8 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVe
 def forget(
     connection: apsw.Connection, user: UserId, rowids: Collection[int], gone: Collection[TopicId], entry: int
 ) -> None:
-    """Take the states out that had one of the messages, or are of a topic that is gone with them. A change of which
-    nothing is left goes as well: it cannot be taken back any more.
-
-    Args:
-        rowids: messages that are forgotten.
-        gone: topics that go with them.
-        entry: the memory journal's entry by which that happens.
-    """
+    """Take the states out that had one of the messages, or are of a topic that is ``gone`` with them. A change of which
+    nothing is left goes as well: it cannot be taken back any more."""
     query = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
     forgotten, ended = frozenset(rowids), frozenset(gone)
     for change in _CHANGES.all(connection, "WHERE user_id = ? ORDER BY entry", user):

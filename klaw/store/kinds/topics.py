@@ -36,12 +36,7 @@ def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dic
 def of_user(
     connection: apsw.Connection, user: UserId, *, chat: ChatId | None = None, before: int = 1 << 62, limit: int = 100
 ) -> list[Topic]:
-    """A user's topics, the last talked about first.
-
-    Args:
-        chat: only of this one.
-        before: only those whose last message has a smaller row id: for the next page.
-    """
+    """A user's topics, the last talked about first; ``before``: only those whose last message has a smaller row id."""
     query = """
     WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
     ORDER BY last_rowid DESC, id DESC LIMIT ?4
@@ -274,11 +269,8 @@ def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: T
 
 
 def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry: int, at: str) -> None:
-    """Count a topic's messages again, after some joined or left it; without any it is gone. Its vector goes.
-
-    Args:
-        entry: the memory journal's entry by which that happened.
-    """
+    """Count a topic's messages again, after some joined or left it by an entry of the memory journal; without any it is
+    gone. Its vector goes."""
     left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
     if left is None:
         return

@@ -1,11 +1,10 @@
 """Actor ``store.reindexer``: rebuilds the database while the server goes on, at low priority.
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
-one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
-always, and from the logs into the new database, which is compared with a snapshot of the one in use. A few passes take
-in what came in meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and
-acknowledgements wait for that last step only.
-"""
+one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from the
+logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
+meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and acknowledgements
+wait for that last step only."""
 
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -111,10 +110,7 @@ async def run(
 
     Args:
         min_tokens: shorter messages have no vector.
-        writer: marks and swaps.
-        readers: get the new file after a swap.
-        swapped: called after a swap.
-    """
+        swapped: called after a swap."""
     job: _Job | None = None
     if reindexer.status.state == "running":
         reindexer.status = ReindexStatus(state="failed", error="the reindex crashed; the log has its place")

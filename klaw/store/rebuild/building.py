@@ -40,9 +40,7 @@ class Building:
     """The database that is being made. One thread at a time; close it in the end.
 
     Args:
-        places: its file and the live one's; the logs are in the same folder.
-        slice_s: after so long at work, a generator yields.
-    """
+        slice_s: after so long at work, a generator yields."""
 
     def __init__(self, places: Places, *, slice_s: float) -> None:
         self._lines = LineInserter(places.database.parent)
@@ -69,14 +67,8 @@ class Building:
         return self._lines.aside
 
     def open(self, *, embed_again: bool) -> bool:
-        """Go on with what is there, or begin. Returns whether there was something to go on with.
-
-        Args:
-            embed_again: what is there was begun with the same choice, else it is no use.
-
-        Raises:
-            apsw.Error, OSError: the file cannot be made.
-        """
+        """Go on with what is there, if it was begun with the same choice, or begin. Returns whether there was something
+        to go on with. Raises apsw.Error, OSError: the file cannot be made."""
         state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
         with suppress(*DAMAGE):
             if self._places.building.exists() and self._resume(state):
@@ -148,12 +140,11 @@ class Building:
 
         Args:
             sizes: size of each log by its path; beyond it, a log may still be changed.
-            whole: these are all logs, from their beginnings; what else the database has is wrong then.
+            whole: these are all logs, from their beginnings.
 
         Raises:
             StaleBuild: it has messages that the logs do not have, or not so.
-            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
-        """
+            apsw.Error, OSError: the database cannot be written or the logs cannot be read."""
         parts = grown(self.positions, sizes)
         for kind in LOG_KINDS:
             of_kind = {path: part for path, part in parts.items() if kind.has(path)}

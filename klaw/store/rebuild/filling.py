@@ -24,10 +24,8 @@ log = structlog.get_logger("klaw.reindex")
 
 def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Progress, None, int]:
     """Take over every vector of the live database that is missing and whose message, fact, topic or passage is the same
-    in both. What is no vector any more, and what is not taken over, is made again.
-
-    Returns how many of messages were stored. A damaged live database gives as many as can be read.
-    """
+    in both; the others are made again. Returns how many of messages were stored. A damaged live database gives as many
+    as can be read."""
     stored = done = after = total = 0
     try:
         coder = token_codes.coder(live)
@@ -92,10 +90,8 @@ def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit
 
 
 def embed_rest(built: apsw.Connection, model: Embeds, min_tokens: int) -> Generator[Progress, None, int]:
-    """Make the vectors that are missing; each few are committed, so a kill costs little. Returns how many were made.
-
-    A text that the model refuses even alone is left out, for the server to try again.
-    """
+    """Make the vectors that are missing; each few are committed, so a kill costs little. Returns how many were made. A
+    text that the model refuses even alone is left to the server."""
     total, made = vectors.count_unembedded(built, min_tokens), 0
     failing: set[int] = set()
     while True:

@@ -100,11 +100,8 @@ class LogReport:
 
 
 def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
-    """Read the ends of the newest logs, or all of them. What cannot be read is reported, never raised.
-
-    Args:
-        whole: read every line of every log.
-    """
+    """Read the ends of the newest logs, or with ``whole`` every line of all. What cannot be read is reported, never
+    raised."""
     report = LogReport()
     try:
         report.set_aside = set_aside.count(data_dir)
