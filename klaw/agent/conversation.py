@@ -174,8 +174,6 @@ class Conversation:
             self._tail.append(ChatMessage(role="assistant", content=completion.text))
             self._tail.append(ChatMessage(role="user", content=hint))
 
-    # -- the prompt ------------------------------------------------------------------------------------------------
-
     def _budget(self, route: Route) -> Budget:
         return Budget(
             context_tokens=route.context_tokens,
@@ -197,16 +195,12 @@ class Conversation:
         await self._begin(route)
 
     def _request(self, *, final: bool) -> tuple[ChatMessage, ...]:
-        """The messages of the next call, within the prompt's limit."""
         messages = [*self._prompt, *self._tail]
         if final:
             messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
         return make_room(messages, len(self._prompt), self._max_prompt_tokens)
 
-    # -- limits ----------------------------------------------------------------------------------------------------
-
     def _affords(self, *, calls: int) -> bool:
-        """Whether the budget lasts for so many calls like the next one."""
         if self.max_tokens is None:
             return True
         following = request_tokens(self._request(final=False)) + self.reply_tokens
@@ -220,8 +214,6 @@ class Conversation:
             return Ending.ROUNDS
         # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
         return None if self._affords(calls=2) else Ending.BUDGET
-
-    # -- asking and doing ------------------------------------------------------------------------------------------
 
     async def _ask(self, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
         messages = self._request(final=final)

@@ -178,7 +178,6 @@ async def recover_chats(app: App) -> None:
 
 
 async def _stop(app: App) -> None:
-    """Stop the parts in stages; each has its own budget."""
     supervisor = app.core.supervisor
     app.tools.approvals.close()
     async with trio.open_nursery() as nursery:

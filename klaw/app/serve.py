@@ -155,7 +155,6 @@ class _Server:
 async def _check_up(
     paths: Paths, threads: Threads, status: Mapping[str, Any], health: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What `klaw doctor` finds, given the server's status and health."""
     from klaw.doctor.checkup import check_up
     from klaw.doctor.places import Server
 

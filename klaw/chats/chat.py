@@ -195,7 +195,6 @@ class _ChatActor:
                 assert_never(message)
 
     async def _warn(self) -> None:
-        """Tell this chat, in which money was just spent, that a daily limit is nearly used up: once a day."""
         warning = self.agent.llm.budget.take_warning()
         if warning is None:
             return
@@ -223,7 +222,6 @@ class _ChatActor:
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
-        """Hand a plain message to the writer without waking the actor."""
         if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or message.files:
             return False
         if self._parse(message) is not None:

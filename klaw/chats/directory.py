@@ -44,8 +44,6 @@ class ChatDirectory:
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
 
-    # -- the gateway -----------------------------------------------------------------------------------------------
-
     def runs(self, chat: ChatId) -> bool:
         """Whether ``submit`` may be called; else ``start`` it."""
         handle = self._handles.get(chat)
@@ -161,8 +159,6 @@ class ChatDirectory:
     def health(self) -> dict[str, Any]:
         return dict(self._agent.core.health.problems())
 
-    # -- the composition root --------------------------------------------------------------------------------------
-
     async def recover(self, chats: list[ChatId]) -> None:
         for chat in chats:
             handle = await self._handle(chat)
@@ -175,10 +171,7 @@ class ChatDirectory:
         self._closing = reason
         return [_actor_name(chat) for chat in self._handles if self._supervisor.alive(_actor_name(chat))]
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _handle(self, chat: ChatId) -> ChatHandle:
-        """The chat's live handle; starts its actor when there is none."""
         while True:
             self._refuse_if_closing()
             handle = self._handles.get(chat)

@@ -228,8 +228,6 @@ class Turn:
         self._pieces.append(text)
         self._length += len(text)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _take_slot(self) -> None:
         slots = self.agent.llm.slots
         if slots.full:

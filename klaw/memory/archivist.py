@@ -109,10 +109,7 @@ class Archivist(Nudge):
             vitals.doing("idle")
             await self.wait_for_news(pause)
 
-    # -- what to do ------------------------------------------------------------------------------------------------
-
     def _pause(self) -> float:
-        """How long to wait when nothing can be done."""
         now = trio.current_time()
         ends = [SWEEP_S]
         retry = self.backoff.next(now)
@@ -166,7 +163,6 @@ class Archivist(Nudge):
         return True
 
     async def _next_chunk(self) -> tuple[UserId, TopicChunk] | None:
-        """The next chunk that may be tried; of all users in turn."""
         users = await self._readers.run(topics.users)
         after = [user for user in users if self._last_user is not None and user > self._last_user]
         self._opened = None

@@ -150,8 +150,6 @@ class Coverage(Nudge):
             "chats": {chat: count for chat, count in sorted(self._lost.items()) if count},
         }
 
-    # -- counting --------------------------------------------------------------------------------------------------
-
     async def _step(self) -> float:
         """Count what is new, or some more of a pass. Returns how long to wait, unless nudged."""
         rows = await self._go_on(self._count)

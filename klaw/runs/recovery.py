@@ -125,7 +125,6 @@ async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) ->
 
 
 async def _save(ended: Run, told: str | None, core: Core) -> Run:
-    """Store the end, and notify the chat that waits for it, if it exists."""
     with suppress(NoSuchChat):
         notice = notice_of(ended, told, iso(core.clock.now()))
         return (await core.writer.run(run_edits.save, ended, notice=notice)).run

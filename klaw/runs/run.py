@@ -126,7 +126,6 @@ class _Course:
         return judge(live.run, text, reached), text
 
     def _reached(self, needed: int) -> LimitReached:
-        """The limit that ended the conversation."""
         note = f"the limit of one run is {self.live.limits.get(RunLimit.RUN)} tokens"
         used = self.ledger.used(self.live.run)
         return refusal(self.live.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
@@ -198,7 +197,6 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
 
 
 async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
-    """Whether another attempt follows a run that ends so."""
     task = await agent.core.readers.run(tasks.get, run.user, run.task)
     if task is None:
         return False

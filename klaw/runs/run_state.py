@@ -256,8 +256,6 @@ class LiveRun:
                 failures += 1
                 await trio.sleep(DISK_FULL.pause_s(failures))
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _end(self, verdict: Verdict, text: str, kept: str, ended_at: str, *, tells: bool | None) -> None:
         async with self._lock:
             ended = attrs.evolve(

@@ -288,7 +288,6 @@ class _Actor:
                 self._launch_queued(live)
 
     def _has_room(self, key: TaskKey) -> bool:
-        """Whether there is a place, and the task does not run already."""
         running = self.scheduler.live.values()
         if len(running) >= self.agent.core.config.subagents.max_concurrent:
             return False

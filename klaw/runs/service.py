@@ -212,8 +212,6 @@ class Scheduling:
             told["status"] = WAITING
         return told
 
-    # -- everybody's -----------------------------------------------------------------------------------------------
-
     async def overview(self) -> dict[str, Any]:
         """All users' tasks and runs in figures, for the operator, as JSON. Raises StorageError."""
         now = self._core.clock.now()
@@ -237,8 +235,6 @@ class Scheduling:
             "failing": [{"user": user, "task": task, "error": code} for (user, task), code in failing],
             "undelivered": await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since),
         }
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _ask(self, make: Callable[[Reply[_T]], Msg]) -> _T:
         with answer_within(ANSWER_S, "the scheduler"):

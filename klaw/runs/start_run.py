@@ -114,8 +114,6 @@ class RunStarter:
         await self.ledger.open(run)
         return self._live(run, task)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _begin(self, run: Run, task: Task | None) -> LiveRun | Run:
         await self.ledger.open(run)
         began: LiveRun | Run = run
@@ -139,7 +137,6 @@ class RunStarter:
         return live
 
     async def _refuse(self, run: Run, refused: LimitReached) -> Run:
-        """Store that a run was refused, and tell the user, once a day."""
         core, limit = self._agent.core, refused.limit
         earlier = await core.readers.run(runs.limited, run.user, day_of(run.started_at), limit)
         status, note = RunStatus.REFUSED, run.noted(str(refused))

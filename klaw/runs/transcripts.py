@@ -157,7 +157,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, PastMessage]]:
-    """The messages of transcripts with the runs they are of, last first."""
     for path in files:
         yield from _messages_of(path, left)
         if left.parsed <= 0 or left.scanned <= 0:

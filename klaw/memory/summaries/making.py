@@ -152,8 +152,6 @@ class SummaryMaker:
             log.error("summary_not_stored", error=error_class(error))
             return SummaryFailed("storage")
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _choose(self, found: UnsummarisedPart, route: Route, failures: int, *, bound: bool) -> SummaryChunk | None:
         if not self.config.summaries.enabled:
             return None
@@ -190,7 +188,6 @@ class SummaryMaker:
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
     async def _limited(self, found: UnsummarisedPart, chunk: SummaryChunk) -> SummaryFailed | None:
-        """Whether the user's limit for today forbids another one."""
         limit, user = self.config.summaries.daily_tokens, found.session.user
         if not limit:
             return None

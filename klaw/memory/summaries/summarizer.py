@@ -112,7 +112,6 @@ class Summarizer(Nudge):
                 await trio.sleep(STORE_PAUSE_S)
 
     async def _begin(self) -> None:
-        """What the store knows: who waits for another attempt, and which copies there should be."""
         maker = self._maker
         found = await maker.readers.run(summaries.failures, SWEEP_CHATS)
         self._failures = {failure.chat: failure for failure in found}
@@ -130,7 +129,6 @@ class Summarizer(Nudge):
             self.queue[chat] = None
 
     async def _rest(self, vitals: Vitals) -> None:
-        """Wait for news, the next sweep, or the next attempt of a chat that failed."""
         now = self._maker.clock.now()
         due = [chat for chat in self._failures if self._is_open(chat, now)]
         for chat in due:
@@ -174,7 +172,6 @@ class Summarizer(Nudge):
         self._show()
 
     async def _wait(self, chat: ChatId, failed: SummaryFailed, past: SummaryFailure | None) -> None:
-        """Leave a chat alone for a while, also over a restart."""
         now = self._maker.clock.now()
         count = past.failures if past else 0
         if failed.until is None:
