@@ -50,7 +50,7 @@ topic's messages are after a merge."""
 log = structlog.get_logger("klaw.archivist")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class ArchivistStatus:
     unarchived: int = 0
     """Messages without a topic, the running sessions among them."""
@@ -96,15 +96,12 @@ class Archivist(Nudge):
                     or await self._archive_next(vitals)
                 ):
                     pass
-                self.status = attrs.evolve(
-                    self.status,
-                    unarchived=await self._readers.run(topics.count_unarchived),
-                    failing=self.backoff.count(),
-                )
+                self.status.unarchived = await self._readers.run(topics.count_unarchived)
+                self.status.failing = self.backoff.count()
                 pause = self._pause()
             except (StorageError, TopicChanged) as error:
-                log.warning("archivist_failed", error=error_class(error))
-                self.status = attrs.evolve(self.status, error=error_class(error))
+                self.status.error = error_class(error)
+                log.warning("archivist_failed", error=self.status.error)
                 pause = SWEEP_S
             vitals.doing("idle")
             await self.wait_for_news(pause)
@@ -125,7 +122,7 @@ class Archivist(Nudge):
     def _failed(self, error: KlawError, *key: object) -> None:
         now = trio.current_time()
         pause = self.backoff.fail(key, now)  # type: ignore[arg-type]  # likewise
-        self.status = attrs.evolve(self.status, error=error_class(error))
+        self.status.error = error_class(error)
         log.warning("archivist_backs_off", kind=str(key[0]), error=error_class(error), retry_s=round(pause))
         if isinstance(error, ProviderError):
             self.model_failures += 1
@@ -134,7 +131,7 @@ class Archivist(Nudge):
 
     def _succeeded(self, *key: object) -> None:
         self.backoff.succeed(key)  # type: ignore[arg-type]  # likewise
-        self.status = attrs.evolve(self.status, error=None)
+        self.status.error = None
 
     def _model_answers(self) -> None:
         self.model_failures = 0

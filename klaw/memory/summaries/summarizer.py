@@ -35,7 +35,7 @@ SHOWN_FAILURES = 3
 log = structlog.get_logger("klaw.summarizer")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class SummarizerStatus:
     """What is known now. Times are Unix seconds."""
 
@@ -159,8 +159,8 @@ class Summarizer(Nudge):
             outcome = SummaryFailed("internal")
         match outcome:
             case "made":
-                now = self._maker.clock.now()
-                self.status = attrs.evolve(self.status, made=self.status.made + 1, last_made=now)
+                self.status.made += 1
+                self.status.last_made = self._maker.clock.now()
                 self._failures.pop(chat, None)
                 self.queue[chat] = None  # behind the others: there may be more
             case "forgotten":
@@ -173,28 +173,22 @@ class Summarizer(Nudge):
 
     async def _wait(self, chat: ChatId, failed: SummaryFailed, past: SummaryFailure | None) -> None:
         now = self._maker.clock.now()
-        count = past.failures if past else 0
-        if failed.until is None:
-            count += 1
+        count = (past.failures if past else 0) + (failed.until is None)
         until = failed.until if failed.until is not None else now + SLOW.pause_s(count)
         failure = SummaryFailure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
         self._failures[chat] = failure
-        self.status = attrs.evolve(self.status, code=failed.code)
+        self.status.code = failed.code
         try:
             await self._maker.writer.run(summaries.note_failure, failure)
         except StorageFull:
             log.warning("summary_failure_not_stored")
 
     def _show(self) -> None:
-        failures = self._failures.values()
-        self.status = attrs.evolve(
-            self.status,
-            waiting=len(self.queue),
-            failing=len(failures),
-            failing_long=sum(failure.failures >= SHOWN_FAILURES for failure in failures),
-            next_try=min((from_iso(failure.retry_at) for failure in failures), default=None),
-            code=self.status.code if failures else None,
-        )
+        failures, status = self._failures.values(), self.status
+        status.waiting, status.failing = len(self.queue), len(failures)
+        status.failing_long = sum(failure.failures >= SHOWN_FAILURES for failure in failures)
+        status.next_try = min((from_iso(failure.retry_at) for failure in failures), default=None)
+        status.code = status.code if failures else None
 
 
 def is_open(now: float, stored: float) -> bool:
