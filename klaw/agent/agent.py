@@ -19,8 +19,7 @@ from klaw.knowledge.dialogue import Dialogue
 from klaw.llm.client import Llm
 from klaw.llm.types import Echo, ToolCall
 from klaw.memory.parts import MemoryParts
-from klaw.toolbox.calls import PreparedCall, in_short
-from klaw.toolbox.executor import CallResult
+from klaw.toolbox.executor import CallResult, PreparedCall, in_short
 from klaw.toolbox.tools import Tools
 
 

@@ -24,8 +24,7 @@ from klaw.domain.topic import Topic, TopicCandidate
 from klaw.errors import ActorStopped, ConfigError, KlawError, StorageError, TopicChanged
 from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import Asker
-from klaw.memory.topics.maker import TopicMaker
-from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide
+from klaw.memory.topics.maker import MAX_CANDIDATES, MIN_COSINE, TopicMaker, candidates, decide
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import TopicChunk, cut, divide
 from klaw.store.engine import meta

@@ -25,8 +25,7 @@ from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.facts.people import People
 from klaw.memory.forget import compactor
 from klaw.memory.forget.forget import Forgetter
-from klaw.memory.recall.recall import Recall
-from klaw.memory.recall.rerank import CandidateReranker
+from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import SummaryMaker
 from klaw.memory.summaries.summarizer import Summarizer

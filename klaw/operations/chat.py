@@ -290,7 +290,7 @@ async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, A
 @NOUN.operation("chat_models", Nothing, show=_models, scope=Scope.CHAT, slash=_MODELS)
 async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List all models that the configuration names, and that of the chat where this is asked."""
-    from klaw.llm.registry import configured_models
+    from klaw.llm.router import configured_models
 
     config = parts.llm.core.config
     used = (await session_of(caller.here, parts)).model or config.routing.default
@@ -314,7 +314,7 @@ async def session_of(chat: ChatId, parts: HasReaders) -> "ChatRow":
 
 def _check(llm: "Llm", wanted: str) -> None:
     """Raises OperationError: a name cannot be used."""
-    from klaw.llm.registry import configured_models
+    from klaw.llm.router import configured_models
 
     config, known, asked = llm.core.config, configured_models(llm.core.config), wanted[:MAX_MODEL_NAME].lower()
     inside = [name for name in known if name.lower().endswith(f"/{asked}")]

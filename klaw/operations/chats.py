@@ -85,9 +85,6 @@ class Summaries(TypedDict):
     summaries: list[Summary]
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
-
-
 def _table(answer: dict[str, Any]) -> Lines:
     if not answer["chats"]:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
@@ -134,8 +131,6 @@ def _summaries(answer: dict[str, Any]) -> Lines:
         lines += [f"{each['number']}. {place}, {minute(each['created_at'])}, {each['state']}:", each["text"], ""]
     return lines
 
-
-# -- the operations ---------------------------------------------------------------------------------------------------
 
 _LIST = op.Slash(
     word="/chats",

@@ -262,7 +262,7 @@ async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> Revoked
 @MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR)
 async def models(_asked: Nothing, _caller: Caller, parts: Parts) -> Models:
     """List the models of the configuration, the usual one first."""
-    from klaw.llm.registry import configured_models
+    from klaw.llm.router import configured_models
 
     config = parts.llm.core.config
     return {"models": configured_models(config), "default": config.routing.default}
@@ -277,7 +277,7 @@ async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> TestedModel
         trials = trials_of(parts.llm.core.config, parts.llm.router, asked.model)
     except ConfigError as error:
         raise OperationError("bad_model", str(error), field="model") from None
-    return {"model": asked.model, "checks": [check for trial in trials for check in await trial.run()]}
+    return {"model": asked.model, "checks": [check for trial in trials for check in await trial()]}
 
 
 @DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)

@@ -12,7 +12,7 @@ from klaw.domain.task import Run, Task, TriggerInput
 from klaw.errors import NoSuchChat
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
-from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_DELIVERIES = 10
 SHOWN_RUNS = 10
@@ -73,7 +73,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         """Change a scheduled task; what is left out stays as it is."""
         return describe_task(await scheduling.edit(context.user, given.pop("name"), _raw(given)))
 
-    @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
+    @tool(permission=Permission.WRITE, when=_in_chat, lasting=False)
     async def schedule_remove(context: ToolContext, name: Name) -> str:
         """Remove a scheduled task for good."""
         removed = await scheduling.remove(context.user, name)
@@ -84,7 +84,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         """Switch a scheduled task on again."""
         return describe_task(await scheduling.enable(context.user, name, True))
 
-    @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
+    @tool(permission=Permission.WRITE, when=_in_chat, lasting=False)
     async def schedule_disable(context: ToolContext, name: Name) -> Any:
         """Switch a scheduled task off without removing it."""
         return describe_task(await scheduling.enable(context.user, name, False))
@@ -93,7 +93,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
-    @tool(permission=Permission.WRITE, lasting=never, arguments=_SPAWN)
+    @tool(permission=Permission.WRITE, lasting=False, arguments=_SPAWN)
     async def subagent_spawn(context: ToolContext, **given: str) -> Any:
         """Start a subagent at once, in the background. This chat gets a notice with its result when it ends."""
         run = await scheduling.spawn(
@@ -119,7 +119,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         one = await scheduling.run(context.user, run)
         return describe_run(one, scheduling) if one is not None else ToolFailure(f"There is no run {run}.")
 
-    @tool(permission=Permission.WRITE, lasting=never)
+    @tool(permission=Permission.WRITE, lasting=False)
     async def subagent_cancel(context: ToolContext, run: Annotated[str, "its id"]) -> Any:
         """End a run of a task or subagent that goes on."""
         if run == context.run:
@@ -132,7 +132,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
-    @tool(permission=Permission.WRITE, when=_delivers, lasting=never)
+    @tool(permission=Permission.WRITE, when=_delivers, lasting=False)
     async def schedule_deliver(
         context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Bounds(at_least=1)]
     ) -> Any:

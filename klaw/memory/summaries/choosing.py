@@ -1,13 +1,13 @@
 """Which messages are summarised next, and which summaries make room. Pure.
 
-The unit is the exchange (``context.window.exchanges``): a question is never torn from its answer, nor a call from its
+The unit is the exchange (``context.request.exchanges``): a question is never torn from its answer, nor a call from its
 result. The newest exchange is never taken."""
 
 from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.window import cost, exchanges, is_tool
+from klaw.context.request import cost, exchanges, is_tool
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.summary import Summary

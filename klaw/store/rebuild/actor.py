@@ -28,10 +28,9 @@ from klaw.store.engine.tables import Bound
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.building import Building, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
-from klaw.store.rebuild.filling import take_over
 from klaw.store.rebuild.handover import CommitMark, end_reading, hand_over, mark_commits
 from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexRefused, ReindexReport, TableComparison, Vectors
 from klaw.store.search import vectors
@@ -74,9 +73,7 @@ class ReindexStatus:
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
-    """What a finished one did."""
     error: str | None = None
-    """Why one failed."""
 
 
 class Reindexer:

@@ -94,7 +94,6 @@ class RecordIndex:
                 os.close(descriptor)
 
     def _number_in(self, line: bytes) -> int | None:
-        """The number in a line, None if it has no number."""
         if self._number is None:
             return 0
         if line.startswith(self._begin):

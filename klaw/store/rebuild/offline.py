@@ -3,7 +3,7 @@ by the same means before anything else opens it."""
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +22,9 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.building import Building, embed_rest, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
-from klaw.store.rebuild.filling import embed_rest, take_over
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
     Embeds,
@@ -114,7 +113,6 @@ class _Offline:
     _no_model: str | None = None
     _live: apsw.Connection | None = None
     _reason: str | None = None
-    """Why there is no comparison."""
     _damaged: bool = False
     _tables: tuple[TableComparison, ...] = ()
 
@@ -190,7 +188,6 @@ class _Offline:
             self._live = None
 
     def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
-        """Take over the documents and vectors that there are, and make the rest of the vectors."""
         if self._live is not None:
             for step in document_copies.take_over(built, self._live, slice_s=SLICE_S):
                 yield Progress("documents", *step)
@@ -249,11 +246,8 @@ def _has_tables(path: Path) -> bool:
     if size(path) > EMPTY_BYTES:
         return True
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
-        finally:
-            connection.close()
     except (apsw.Error, *DAMAGE):
         return True
 
