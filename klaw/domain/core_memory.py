@@ -77,12 +77,10 @@ def removed(document: Document, section: str, key: str | None) -> Document:
     return {name: left if name == section else content for name, content in document.items() if name != section or left}
 
 
-def render(value: Any) -> str:
-    """Core memory as lines ``- key: value`` below their section. Raises ValueError: ``value`` is not an object."""
-    if not isinstance(value, dict):
-        raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for all malformed files
+def render(document: Document) -> str:
+    """Core memory as lines ``- key: value`` below their section."""
     lines: list[str] = []
-    for section, content in value.items():
+    for section, content in document.items():
         if isinstance(content, dict):
             lines += [
                 f"[{one_line(section)}]",
