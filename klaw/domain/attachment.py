@@ -97,6 +97,8 @@ def sniff(head: bytes) -> str:
 def _decoded(head: bytes) -> str | None:
     """The text that a file begins with; None if it is not a text. Its last character may be cut off."""
     text = charset.decode(head, declares=False).rstrip("\ufffd")
+    if "\ufffd" in text and "\ufffd".encode() not in head:  # bytes of no charset
+        return None
     return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
 
 

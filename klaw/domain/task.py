@@ -9,7 +9,6 @@ import enum
 import re
 import unicodedata
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, NewType, TypeAlias
 
 import attrs
@@ -300,7 +299,7 @@ def _message(
     chat: ChatId,
     text: str,
     created_at: str,
-    more: Mapping[str, str] = MappingProxyType({}),
+    more: Mapping[str, str] | None = None,
 ) -> NewMessage:
     return NewMessage(
         id=message_id,
@@ -312,5 +311,5 @@ def _message(
         content=text,
         tokens=tokens.estimate(text),
         created_at=created_at,
-        metadata={"origin": origin, "task": run.task, "run": run.id, **more},
+        metadata={"origin": origin, "task": run.task, "run": run.id, **(more or {})},
     )
