@@ -223,20 +223,18 @@ class Facts:
         supersedes: FactId | None = None,
     ) -> FactSaved | KnownFact:
         """Store a changed fact; KnownFact when another active one says the same in the same words."""
-        taken: FactExists | None = None
+        expected: Literal["new", "existing"] = "new" if new else "existing"
         try:
-            expected: Literal["new", "existing"] = "new" if new else "existing"
             stored = await self._writer.run(
                 facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
             )
-            self._embedder.nudge()  # it makes the vector when there was no time for it
-            return FactSaved(stored)
         except FactExists as error:  # put there by somebody who saves without this class
-            taken = error
-        there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))
-        if there is None:  # and removed again
-            raise taken
-        return KnownFact(there)
+            there = await self._readers.run(facts.get, fact.user, FactId(error.fact))
+            if there is None:  # and removed again
+                raise
+            return KnownFact(there)
+        self._embedder.nudge()  # it makes the vector when there was no time for it
+        return FactSaved(stored)
 
     def _now(self) -> str:
         return iso(self._clock.now())
