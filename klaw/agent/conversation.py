@@ -1,10 +1,8 @@
 """The conversation of a model and its tools: ask, carry out its calls, ask again, until there is an answer.
 
-Turns of chats and runs of tasks are such conversations; what they do each in their own way is their ``Host``: where the
-context comes from, who waits for an LLM slot, where messages go. At most so many rounds of tools; then one last call
-without them. When the provider finds the messages too long, they are made shorter, once. No slot is held while tools
-run.
-"""
+Turns of chats and runs of tasks are such conversations; what differs is their ``Host``. After the last round of tools
+comes one call without them. When the provider finds the messages too long, they are made shorter, once. No slot is held
+while tools run."""
 
 import enum
 from collections.abc import Callable

@@ -163,10 +163,8 @@ async def _check_up(
 
 
 def settle_garbage_collector() -> None:
-    """Leave what lives as long as the process out of every later collection, and collect less often.
-
-    Modules and actors are some hundred thousand objects; walking them again and again cost a fifth of the CPU of an
-    acknowledgement and stopped the event loop meanwhile."""
+    """Leave what lives as long as the process out of every later collection, and collect less often. Walking some
+    hundred thousand objects again and again cost a fifth of the CPU of an acknowledgement."""
     linecache.clearcache()  # attrs keeps the sources of the methods that it makes there: 2 MB
     gc.collect()
     heap.give_back()

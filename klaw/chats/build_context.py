@@ -76,10 +76,8 @@ def _unmarked(message: Message) -> Message:
 @attrs.define(kw_only=True)
 class Gatherer:
     """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, and bases searched,
-    only once.
-
-    ``meter`` counts what models cost that are asked meanwhile; ``sees``: the model takes pictures; ``instructions``:
-    what the asking program adds behind the prompt files."""
+    only once. ``meter`` counts what models cost that are asked meanwhile; ``sees``: the model takes pictures;
+    ``instructions``: what the asking program adds behind the prompt files."""
 
     agent: Agent
     vitals: Vitals

@@ -1,7 +1,6 @@
 """The chat actor: stores what comes in, debounces it, and runs one turn at a time.
 
-Who sends to it: the directory, on behalf of the gateway. It owns the chat's debounce buffer and its running turn; the
-messages themselves are in the store, so a restart loses nothing."""
+It owns the chat's debounce buffer and its running turn; the messages are in the store, so a restart loses nothing."""
 
 from collections.abc import Sequence
 from contextlib import suppress

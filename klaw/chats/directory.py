@@ -1,7 +1,5 @@
-"""The directory of chats: finds or starts the actor of a chat, and answers what needs no actor from the store.
-
-No actor of its own: looking up a handle never waits. Idle chats retire by themselves; the next message starts them
-again."""
+"""The directory of chats: finds or starts the actor of a chat, and answers what needs no actor from the store. No actor
+of its own: looking up a handle never waits. Idle chats retire by themselves; the next message starts them again."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,7 @@
 """Core memory: the few lines about a user that stand in every context. Pure.
 
-A JSON object of sections. A section that tools write is an object of texts; a person who writes the file may also use
-lists and plain texts, which tools leave as they are.
-"""
+A JSON object of sections. Tools write sections that are objects of texts; lists and plain texts, which a person may
+use, they leave as they are."""
 
 import json
 from typing import Any, TypeAlias

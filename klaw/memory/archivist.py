@@ -1,9 +1,8 @@
 """Actor ``memory.archivist``: finished sessions become topics, topics that go on with others are merged, facts follow.
 
-It has no mailbox: the database says what is to be done, so a crash loses nothing. One chunk at a time, with background
-priority for models and for the embedder, so that no reply waits for it. What fails backs off by itself, five minutes
-doubling to six hours, and the rest goes on; when several different chunks in a row found no model that answers, all
-questions to models pause in the same way."""
+The database says what is to be done, so a crash loses nothing. One chunk at a time, with background priority. What
+fails backs off by itself, five minutes doubling to six hours, and the rest goes on; when several different chunks in a
+row found no model that answers, all questions to models pause in the same way."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial

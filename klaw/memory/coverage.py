@@ -1,10 +1,8 @@
 """Actor ``memory.coverage``: counts what search cannot find, and repairs what it can.
 
-After the start, and once a day, it counts all messages in small steps, and then goes on with the new ones: once a
-second at most, in the background; no reply waits for it. What full text or vectors lack is given to the writer to
-repair; what then still cannot be found and is not in the window either is counted for each chat.
-
-It has no mailbox: the writer's publisher nudges it, and the database says what is new."""
+After the start, and once a day, it counts all messages in small steps, and then goes on with the new ones, once a
+second at most. What full text or vectors lack is given to the writer to repair; what then still cannot be found and is
+not in the window either is counted for each chat."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any

@@ -1,8 +1,5 @@
-"""The context of a subagent's run: system prompt, core memory, the task's last runs, then the request. Pure.
-
-No Auto-RAG and no sliding window: the history is a fixed number of runs, and what does not fit is left out run by run,
-oldest first.
-"""
+"""The context of a subagent's run: system prompt, core memory, the task's last runs, then the request; what does not
+fit is left out run by run, oldest first. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -45,11 +42,9 @@ def assemble(
     with_tools: bool,
     budget: Budget,
 ) -> RunContext:
-    """Make the messages of a run's first request.
-
-    ``history``: the last complete runs, oldest first; without tools their calls are left out. What differs from run to
-    run (``situation``) stands last, before the request, so that prompt caches keep the rest.
-    """
+    """Make the messages of a run's first request. ``history``: the last complete runs, oldest first; without tools
+    their calls are left out. What differs from run to run (``situation``) stands last, so that prompt caches keep the
+    rest."""
     usable = budget.usable
     texts = {
         "system_prompt": system_prompt,

@@ -36,12 +36,9 @@ log = structlog.get_logger("klaw.run")
 
 
 async def carry_out(live: LiveRun, agent: Agent, ledger: Ledger) -> None:
-    """Carry a begun run out, and store its end; it then holds the last state. Expected failures end the run
-    with a status that says so. After any other exception its end may be stored or not; see ``recovery.settle``.
-
-    Raises ActorStopped: the store is gone; then, as after cancellation, the run is found as interrupted at the next
-    start. ``live.cancel`` ends it instead.
-    """
+    """Carry a begun run out, and store its end. Expected failures end the run with a status that says so. After any
+    other exception its end may be stored or not; see ``recovery.settle``. Raises ActorStopped: the store is gone; then,
+    as after cancellation, the run is found as interrupted at the next start."""
     course = _Course(live=live, agent=agent, ledger=ledger, meter=agent.llm.meter())
     verdict, text = await course.run()
     live.describe(usage=course.meter.record())

@@ -1,13 +1,11 @@
 """Archival memory: saving facts so that nothing is kept twice, and finding the old one that a new one repeats.
 
-Who saves: the tool memory_save, commands (``klaw facts``) and the archivist, all by the same way. One change at a time:
-two calls of one round that say the same must see each other. Every change is in the memory journal and in the fact's
-history, and ``undo`` takes any of them back.
+One change at a time: two calls of one round that say the same must see each other. Every change is in the memory
+journal and in the fact's history, and ``undo`` takes any of them back.
 
 A near vector alone cannot tell whether a fact says anything new: multilingual-e5 puts "Anna lives in Berlin" at cosine
 0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as known when its vector is very close
-to that of a kept one, every word of it that means something is in that one too, and both deny as much. What adds a
-word, a name or a number is kept."""
+to that of a kept one, every word of it that means something is in that one too, and both deny as much."""
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
-"""People whom a user speaks of: making, changing, merging and removing them, and taking each of that back.
-
-Who calls: the drawing of facts, and commands (``klaw people``), one change at a time. Every change is in the memory
-journal and in the person's history."""
+"""People whom a user speaks of: making, changing, merging and removing them, one change at a time, and taking each of
+that back. Every change is in the memory journal and in the person's history."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,11 +26,9 @@ class PersonUndoResult:
 
 
 class People:
-    """People of all users over one store.
-
-    Each method may raise StorageError (SourceForgotten: the user forgot something meanwhile, nothing was changed) and
-    ActorStopped. ``as_of``: the memory journal's last entry before what a change is made of was read; None: it is made
-    of nothing older than the call. When cancelled, a change may be made or not."""
+    """People of all users over one store. Each method may raise StorageError (SourceForgotten: the user forgot
+    something meanwhile, nothing was changed) and ActorStopped; when cancelled, a change may be made or not. ``as_of``:
+    the memory journal's last entry before what a change is made of was read; None: nothing older than the call."""
 
     def __init__(self, writer: Writer, readers: Readers, clock: Clock, new_id: Callable[[], str]) -> None:
         self._writer = writer

@@ -1,8 +1,7 @@
 """Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only.
 
-Each has a Markdown copy for people: ``summaries/<chat>/<number>.md`` in the data folder. A copy that is missing is made
-again at start; one that was made by hand, or changed, is left alone. What a newer summary holds has no copy of its own.
-"""
+Each has a Markdown copy for people: ``summaries/<chat>/<number>.md`` in the data folder. A missing copy is made again
+at start; one that was made by hand, or changed, is left alone."""
 
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,8 +1,7 @@
 """The summarizer actor: condenses the older part of long segments in the background.
 
-It has no mailbox: chats nudge it after each turn. What is to be done it finds in the store, so a crash loses nothing.
-It works on one chat at a time; a chat that fails waits (5 minutes, doubled each time, 6 hours at most, also over a
-restart) while the others go on."""
+Chats nudge it after each turn; what is to be done it finds in the store, so a crash loses nothing. One chat at a time;
+one that fails waits (5 minutes, doubled each time, 6 hours at most, also over a restart) while the others go on."""
 
 from typing import Any
 
