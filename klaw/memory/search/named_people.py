@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from klaw.domain.names import UserId
-from klaw.domain.person import Finder, PersonId, folded, word_forms
+from klaw.domain.person import Finder, PersonId, word_forms
 from klaw.domain.search import PersonResult
+from klaw.domain.text import folded
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import people
 
