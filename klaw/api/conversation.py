@@ -47,8 +47,6 @@ ChatNews: TypeAlias = Message | ChatEvent
 
 @attrs.frozen(kw_only=True)
 class AnswerOutcome:
-    """How a message was answered."""
-
     status: TurnStatus | None
     """None: it was a command."""
     turn: str | None = None
@@ -288,7 +286,6 @@ def told(message: Message) -> dict[str, Any]:
 
 
 def ended(outcome: AnswerOutcome) -> dict[str, Any]:
-    """How a message was answered, as JSON has it."""
     error = None
     if outcome.code is not None:
         error = {"code": outcome.code, "message": outcome.text or "the answer failed"}

@@ -153,7 +153,6 @@ class _PacedBody:
 
 
 def _name_of(request: Request) -> str:
-    """The name in ``Content-Disposition``, in any of its forms."""
     head = Message()
     raw = request.headers.get("content-disposition", "").encode("latin-1")  # many programs send UTF-8 as it is
     head["content-disposition"] = raw.decode("utf-8", "replace")

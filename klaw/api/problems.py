@@ -65,7 +65,6 @@ def problem(
 
 
 def status_of(code: str) -> int:
-    """The HTTP status of an error's code."""
     if code.startswith("llm_") or code in ("context_too_long", "turn_failed"):
         return MODEL_FAILED
     return _STATUS.get(code, 404 if code.startswith("unknown_") else 400)

@@ -82,7 +82,6 @@ class RagDialogue(TypedDict):
 
 
 def routes(api: Api) -> list[Route]:
-    """The routes of the RAG dialogue, and that of a document's file."""
     readers = api.core.readers
 
     async def chat_of(user: UserId, base: BaseId) -> str:

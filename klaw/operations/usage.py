@@ -36,8 +36,6 @@ class UsageArguments:
 
 @attrs.frozen(kw_only=True)
 class Spending(UsageSum):
-    """Sums of calls to models."""
-
     cost_usd: float
 
 
@@ -128,7 +126,6 @@ def spent_json(spent: UsageSum, **more: str | None) -> Any:
 
 
 def budget_json(report: "BudgetReport") -> Any:
-    """The daily limits and how much of them is used."""
     return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
 
 

@@ -144,7 +144,6 @@ def _did(code: str, count: int) -> str:
 
 
 def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
-    """The turns in which it was a candidate, the newest first."""
     found = [each for each in turns if "candidate" in each]
     if not found:
         return []

@@ -96,7 +96,6 @@ def candidate_at(turn: TurnRecord | TurnOfMessage, message: Message) -> int:
 
 
 def in_topic(receipt: Mapping[str, Any], message: Message) -> int | None:
-    """The id of the topic by which the message came into the turn's prompt."""
     for each in receipt.get("topics", {}).get("candidates", ()):
         if message.rowid in (*each.get("rowids", ()), *each.get("shortened", ())):
             return int(each["id"])

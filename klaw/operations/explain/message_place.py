@@ -31,8 +31,6 @@ RARE_WORDS = 5
 
 @attrs.frozen(kw_only=True)
 class LocatedMessage:
-    """A message, and all that its answer is made from."""
-
     message: Message
     about: Whereabouts
     planned: Plan | None
@@ -42,7 +40,6 @@ class LocatedMessage:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is of its chat's current segment."""
         return self.message.segment == self.about.session.segment
 
     @property
