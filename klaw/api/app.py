@@ -112,8 +112,8 @@ class _Outermost:
         if scope["type"] != "http":  # a WebSocket behind other requests: its place is a connection of its own
             await send({"type": "websocket.close"})
             return
-        admitted = connection_of(Request(scope)).admitted
-        admitted.busy = True
+        connection = connection_of(Request(scope))
+        connection.busy = True
         begun, body = False, _Body(receive)
 
         async def sending(message: Message) -> None:
@@ -143,7 +143,7 @@ class _Outermost:
             let_go(error)
             await self._cors(_as_face(scope["path"], response))(scope, body.receive, sending)
         finally:
-            admitted.busy = False
+            connection.busy = False
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:

@@ -25,13 +25,11 @@ from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway import answers
-from klaw.gateway.answers import StoredOnce
-from klaw.gateway.hub import ChatEvent, Hub
-from klaw.gateway.refusals import error_frame
+from klaw.gateway.answers import ChatEvent, StoredOnce, error_frame
+from klaw.gateway.hub import Hub
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode, tree_of
-from klaw.wire.frames import Delta, Send, StoredMessage
-from klaw.wire.values import ChatName
+from klaw.wire.frames import ChatName, Delta, Send, StoredMessage
 
 MAX_EVENTS = 4096
 """Events that wait for a slow reader before it is given up; the answer is stored all the same."""

@@ -25,7 +25,7 @@ from klaw.operations.kb.sources import AddedSource
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
-from klaw.wire.files import FileOfMessage
+from klaw.wire.frames import FileOfMessage
 
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""

@@ -16,12 +16,13 @@ from klaw.convert import FRAMES, Converter
 from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
-from klaw.wire.values import MessageId
+from klaw.wire.frames import MessageId
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
@@ -121,20 +122,19 @@ class Api:
         body = await self.body(request, at_most)
         return await read_input(len(body), lambda: read(_object(body)))
 
-    def _count(self, connection: GatewayConnection, user: UserId, length: str) -> None:
+    def _count(self, connection: Connection, user: UserId, length: str) -> None:
         """Count the connection and the body as the user's. Raises HttpRefusal."""
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
             if connection.allowance is None:
                 text = "you have too many connections, or the server has; try again later"
                 raise HttpRefusal(503, text, {"Retry-After": "1"})
-            connection.user = user
         size = int(length) if length.isdecimal() and len(length) < 16 else 0
         refuse_too_fast(connection.allowance.take(size, trio.current_time()))
 
 
-def connection_of(request: Request) -> GatewayConnection:
-    found: GatewayConnection = request.scope["state"]["connection"]
+def connection_of(request: Request) -> Connection:
+    found: Connection = request.scope["state"]["connection"]
     return found
 
 

@@ -47,7 +47,7 @@ class DailyBudget:
         self._clock = clock
         self._day = self.today()
         self._spent = UsageSum()
-        self._reserved: dict[object, UsageSum] = {}
+        self._reserved: list[UsageSum] = []
         self._told = False
         self._refused = 0
 
@@ -55,7 +55,7 @@ class DailyBudget:
         """Which limit forbids a call that may spend ``worst``, for users; None when it is allowed. ``worst`` None:
         whether a limit is used up already."""
         self._turn_the_day()
-        held = sum(self._reserved.values(), self._spent)
+        held = sum(self._reserved, self._spent)
         wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
         if (limit := self._limit_nano) is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > limit:
             budget = f"the daily budget of {dollars(limit)} (llm.dailyBudget)"
@@ -81,12 +81,11 @@ class DailyBudget:
         if refused is not None:
             self._refused += 1
             raise OverBudget(refused)
-        reservation = object()
-        self._reserved[reservation] = worst
+        self._reserved.append(worst)
         try:
             yield
         finally:
-            del self._reserved[reservation]
+            self._reserved.remove(worst)
 
     def charge(self, spent: UsageSum) -> None:
         self._turn_the_day()
@@ -120,7 +119,7 @@ class DailyBudget:
             limit_nano=self._limit_nano,
             unpriced_tokens=self._spent.unpriced_tokens,
             limit_tokens=self._limit_tokens,
-            reserved_nano=sum(worst.cost_nano for worst in self._reserved.values()),
+            reserved_nano=sum(worst.cost_nano for worst in self._reserved),
             share=max((used / limit for limit, used in limits if limit is not None), default=None),
             warn_share=self._warn_share,
             refused=self._refused,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import attrs
 import trio
 
+from klaw.actor.failure import error_class
 from klaw.convert import JOURNAL, Form
 from klaw.domain.usage import UsageSum
 from klaw.errors import NoPriceList
@@ -160,19 +161,12 @@ async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
     """Ask the price list, in the same order; None for what it does not know. Raises NoPriceList."""
     question = json.dumps([attrs.asdict(each) for each in wanted]).encode()
     command = [sys.executable, "-m", "klaw.llm.prices"]
-    with trio.move_on_after(ANSWER_S) as scope:
-        try:
-            done = await trio.run_process(
-                command, stdin=question, capture_stdout=True, stderr=subprocess.DEVNULL, check=False
-            )
-        except OSError as error:
-            raise NoPriceList("the price list could not be started") from error
-    if scope.cancelled_caught or done.returncode != 0:
-        raise NoPriceList("the price list did not answer")
     try:
+        with trio.fail_after(ANSWER_S):
+            done = await trio.run_process(command, stdin=question, capture_stdout=True, stderr=subprocess.DEVNULL)
         answers = JOURNAL.read(json.loads(done.stdout), Answers)
-    except ValueError as error:
-        raise NoPriceList("the price list gave an invalid answer") from error
+    except (OSError, subprocess.CalledProcessError, trio.TooSlowError, ValueError) as error:
+        raise NoPriceList(f"the price list did not answer ({error_class(error)})") from error
     if len(answers) != len(wanted):
         raise NoPriceList("the price list gave another number of answers")
     return answers

@@ -234,7 +234,7 @@ class Router:
     def problems(self) -> Mapping[str, str]:
         """Providers that refuse everything, lack a secret or are paused. It passes when a call succeeds, or after
         ``PASSES_S``; not what stands in the way of a route."""
-        refusing, paused, unset = {}, {}, {}
+        found = {}
         now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():
             error = service.error
@@ -242,13 +242,13 @@ class Router:
             if is_old and (service.problem is None or name not in routed):
                 continue
             if service.problem is not None:
-                unset[f"llm:{name}"] = f"the LLM provider {name} is not set up: {service.problem}"
-            if service.breaker.state is not BreakerState.CLOSED:
+                found[f"llm:{name}"] = f"the LLM provider {name} is not set up: {service.problem}"
+            elif service.breaker.state is not BreakerState.CLOSED:
                 why = f": {error.text}" if error is not None else ""
-                paused[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"
+                found[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"
             elif error is not None and error.status in _NOTHING_WORKS:
-                refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
-        return refusing | paused | unset
+                found[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
+        return found
 
     async def aclose(self) -> None:
         providers: list[Closable] = [*self._all().values(), *([self._local] if self._local is not None else [])]

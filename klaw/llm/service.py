@@ -181,17 +181,17 @@ class Service(Generic[C]):
         try:
             answer = await use(await self.ready())
         except ProviderError as error:
-            self._note(error)
-            if _is_outage(error):
-                asked_s = (error.retry_after_s if isinstance(error, ProviderRefused) else None) or 0.0
-                self.breaker.failed(permit, trio.current_time(), asked_s)
-                if self.breaker.state is BreakerState.OPEN:
-                    retry_s = self.breaker.retry_in_s(trio.current_time())
-                    log.warning(
-                        "llm_provider_paused", provider=self._name, count=self.breaker.failures, retry_s=retry_s
-                    )
-            else:
+            status = error.status if isinstance(error, ProviderRefused) else None
+            now = trio.current_time()
+            if not isinstance(error, ContextTooLong):
+                self.error = LastError(code=error.code, text=str(error), told=error.told(), status=status, at=now)
+            if not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError) or not error.retryable:
                 self.breaker.succeeded(permit)
+            else:  # it is down or wants a pause
+                self.breaker.failed(permit, now, getattr(error, "retry_after_s", None) or 0.0)
+                if self.breaker.state is BreakerState.OPEN:
+                    failures, retry_s = self.breaker.failures, self.breaker.retry_in_s(now)
+                    log.warning("llm_provider_paused", provider=self._name, count=failures, retry_s=retry_s)
             raise
         except BaseException:
             self.breaker.abandoned(permit)
@@ -233,20 +233,3 @@ class Service(Generic[C]):
             "failed_s": None if error is None else round(now - error.at, 1),
             "adapted": {model: list(told) for model, told in getattr(self._made, "adapted", {}).items()},
         }
-
-    def _note(self, error: ProviderError) -> None:
-        if not isinstance(error, ContextTooLong):
-            self.error = LastError(
-                code=error.code,
-                text=str(error),
-                told=error.told(),
-                status=error.status if isinstance(error, ProviderRefused) else None,
-                at=trio.current_time(),
-            )
-
-
-def _is_outage(error: ProviderError) -> bool:
-    """Whether the provider is down or wants a pause."""
-    if isinstance(error, ProviderRefused):
-        return error.retryable
-    return isinstance(error, ProviderTimeout | ProviderNetworkError)

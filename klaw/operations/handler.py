@@ -102,7 +102,7 @@ class Access(Protocol):
 class Listeners:
     """What a server has once it listens."""
 
-    connections: Callable[[], Sequence[Any]]
+    connections: Callable[[], list[dict[str, Any]]]
     http_connections: Callable[[], int]
     address: Callable[[], str | None]
     access: Access

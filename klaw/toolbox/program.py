@@ -185,18 +185,15 @@ class Sandbox:
     async def _probe(self, program: str) -> bool:
         """In a container, or where user namespaces are forbidden, it is there and does not work."""
         code: int | None = None
-        try:
-            with trio.move_on_after(PROBE_S):
-                done = await trio.run_process(
-                    [program, "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    check=False,
-                )
-                code = done.returncode
-        except OSError:
-            code = None
+        with suppress(OSError), trio.move_on_after(PROBE_S):
+            done = await trio.run_process(
+                [program, "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+            code = done.returncode
         if code != 0:
             log.warning("sandbox_unusable", exit_code=code)
         return code == 0

@@ -181,21 +181,20 @@ class WebFetcher:
 
     async def _convert(self, html: str, base: str) -> tuple[str, str]:
         """In a process of its own, which can be stopped: see ``html_text``."""
-        async with self._converters:
-            done = None
-            with trio.move_on_after(self._convert_s):
-                done = await trio.run_process(
-                    [sys.executable, "-P", str(_PROGRAM)],
-                    stdin=f"{base}\n{html}".encode("utf-8", "replace"),
-                    capture_stdout=True,
-                    stderr=subprocess.DEVNULL,
-                    env={},
-                    check=False,
-                    deliver_cancel=_kill,
-                )
-        if done is None or done.returncode != 0:
-            log.warning("page_not_converted", exit_code=done.returncode if done is not None else None, size=len(html))
-            raise ToolRefused("The page came, but is too large or too tangled to be turned into text.")
+        try:
+            async with self._converters:
+                with trio.fail_after(self._convert_s):
+                    done = await trio.run_process(
+                        [sys.executable, "-P", str(_PROGRAM)],
+                        stdin=f"{base}\n{html}".encode("utf-8", "replace"),
+                        capture_stdout=True,
+                        stderr=subprocess.DEVNULL,
+                        env={},
+                        deliver_cancel=_kill,
+                    )
+        except (trio.TooSlowError, subprocess.CalledProcessError) as error:
+            log.warning("page_not_converted", exit_code=getattr(error, "returncode", None), size=len(html))
+            raise ToolRefused("The page came, but is too large or too tangled to be turned into text.") from None
         converted = json.loads(done.stdout)
         return converted["title"], converted["text"]
 

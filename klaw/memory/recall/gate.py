@@ -24,10 +24,8 @@ from klaw.store.search.ranked_lists import MessagePlace
 
 T = TypeVar("T")
 
-ENOUGH_OVERLAP = 1 / 3
-"""Share of the query's content words in one message that shows relevance without a near vector."""
-ENOUGH_OF_SEVERAL = 1 / 4
-"""The same, if they are two words or more."""
+ENOUGH_OVERLAP, ENOUGH_OF_SEVERAL = 1 / 3, 1 / 4
+"""Share of the query's content words in one message that shows relevance alone; and if they are two or more."""
 COMMAND_THRESHOLD = 0.3
 """A command to the model must have a vector within this share of the threshold, or ``COMMAND_OVERLAP``."""
 COMMAND_OVERLAP = 0.75
@@ -159,7 +157,12 @@ def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
     for older, newest in newer.items():
         best[newest] = min(older, best.get(newest, newest))
     order = sorted(range(len(candidates)), key=lambda at: (best.get(at, at), at not in best))
-    return [_marked(candidates[at], candidates[newer[at]]) if at in newer else candidates[at] for at in order]
+    return [
+        attrs.evolve(candidates[at], decision=Decision.REPEATED, repeated_by=candidates[newer[at]].message.seq)
+        if at in newer
+        else candidates[at]
+        for at in order
+    ]
 
 
 def _find_newer(candidates: list[Candidate]) -> dict[int, int]:
@@ -195,7 +198,3 @@ def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
         return False
     common = len(one & other)
     return common >= SAME_SHARE * (shorter + longer - common)
-
-
-def _marked(candidate: Candidate, newer: Candidate) -> Candidate:
-    return attrs.evolve(candidate, decision=Decision.REPEATED, repeated_by=newer.message.seq)

@@ -27,9 +27,9 @@ from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.ranker import fuse
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tokenizer import stem
-from klaw.store.kinds import facts, memory_files, tool_notes
+from klaw.store.kinds import facts, memory_files
 from klaw.store.kinds.memory_files import StoredChunk
-from klaw.store.kinds.tool_notes import StoredNote
+from klaw.store.kinds.summaries import StoredNote, notes_by_rowids
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters, read_messages
 from klaw.store.search.passages import PassageKind
@@ -43,15 +43,13 @@ Stored: TypeAlias = Fact | StoredChunk | StoredNote | Message
 _READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]]] = {
     "fact": facts.by_rowids,
     "file": memory_files.by_rowids,
-    "note": tool_notes.by_rowids,
+    "note": notes_by_rowids,
     "message": lambda connection, user, rowids: {each.rowid: each for each in read_messages(connection, rowids, user)},
 }
 
 
 @attrs.frozen(kw_only=True)
 class ResultEntry(RankDetails):
-    """A message, a fact, a piece of a file or a note on a tool call that was found."""
-
     kind: Kind
     rowid: int
 

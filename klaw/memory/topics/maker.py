@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 import attrs
 
@@ -153,10 +154,7 @@ def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandida
 
 async def decide(asker: Asker, new: Topic, candidates: Sequence[TopicCandidate]) -> Merge | None:
     """With which candidate the new topic is to be merged; None: with none, or there was no usable answer."""
-
-    def read(answer: MergeAnswer) -> Merge | None:
-        return merge_of(answer, len(candidates))
-
+    read = partial(merge_of, candidates=len(candidates))
     return await asker.ask("topics", PROMPT, material(new, candidates), "merge", MergeAnswer, read)
 
 

@@ -71,17 +71,10 @@ _COUNT_OF_USER = f"SELECT coalesce(sum(last_seq), 0) FROM {SESSION.table} WHERE 
 _LAST_USE = f"SELECT max(updated_at) FROM {SESSION.table} WHERE user_id = ?"  # noqa: S608 - likewise
 
 
-@attrs.frozen
-class HistoryEnd:
-    last_rowid: int
-    """Row id of the newest message of all users; 0 in an empty database."""
-    latest: date | None
-    """The local day of the user's last message."""
-
-
-def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
+def history_end(connection: apsw.Connection, user: UserId) -> tuple[int, date | None]:
+    """Row id of the newest message of all users (0: there is none), and the local day of the user's last one."""
     used = connection.execute(_LAST_USE, (user,)).get
-    return HistoryEnd(connection.execute(_LAST_ROWID).get, local_day(from_iso(used)) if used is not None else None)
+    return int(connection.execute(_LAST_ROWID).get), local_day(from_iso(used)) if used is not None else None
 
 
 def search_history(

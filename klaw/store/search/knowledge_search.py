@@ -65,8 +65,6 @@ def nearest(connection: apsw.Connection, vector: bytes, scope: PassageScope, lim
     return [Neighbour(rowid, measured**2 / unit) for rowid, measured in connection.execute(query, bound)]
 
 
-# -- the search --------------------------------------------------------------------------------------------------------
-
 _END = 1 << 62
 
 

@@ -17,7 +17,7 @@ from klaw.store.engine import vector_model
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.knowledge.passages import PASSAGE
 from klaw.store.kinds.memory_files import CHUNK
-from klaw.store.kinds.tool_notes import NOTE
+from klaw.store.kinds.summaries import NOTE
 from klaw.store.search import knowledge_search
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour

@@ -129,13 +129,10 @@ _Stamp = tuple[str, float, int]
 @attrs.define
 class Catalogue:
     workspace: Path
-    _skills: Skills = Skills()
+    known: Skills = Skills()
+    """As of the last refresh."""
     _stamps: tuple[_Stamp, ...] = ()
     _lock: threading.Lock = attrs.Factory(threading.Lock)
-
-    @property
-    def known(self) -> Skills:
-        return self._skills
 
     def refresh(self) -> Skills:
         """Look at the folder again; files are read only when one of them changed."""
@@ -144,15 +141,15 @@ class Catalogue:
             found = sorted(self._find(FOLDER, 0, set(), problems))
             stamps = (*found, *((problem.path, 0.0, len(problem.message)) for problem in problems))
             if stamps != self._stamps:
-                self._skills = self._read(found, problems)
+                self.known = self._read(found, problems)
                 self._stamps = stamps
-            return self._skills
+            return self.known
 
     def summary(self) -> str:
         """One line for each skill that the model may choose. The same skills give the same bytes."""
         lines: list[str] = []
         room = MAX_SHOWN_CHARS
-        offered = self._skills.offered
+        offered = self.known.offered
         for number, skill in enumerate(offered):
             line = f"- {skill.name}: {cut(skill.description, _MAX_LINE_CHARS)}"
             room -= len(line) + 1

@@ -246,8 +246,7 @@ class McpServer:
             await trio.sleep(RELIST_PAUSE_S)
 
     def _take(self, listed: tuple[ListedTool, ...]) -> None:
-        config = self.config
-        wanted, left_out = chosen(listed, config.tools, config.max_tools)
+        wanted, left_out = chosen(listed, self.config.tools, self.config.max_tools)
         names = offered_names(self.name, [tool.name for tool in wanted])
         self._offer(tuple(self._spec_of(tool, names[tool.name]) for tool in wanted), left_out)
 
@@ -272,19 +271,12 @@ class McpServer:
 
     def _offer(self, specs: tuple[ToolSpec, ...], left_out: int) -> None:
         """Replace its tools in the toolbox. Without an await, so that nobody sees a state between."""
-        own = {spec.name for spec in self._specs}
-        taken = {spec.name for spec in self._toolbox.all()} - own
-        new: dict[str, ToolSpec] = {}
-        for spec in specs:
-            if spec.name in taken or spec.name in new:
-                log.warning("mcp_tool_name_taken", name=self.name, tool=spec.name)
-            else:
-                new[spec.name] = spec
-        if own != set(new) or left_out != self._report.left_out:
+        own, new = ({spec.name for spec in each} for each in (self._specs, specs))
+        if own != new or left_out != self._report.left_out:
             log.info("mcp_tools", name=self.name, count=len(new), missing=left_out)
         self._toolbox.remove(*own)
-        self._toolbox.register(*new.values())
-        self._specs = tuple(new.values())
+        self._toolbox.register(*specs)
+        self._specs = specs
         self._report = attrs.evolve(self._report, left_out=left_out)
 
     def _ready(self, session: "McpSession") -> None:
@@ -303,17 +295,15 @@ class McpServer:
         kind = error_class(error)
         known = next((str(leaf) for leaf in leaves(error) if isinstance(leaf, McpError)), None)
         log.warning("mcp_not_connected", name=self.name, error=kind, attempt=failures, where=where(error))
-        said = "".join(self._said[-1:])
-        self._report = attrs.evolve(self._report, last_error=kind, said=said or None)
+        self._report = attrs.evolve(self._report, last_error=kind, said="".join(self._said[-1:]) or None)
         self._enter(McpState.WAITING, known or f"it failed with {kind}")
         if not ready_at and failures >= KEEP_TOOLS_FAILURES:
             self._offer((), 0)
         return failures
 
     def _enter(self, state: McpState, reason: str | None = None) -> None:
-        if state is not self._report.state:
-            self._report = attrs.evolve(self._report, since=self._clock.now())
-        self._report = attrs.evolve(self._report, state=state, reason=reason)
+        since = self._report.since if state is self._report.state else self._clock.now()
+        self._report = attrs.evolve(self._report, state=state, since=since, reason=reason)
 
     def _ended_during_call(self) -> ToolFailure:
         why = f" ({self._report.reason})" if self._report.reason else ""
