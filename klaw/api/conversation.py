@@ -267,9 +267,9 @@ def routes(api: Api) -> list[Route]:
         )
 
     sent = About(
-        name="messages_send",
-        help="Send a message; wait for the answer or follow it.",
-        tag="chats",
+        "messages_send",
+        "Send a message; wait for the answer or follow it.",
+        "chats",
         of_path="chat",
         body=MessageBody,
         answer=SendAnswer,

@@ -91,14 +91,12 @@ def routes(api: Api) -> list[Route]:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await api.core.originals.discard(who.user, upload)
 
-    kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=UploadQuery, takes=OTHER)
-    given = About(
-        name="file_fetch", help="A file.", tag="files", of_path="sha256", query=FetchQuery, gives=(*PICTURES, OTHER)
-    )
+    kept = About("file_upload", "Keep a file for a message.", "files", query=UploadQuery, takes=OTHER)
+    given = About("file_fetch", "A file.", "files", of_path="sha256", query=FetchQuery, gives=(*PICTURES, OTHER))
     added = About(
-        name="kb_add_file",
-        help="Add a file to a knowledge base.",
-        tag="kb",
+        "kb_add_file",
+        "Add a file to a knowledge base.",
+        "kb",
         of_path="base",
         query=SourceQuery,
         takes=OTHER,

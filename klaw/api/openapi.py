@@ -73,7 +73,7 @@ class DescribedRoute(Route):
         self.describe = describe
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class About:
     """What the document says of a route that is no operation; call it for the "operation object"."""
 

@@ -150,13 +150,10 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
     }
 
 
-@NOUN.operation(
-    "chat_usage",
-    Nothing,
-    show=_in_chat,
-    scope=Scope.CHAT,
-    slash=Slash(word="/usage", help="show what this chat used and what it cost"),
-)
+_SLASH = Slash(word="/usage", help="show what this chat used and what it cost")
+
+
+@NOUN.operation("chat_usage", Nothing, show=_in_chat, scope=Scope.CHAT, slash=_SLASH)
 async def chat_usage(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
     budget = parts.llm.budget
