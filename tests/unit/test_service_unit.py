@@ -14,7 +14,7 @@ from klaw.cli.main import parser
 from klaw.cli.output import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
-from klaw.llm.local import process
+from klaw.llm import local_model
 from klaw.store.engine import database, writer
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
@@ -113,7 +113,7 @@ def test_a_stop_has_more_time_than_all_its_stages_may_take() -> None:
     stages_s = [
         listener.STOP_S + 2,
         config.shutdown.grace_s,
-        process.STOP_BUDGET_S + 3,
+        local_model.STOP_BUDGET_S + 3,
         config.shutdown.embed_drain_s,
         plain,  # the embedder after its drain
         writer.STOP_BUDGET_S,
