@@ -10,13 +10,12 @@ from klaw.actor.threads import Threads
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId
 from klaw.llm.client import Llm
 from klaw.memory.archivist import Archivist
 from klaw.memory.background_llm import Asker
 from klaw.memory.coverage import Coverage
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.remote import remote_of
 from klaw.memory.embed.worker import Worker
 from klaw.memory.facts.facts import Facts

@@ -27,8 +27,8 @@ from klaw.memory.search.format_results import show
 from klaw.memory.summaries import asking
 from klaw.memory.topics import maker, reranker
 from klaw.memory.topics.texts import render
-from klaw.runs import context as run_context
-from klaw.runs.context import situation
+from klaw.runs import run as run_context
+from klaw.runs.run import situation
 from tests.context.unit.test_assemble import MET, recalled, snapshot
 from tests.context.unit.test_topics import candidate, chosen
 from tests.support.facts import fact
