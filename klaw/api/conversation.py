@@ -25,8 +25,8 @@ from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway import answers
-from klaw.gateway.answers import StoredOnce, error_frame
-from klaw.gateway.hub import ChatEvent, Hub
+from klaw.gateway.answers import ChatEvent, StoredOnce, error_frame
+from klaw.gateway.hub import Hub
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode, tree_of
 from klaw.wire.frames import ChatName, Delta, Send, StoredMessage

@@ -166,8 +166,8 @@ async def _start_store(app: App) -> None:
         readers=store.readers,
         swapped=swapped,
     )
-    mailbox, budget_s = app.reindexer.mailbox, reindex_actor.STOP_BUDGET_S
-    await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, stop_budget_s=budget_s, run=reindex))
+    budget_s = reindex_actor.STOP_BUDGET_S
+    await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, stop_budget_s=budget_s, run=reindex))
 
 
 async def recover_chats(app: App) -> None:
@@ -190,6 +190,6 @@ async def _stop(app: App) -> None:
     await app.llm.stop()
     await app.memory.stop_embedder()
     await supervisor.stop(app.core.attachments.spec().name, "shutdown")
-    await supervisor.stop(app.reindexer.mailbox.name, "shutdown")
+    await supervisor.stop(reindex_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop(app.core.writer.mailbox.name, "shutdown")
     log.info("stopped")

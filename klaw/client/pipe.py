@@ -110,7 +110,7 @@ class Pipe:
         async def send() -> MessageFrame | NoAnswer | None:
             return await ask(self._client, self._chat, text, self._see)
 
-        async def heed_control_c() -> None:
+        async def heed_control_c() -> MessageFrame | NoAnswer | None:
             nonlocal interrupted
             with trio.open_signal_receiver(signal.SIGINT) as signals:
                 await anext(signals)
@@ -119,6 +119,7 @@ class Pipe:
                     self._client.post(Stop(chat=self._chat))
                 with trio.move_on_after(STOP_S):
                     await anext(signals)
+            return None
 
         verdict = await run_until_first_ends(send, heed_control_c) or INTERRUPTED
         if isinstance(verdict, MessageFrame):

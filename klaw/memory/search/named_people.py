@@ -11,8 +11,7 @@ from klaw.domain.text import folded
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import people
 
-MOST = 3
-FACTS_EACH = 3
+MOST = FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""
 MAX_CHARACTERS = 8_000
