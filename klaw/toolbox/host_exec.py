@@ -101,7 +101,9 @@ class HostExec:
         if ended.flooded:
             limit = program.FLOOD_BYTES
             return ToolFailure(f"It was killed because it wrote more than {limit} bytes:\n\n{output}")
-        how = f"exit code {ended.code}" if ended.code >= 0 else f"killed by {_signal_name(-ended.code)}"
+        names = {number.value: number.name for number in signal.Signals}
+        killed = f"killed by {names.get(-ended.code, f'signal {-ended.code}')}"
+        how = f"exit code {ended.code}" if ended.code >= 0 else killed
         return f"[{how}, {ended.duration_s:.1f} s, {self._where(sandboxed=sandboxed)}]\n{output}"
 
     def _where(self, *, sandboxed: bool) -> str:
@@ -155,13 +157,6 @@ def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
 def _environment(workspace: Path) -> dict[str, str]:
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {"LANG": "C.UTF-8", "TERM": "dumb", **passed, "PATH": PATH, "HOME": str(workspace)}
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 _OPERATORS = frozenset("|&;<>\n")
