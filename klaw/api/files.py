@@ -25,7 +25,7 @@ from klaw.operations.kb.sources import AddedSource
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
-from klaw.wire.files import FileOfMessage
+from klaw.wire.frames import FileOfMessage
 
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
@@ -35,36 +35,26 @@ PIECE_BYTES = 65_536
 
 @attrs.frozen(kw_only=True)
 class UploadQuery:
-    """What the URL says of a file that is uploaded."""
-
     name: Annotated[str, Bounds(0, 1_000)] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class SourceQuery(UploadQuery):
-    """What the URL says of a file that is added to a knowledge base."""
-
     kind: Literal["file", "rdf"] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class UploadAnswer:
-    """The answer: what a message names it by."""
-
     file: FileOfMessage
 
 
 @attrs.frozen(kw_only=True)
 class FetchQuery:
-    """What the URL says of a file that is fetched."""
-
     name: Annotated[str, Bounds(0, 1_000)] = ""
-    """What it is to be called when it is saved; the disk does not know."""
+    """What it is called when it is saved."""
 
 
 def routes(api: Api) -> list[Route]:
-    """Upload and fetch."""
-
     async def upload(request: Request) -> Response:
         user = api.grant(request, body_counts=False).user
         asked = QUERY.read(dict(request.query_params), UploadQuery)

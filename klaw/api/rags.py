@@ -36,7 +36,7 @@ from klaw.store.originals import path as path_of_original
 from klaw.wire.frames import Send
 
 CHAT = "kb-"
-"""A base's chat is called so, with the base's id behind it."""
+"""Begins the name of a base's chat, before the base's id."""
 MOST = 100
 """Messages of one page."""
 PDF = "application/pdf"
@@ -49,14 +49,10 @@ _POLICIES = {
 
 @attrs.frozen(kw_only=True)
 class RagQuestion:
-    """Body of a question."""
-
     question: Annotated[str, Bounds(1, 100_000)]
 
 
 class RagAnswer(TypedDict):
-    """What came of it."""
-
     answer: str
     context_used: ContextUsed | None
     """What the model was given, with the texts; a passage's ``number`` is that of its marks."""
@@ -67,8 +63,6 @@ class RagAnswer(TypedDict):
 
 @attrs.frozen(kw_only=True)
 class RagPage:
-    """Which messages are asked for."""
-
     limit: Annotated[int, Bounds(1, MOST)] = 50
     before: Annotated[int, Bounds(1)] | None = None
     """Only those before this ``seq``."""
@@ -171,7 +165,6 @@ def routes(api: Api) -> list[Route]:
 
 
 async def _used(api: Api, user: UserId, of_turns: list[str]) -> dict[str, ContextUsed | None]:
-    """What the answers of turns were made from, with the texts."""
     found = await api.core.readers.run(turns.receipts, user, of_turns)
     return {turn: context_used.read(receipt) for turn, receipt in found.items()}
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -27,7 +28,6 @@ from klaw.operations.perform import Call, perform, plain, read
 from klaw.operations.uploads import PIECE_BYTES
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
     from klaw.config.schema import EngineConfig
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
@@ -94,12 +94,11 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
         enter(paths)
     if not getattr(arguments, "watch", False):
         return max(_run(operation, each, paths) for each in several)
-    try:
+    code = 0
+    with suppress(KeyboardInterrupt):
         while not (code := _run(operation, arguments, paths, _CLEAR if sys.stdout.isatty() else "")):
             sys.stdout.flush()
             time.sleep(REFRESH_S)
-    except KeyboardInterrupt:
-        return 0
     return code
 
 
@@ -140,7 +139,6 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
 
 
 def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
-    """Carry out what needs no server."""
     progress = ProgressLine(sys.stderr if quiet else sys.stdout)
     tell = (lambda *_lines: None) if quiet else say
     here = Here(paths=paths, home=home, progress=progress, quiet=quiet, say=tell, warn=warn)
@@ -186,9 +184,6 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
 
 
-# -- files of this machine: sent in pieces to a server that may not be able to read them -------------------------------
-
-
 def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
     """The command once for every thing that it names, with files opened (``file``) as the user who gave the command,
     before root becomes another. Raises OperationError."""
@@ -196,8 +191,7 @@ def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argpa
     values = getattr(arguments, f"asked_{field}", None)
     if not values:
         yield arguments
-        return
-    for value in values:
+    for value in values or ():
         yield argparse.Namespace(**{**vars(arguments), **_named_file(f"asked_{field}", value)})
 
 
@@ -215,7 +209,7 @@ def _named_file(name: str, value: str) -> dict[str, object]:
 
 
 def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
-    """Upload a file; returns the upload's id. Raises NoServer, RefusedByServer, OSError."""
+    """Upload a file, which the server may not be able to read; returns the upload's id. Raises NoServer, OSError."""
     upload, size = None, 0
     with file:
         while (piece := file.read(PIECE_BYTES)) or upload is None:
@@ -225,11 +219,7 @@ def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
     return upload
 
 
-# -- without a server, over the database -------------------------------------------------------------------------------
-
-
 def _over_database(paths: Paths, asked: Call) -> dict[str, Any]:
-    """What the server would answer. Raises OperationError, StorageError, ConfigError."""
     import trio
 
     from klaw.actor import log
@@ -249,13 +239,9 @@ class OfflineParts:
     budget = None
 
     def __init__(self, readers: "Readers", paths: Paths) -> None:
-        self.readers, self.paths = readers, paths
-
-    @cached_property
-    def clock(self) -> "Clock":
         from klaw.actor.clock import SystemClock
 
-        return SystemClock()
+        self.readers, self.paths, self.clock = readers, paths, SystemClock()
 
     @cached_property
     def config(self) -> "EngineConfig":

@@ -22,13 +22,14 @@ HEAD_BYTES = 2048
 """A page declares its charset within these."""
 
 
-def decode(data: bytes, header: str | None) -> str:
+def decode(data: bytes, header: str | None = None, *, declares: bool = True) -> str:
     """The text of a page (or its beginning) by its declared charset, else by what its bytes look like. Bytes that do
-    not fit become U+FFFD. ``header``: the charset of the content type."""
+    not fit become U+FFFD. ``header``: the charset of the content type; ``declares``: the text itself may name one, as
+    pages do."""
     for mark, marked in MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(marked, "replace")
-    declared = _DECLARED.search(data[:HEAD_BYTES])
+    declared = _DECLARED.search(data[:HEAD_BYTES]) if declares else None
     name = python_name(header) or python_name(declared.group(1).decode("ascii") if declared else None)
     return data.decode(name or guess(data), "replace")
 

@@ -18,6 +18,11 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 """A message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
 
 
+def fields_of(value: object, cls: type[Any]) -> dict[str, Any]:
+    """Those of a value's fields that a class has too, to make one of it."""
+    return {name: getattr(value, name) for name in attrs.fields_dict(cls) if hasattr(value, name)}
+
+
 @attrs.frozen(kw_only=True)
 class Ranks:
     score: float
@@ -29,10 +34,6 @@ class Ranks:
     """Rank by words; a message's includes its neighbours' shares."""
     bm25: float | None
     """None when it has none of the words."""
-
-    def ranks(self) -> dict[str, Any]:
-        """These fields, to make another value that has them."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(Ranks)}
 
 
 @attrs.frozen(kw_only=True)
@@ -46,10 +47,6 @@ class RankDetails(Ranks):
     """Rank by vector among the messages of the days that the query names."""
     token_score: float | None = None
     """How well its words meet the query's, one by one; None without codes of them."""
-
-    def details(self) -> dict[str, Any]:
-        """These fields, to make another value that has them."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(RankDetails)}
 
 
 @attrs.frozen(kw_only=True)
@@ -309,7 +306,7 @@ class FoundPassage(Passage):
 
     @property
     def place(self) -> Place:
-        return Place(**{field.name: getattr(self, field.name) for field in attrs.fields(Place)})
+        return Place(**fields_of(self, Place))
 
     @property
     def lead(self) -> str:

@@ -91,6 +91,11 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
     return "".join([*pieces, unicodedata.normalize(form, text[done:])])
 
 
+def folded(text: str) -> str:
+    """A text for comparing: case, width, ё or е do not count."""
+    return normalized("NFKC", text).casefold().replace("ё", "е")
+
+
 _JOINERS = frozenset("\u200c\u200d")
 
 

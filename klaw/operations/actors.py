@@ -86,7 +86,7 @@ def _ago(moment: float | str | None, now: float) -> str:
 @NOUN.operation("actors", Nothing, cli="", show=_lines, scope=Scope.OPERATOR, deadline_s=2, watch=True)
 async def actors(_asked: Nothing, _caller: Caller, parts: Parts) -> Actors:
     """Show the tree of actors with their queues, restarts and last errors."""
-    open_now = [attrs.asdict(connection) for connection in parts.listeners.connections()]
+    open_now = parts.listeners.connections()
     return {
         "now": parts.clock.now(),
         "tree": actor_tree(parts.core.supervisor.report(), parts.llm.slots.report(), open_now),

@@ -1,5 +1,5 @@
 """What answers of several modules consist of, and classes of other packages that stand in answers. The command line
-does without this module: annotations name its classes as texts (``api.answer_schema``)."""
+does without this module: annotations name its classes as texts (``api.openapi``)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.chat import MAX_TITLE, chat_title
-from klaw.domain.message import SHOWN
+from klaw.domain.message import MAX_TITLE, SHOWN, chat_title
 from klaw.domain.names import name_of
 from klaw.domain.summary import Summary
 from klaw.domain.text import plural
@@ -85,9 +84,6 @@ class Summaries(TypedDict):
     summaries: list[Summary]
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
-
-
 def _table(answer: dict[str, Any]) -> Lines:
     if not answer["chats"]:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
@@ -134,8 +130,6 @@ def _summaries(answer: dict[str, Any]) -> Lines:
         lines += [f"{each['number']}. {place}, {minute(each['created_at'])}, {each['state']}:", each["text"], ""]
     return lines
 
-
-# -- the operations ---------------------------------------------------------------------------------------------------
 
 _LIST = op.Slash(
     word="/chats",

@@ -4,6 +4,7 @@ The command line imports this module, so it imports none of the parts itself.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -101,12 +102,17 @@ class Access(Protocol):
 class Listeners:
     """What a server has once it listens."""
 
-    connections: Callable[[], Sequence[Any]]
+    connections: Callable[[], list[dict[str, Any]]]
     http_connections: Callable[[], int]
     address: Callable[[], str | None]
     access: Access
     check_up: Callable[..., Awaitable[dict[str, Any]]]
     """What ``klaw doctor`` finds, of a server whose status and health are these."""
+
+
+def _at(path: str) -> Any:
+    """The default of a field that is a part of another one."""
+    return attrs.Factory(attrgetter(path), takes_self=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -124,6 +130,16 @@ class Parts:
     chats: "ChatDirectory"
     _listeners: Listeners | None = None
 
+    readers: "Readers" = attrs.field(init=False, default=_at("core.readers"))
+    writer: "Writer" = attrs.field(init=False, default=_at("core.writer"))
+    paths: "Paths" = attrs.field(init=False, default=_at("core.paths"))
+    clock: "Clock" = attrs.field(init=False, default=_at("core.clock"))
+    config: "EngineConfig" = attrs.field(init=False, default=_at("core.config"))
+    embedder: "Embedder" = attrs.field(init=False, default=_at("memory.embedder"))
+    recall: "Recall" = attrs.field(init=False, default=_at("memory.recall"))
+    search: "MemorySearch" = attrs.field(init=False, default=_at("memory.search"))
+    budget: "DailyBudget | None" = attrs.field(init=False, default=_at("llm.budget"))
+
     @property
     def listeners(self) -> Listeners:
         """What only a server that listens has."""
@@ -134,40 +150,4 @@ class Parts:
         """The time, as it is stored."""
         from klaw.actor.clock import iso
 
-        return iso(self.core.clock.now())
-
-    @property
-    def readers(self) -> "Readers":
-        return self.core.readers
-
-    @property
-    def writer(self) -> "Writer":
-        return self.core.writer
-
-    @property
-    def paths(self) -> "Paths":
-        return self.core.paths
-
-    @property
-    def clock(self) -> "Clock":
-        return self.core.clock
-
-    @property
-    def config(self) -> "EngineConfig":
-        return self.core.config
-
-    @property
-    def embedder(self) -> "Embedder":
-        return self.memory.embedder
-
-    @property
-    def recall(self) -> "Recall":
-        return self.memory.recall
-
-    @property
-    def search(self) -> "MemorySearch":
-        return self.memory.search
-
-    @property
-    def budget(self) -> "DailyBudget | None":
-        return self.llm.budget
+        return iso(self.clock.now())

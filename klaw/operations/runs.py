@@ -77,9 +77,6 @@ class RunTranscript(TypedDict):
     cut: bool
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
-
-
 def run_table(runs: list[dict[str, Any]]) -> Lines:
     if not runs:
         return ["no runs: `klaw schedule run TASK` starts one"]
@@ -143,9 +140,6 @@ def took(run: dict[str, Any]) -> str:
 
 def status_of(run: dict[str, Any]) -> str:
     return str(run["status"]).replace("_", " ")
-
-
-# -- the operations ---------------------------------------------------------------------------------------------------
 
 
 async def list_of_runs(asked: RunFilters, task: str | None, caller: Caller, parts: Parts) -> RunPage:

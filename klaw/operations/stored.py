@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from klaw.store.kinds.knowledge import removal as removal
     from klaw.store.kinds.knowledge import sources as sources
     from klaw.store.search import history_search as history_search
-    from klaw.store.search import stored_recalls as stored_recalls
     from klaw.store.search import whereabouts as whereabouts
 else:
 

@@ -56,9 +56,6 @@ class UsageAnswer(TypedDict):
     budget: "BudgetReport | None"
 
 
-# -- how it is shown --------------------------------------------------------------------------------------------------
-
-
 def _lines(answer: dict[str, Any]) -> Lines:
     whose, total = f" of {answer['user']}" if answer["user"] else "", answer["total"]
     head = f"usage{whose} since {answer['since']} (UTC), {plural(answer['days'], 'day')}"
@@ -124,9 +121,6 @@ def _spent(each: Mapping[str, Any]) -> str:
     estimated = f"; {each['estimated_calls']:,} estimated" if each["estimated_calls"] else ""
     tokens = f"{each['prompt_tokens']:,} tokens in{cached}, {each['completion_tokens']:,} out"
     return f"{cost_of(each)}; {tokens}; {plural(each['calls'], 'call')}{estimated}."
-
-
-# -- the operations ---------------------------------------------------------------------------------------------------
 
 
 def spent_json(spent: UsageSum, **more: str | None) -> Any:

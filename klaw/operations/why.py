@@ -304,7 +304,7 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnR
         raise op.OperationError("unknown_turn", "there is no such turn")
     answer = attrs.asdict(turn)
     if asked.texts:
-        answer["texts"] = await parts.readers.run(stored.stored_recalls.quoted, turn)
+        answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)
     if asked.why is None:
         return cast("TurnReceipt", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None

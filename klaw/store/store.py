@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -39,7 +39,6 @@ class OpeningReport:
     restored_lines: int
     """Lines that the journal's commit log gave back to the logs."""
     reconciled: Tally
-    """What the logs had and the database lacked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +65,8 @@ async def open_store(
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written; the text names the file and the reason."""
+        StorageError: the files cannot be opened or written; the text names the file and the reason.
+    """
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         with _refusing(path, OSError):
@@ -126,7 +126,6 @@ def _refusing(path: Path, *errors: type[Exception]) -> Iterator[None]:
 
 
 def _refusal(path: Path, error: Exception) -> KlawError:
-    """Say in one sentence why the store cannot be opened."""
     if not isinstance(error, OSError):
         log.error("store_unusable", error=error_class(error), where=where(error))
     match error:
@@ -153,12 +152,9 @@ def read_offline(
     """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
     disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             prepare_reader(connection)
             return function(connection, *args, **kwargs)
-        finally:
-            connection.close()
     except apsw.Error as error:
         raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
     except DAMAGE as error:

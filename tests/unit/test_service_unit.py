@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from klaw.llm.local import process
 
 from klaw.actor.supervisor import ActorSpec
 from klaw.cli.main import parser
 from klaw.cli.output import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
+from klaw.llm.local import process
 from klaw.store.engine import database, writer
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S

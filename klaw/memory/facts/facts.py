@@ -1,13 +1,11 @@
 """Archival memory: saving facts so that nothing is kept twice, and finding the old one that a new one repeats.
 
-Who saves: the tool memory_save, commands (``klaw facts``) and the archivist, all by the same way. One change at a time:
-two calls of one round that say the same must see each other. Every change is in the memory journal and in the fact's
-history, and ``undo`` takes any of them back.
+One change at a time: two calls of one round that say the same must see each other. Every change is in the memory
+journal and in the fact's history, and ``undo`` takes any of them back.
 
 A near vector alone cannot tell whether a fact says anything new: multilingual-e5 puts "Anna lives in Berlin" at cosine
 0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as known when its vector is very close
-to that of a kept one, every word of it that means something is in that one too, and both deny as much. What adds a
-word, a name or a number is kept."""
+to that of a kept one, every word of it that means something is in that one too, and both deny as much."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import UserId
 from klaw.errors import EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.stopwords import content_words
+from klaw.memory.recall.query import content_words
 from klaw.store.changes import earlier
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
@@ -150,15 +148,15 @@ class Facts:
         client: str | None = None,
         **changes: Any,
     ) -> FactSaved | KnownFact:
-        """Change what is given (None: nothing); raises InvalidValue, NoSuchFact. With another text it becomes the
-        statement of whoever changes it, by default the person, and its vector is made again."""
+        """Change what is given; raises InvalidValue, NoSuchFact. With another text it becomes the statement of whoever
+        changes it, by default the person, and its vector is made again."""
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
-            changed = attrs.evolve(present, **{name: each for name, each in changes.items() if each is not None})
+            changed = attrs.evolve(present, **changes)
             vector = None
             if wanted is not None and wanted != present.text:
                 changed = attrs.evolve(changed, text=wanted, source=source, origin=origin, client=client)
@@ -223,20 +221,18 @@ class Facts:
         supersedes: FactId | None = None,
     ) -> FactSaved | KnownFact:
         """Store a changed fact; KnownFact when another active one says the same in the same words."""
-        taken: FactExists | None = None
+        expected: Literal["new", "existing"] = "new" if new else "existing"
         try:
-            expected: Literal["new", "existing"] = "new" if new else "existing"
             stored = await self._writer.run(
                 facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
             )
-            self._embedder.nudge()  # it makes the vector when there was no time for it
-            return FactSaved(stored)
         except FactExists as error:  # put there by somebody who saves without this class
-            taken = error
-        there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))
-        if there is None:  # and removed again
-            raise taken
-        return KnownFact(there)
+            there = await self._readers.run(facts.get, fact.user, FactId(error.fact))
+            if there is None:  # and removed again
+                raise
+            return KnownFact(there)
+        self._embedder.nudge()  # it makes the vector when there was no time for it
+        return FactSaved(stored)
 
     def _now(self) -> str:
         return iso(self._clock.now())

@@ -151,7 +151,6 @@ def _stamp(found: os.stat_result) -> str | None:
 
 @contextmanager
 def _opened(workspace: Path, below: str) -> Iterator[int | None]:
-    """A folder's descriptor for a while; None when it does not exist."""
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(safe_open.opened_folder(workspace, below))
@@ -204,7 +203,6 @@ def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[FileChunk]:
 
 
 def _sections(lines: Sequence[str]) -> Iterator[tuple[str, list[_Block]]]:
-    """The blocks below each heading, with the path of headings."""
     path: list[tuple[int, str]] = []
     blocks: list[_Block] = []
     heading = ""
@@ -248,7 +246,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _end_of_block(lines: Sequence[str], at: int) -> tuple[int, str]:
-    """Where the block that begins at a line ends, and what it is."""
     fence = _FENCE.match(lines[at])
     if fence:
         return _end_of_fence(lines, at, fence[1]), "code"
@@ -296,7 +293,6 @@ def _end_of_list(lines: Sequence[str], at: int) -> int:
 
 
 def _cut(block: _Block, target: int) -> Iterator[_Block]:
-    """A block as it is, or in parts when it is too long."""
     if tokens.estimate(block.text) <= target:
         yield block
         return
@@ -366,7 +362,6 @@ def _pieces(text: str, target: int) -> Iterator[str]:
 
 
 def _packed(blocks: Iterable[_Block], target: int) -> Iterator[list[_Block]]:
-    """Blocks that follow each other, together up to the target."""
     part: list[_Block] = []
     size = 0
     for block in blocks:

@@ -1,7 +1,5 @@
-"""What is known of the messages that a search found, as numbers for the ranking. Pure.
-
-What each feature brings is in docs/benchmarks.md.
-"""
+"""What is known of the messages that a search found, as numbers for the ranking (docs/benchmarks.md: what each brings).
+Pure."""
 
 import math
 from collections import defaultdict
@@ -31,21 +29,15 @@ MESSAGES = FeatureSet(
     },
 )
 
-VECTOR_WEIGHT = 1.0
-TEXT_WEIGHT = 1.0
-DATED_WEIGHT = 1.0
+VECTOR_WEIGHT = TEXT_WEIGHT = DATED_WEIGHT = 1.0
 
-FROM_PREVIOUS = 0.5
-"""Share of a message's full-text score that the next message gets in the list by words: an answer seldom repeats the
-question's words."""
-FROM_NEXT = 0.2
-"""The share that the message before it gets."""
+FROM_PREVIOUS, FROM_NEXT = 0.5, 0.2
+"""Shares that a message gets of its neighbours' full-text scores: an answer seldom repeats the question's words."""
 
 K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 """BM25's constants; messages differ less in length than documents, and the longer ones say more."""
 
 SHORT, LONG = 5, 160
-"""Tokens between which a message's length counts."""
 BESIDE = (1, 2, 3)
 """How far away, in messages of the chat, other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)
@@ -122,12 +114,10 @@ def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[in
 
 
 def _brevity(tokens: int) -> float:
-    """BM25's factor for the length: a word means more in a short message."""
     return (K1 + 1) / (1 + K1 * (1 - B + B * tokens / USUAL_TOKENS))
 
 
 def _is_near(one: MessagePlace, other: MessagePlace) -> bool:
-    """Whether two neighbours belong to one session."""
     return abs(_when(one) - _when(other)) <= timedelta(seconds=SESSION_PAUSE_S)
 
 

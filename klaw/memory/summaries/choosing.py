@@ -1,13 +1,13 @@
 """Which messages are summarised next, and which summaries make room. Pure.
 
-The unit is the exchange (``context.window.exchanges``): a question is never torn from its answer, nor a call from its
+The unit is the exchange (``context.request.exchanges``): a question is never torn from its answer, nor a call from its
 result. The newest exchange is never taken."""
 
 from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.window import cost, exchanges, is_tool
+from klaw.context.request import cost, exchanges, is_tool
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.summary import Summary
@@ -66,7 +66,6 @@ def is_due(history: Sequence[Message], usable: int, rules: Rules) -> bool:
 
 
 def _left_out(history: Sequence[Message], rules: Rules) -> int:
-    """Tokens of what was said before the newest ``slidingWindow`` messages."""
     said = [message for message in history if not is_tool(message)]
     return cost(said[: -rules.sliding_window])
 
@@ -114,7 +113,6 @@ def weight(messages: Sequence[Message]) -> int:
 
 
 def _kept(units: Sequence[tuple[Message, ...]], usable: int, rules: Rules) -> int:
-    """How many of the newest exchanges stay as they are; at least one."""
     tokens_left, said_left, kept = int(rules.threshold(usable) * KEPT_SHARE), rules.sliding_window, 0
     for unit in reversed(units):
         tokens_left -= cost(unit)

@@ -38,10 +38,8 @@ from klaw.store.kinds import turns as stored_turns
 from klaw.store.search import passages
 
 PROMPT = "facts"
-NEAREST = 30
-"""So many kept facts the model is shown."""
-SHOWN_CHARS = 300
-"""Characters of each of them."""
+NEAREST, SHOWN_CHARS = 30, 300
+"""So many kept facts the model is shown, and characters of each."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 MAX_CHANGES = 20
@@ -60,17 +58,13 @@ def _category(value: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class ProposedFact:
-    """One change of the list of facts, as the model is asked for it."""
-
     action: Literal["add", "update", "delete"]
     fact: Whole = 0
     """Number of the kept fact, from 1; 0 with ``add``."""
     text: Text = ""
-    """Empty with ``delete``."""
     category: Annotated[str, Form(_category, str), SchemaType(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
-    """Number of the user's message that says it."""
 
 
 NONE: Usable[ProposedPerson] = Usable()
@@ -83,8 +77,6 @@ def _people(value: object) -> Usable[ProposedPerson]:
 
 @attrs.frozen
 class FactsAnswer:
-    """What the model answers."""
-
     facts: Annotated[
         Usable[ProposedFact], Form(partial(usable, cls=ProposedFact), list), SchemaType(list[ProposedFact])
     ]
@@ -143,7 +135,6 @@ def _once(changes: Sequence[ProposedFact]) -> list[ProposedFact]:
 
 
 def _statement(written: str) -> str | None:
-    """One line; None when it is no statement."""
     if len(written) > 4 * MAX_CHARS:
         return None
     try:

@@ -1,8 +1,6 @@
-"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. Pure.
-
-What was said, recalled or returned by a tool is shown as data, one line a message: a text cannot pretend to be another
-message, nor to be the end of the conversation.
-"""
+"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. All
+is shown as data, one line a message: a text cannot pretend to be another message, nor to be the end of the
+conversation. Pure."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -19,7 +17,6 @@ CAPS = (2_000, 1_000, 500, 250, 120)
 TOOL_CAP = 200
 """Most characters of a tool's call or result: what it was about, not what it brought."""
 MAX_LOG_CHARS = 50_000
-"""Most characters of a topic's log that its vector is made of."""
 
 _GENERAL = {"en": "General conversation", "ru": "Общий разговор"}
 _PART = {"en": "{summary} (part {number} of {total})", "ru": "{summary} (часть {number} из {total})"}
@@ -28,10 +25,8 @@ _GAP = " […] "
 
 
 def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
-    """Messages as numbered lines, and how many of them fit.
-
-    Long messages are shortened first; only when the shortest form of all does not fit are messages left for later.
-    """
+    """Messages as numbered lines, and how many fit: long ones are shortened first, then the last ones are left for
+    later."""
     for cap in CAPS:
         lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
         if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:
@@ -87,7 +82,6 @@ def middle_out(text: str, cap: int) -> str:
 
 
 def embedding_text(summary: str, messages: Sequence[Message]) -> str:
-    """What a topic's vector is made of: its summary and what the user and the assistant said."""
     names = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
     said = [
         f"[{names[message.role]}]: {message.content}"
@@ -121,7 +115,6 @@ def part_summary(summary: str, number: int, total: int, messages: Sequence[Messa
 
 
 def has_words(text: str) -> bool:
-    """Whether a text says anything at all."""
     return any(character.isalnum() for character in text)
 
 

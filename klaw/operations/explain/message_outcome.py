@@ -107,7 +107,7 @@ async def with_search(told: dict[str, Any], message: Message, turn: TurnRecord, 
     """The explanation, with where a message that the turn did not consider stands now for the turn's question, in the
     turn's scope and at its time."""
     not_among = f"It was not among the {CONSIDERED} best that the turn considered."
-    recalled = await parts.readers.run(stored.stored_recalls.stored_recall, turn)
+    recalled = await parts.readers.run(stored.whereabouts.stored_recall, turn)
     scope = recalled.scope
     if scope is None or not scope.first_seq <= message.seq < scope.end_seq:
         return {**told, "text": [not_among]}

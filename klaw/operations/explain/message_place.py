@@ -14,8 +14,8 @@ from klaw.context.inputs import Budget
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.router import context_tokens_of
+from klaw.memory.recall.query import content_words
 from klaw.memory.recall.reasons import remedy
-from klaw.memory.recall.stopwords import content_words
 from klaw.operations.answers import WhyAnswer
 from klaw.operations.explain.message_outcome import candidate_at, what_became
 from klaw.store.kinds import messages

@@ -100,9 +100,6 @@ class RefreshedSource(TypedDict):
     problem: str
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
-
-
 def _whole(answer: dict[str, Any]) -> Lines:
     base, lines = answer["base"], [*base_lines(answer)]
     lines.append(f"{plural(base['documents'], 'document')}, {plural(base['passages'], 'passage')}")
@@ -141,9 +138,6 @@ def _table(answer: dict[str, Any]) -> Lines:
 def _refreshed(answer: dict[str, Any]) -> Lines:
     problem = answer["problem"]
     return [f"{answer['name']} is looked at again", *([f"when it was last looked at: {problem}"] if problem else [])]
-
-
-# -- the operations ---------------------------------------------------------------------------------------------------
 
 
 async def _counted(base: BaseId, user: UserId, parts: Parts) -> list[CountedSource]:

@@ -87,9 +87,6 @@ PEOPLE = Records(
 OfPerson: Any = PEOPLE.of_one()
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
-
-
 def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["people"]:
         return ["No people are known yet. `klaw people add NAME` adds one; topics.enabled finds them in your talk."]
@@ -135,9 +132,6 @@ def _merged(answer: dict[str, Any]) -> Lines:
 def _removed(answer: dict[str, Any]) -> Lines:
     forever = f"to take the person out of everything: klaw forget person:{answer['removed']['id']}"
     return [*PEOPLE.removed_lines(answer), forever]
-
-
-# -- the operations ---------------------------------------------------------------------------------------------------
 
 
 def _known(known: "stored.people.KnownPerson") -> SpokenOf:

@@ -167,12 +167,12 @@ async def recall_replay(asked: RecallReplay, caller: Caller, parts: DatabasePart
     changed = read_settings(parts.config, asked.set)
     chat = op.chat_of(asked.chat, caller.user, any_user=asked.user is None)
     if asked.turn:
-        recalls = await parts.readers.run(stored.stored_recalls.recalls_of, asked.turn)
+        recalls = await parts.readers.run(stored.whereabouts.recalls_of, asked.turn)
         if unknown := sorted(set(asked.turn) - {each.turn.id for each in recalls}):
             raise op.OperationError("unknown_turn", f"there is no turn {', '.join(unknown)}")
     else:
         user = caller.user if asked.user is not None else None
-        recalls = await parts.readers.run(stored.stored_recalls.newest_recalls, chat, user, asked.last)
+        recalls = await parts.readers.run(stored.whereabouts.newest_recalls, chat, user, asked.last)
     if not recalls:
         raise op.OperationError("unknown_turn", "there are no turns yet")
     missing = await parts.embedder.prepare()

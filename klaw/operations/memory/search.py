@@ -164,7 +164,7 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchA
     or about what was said before; fetch then shows a result whole, by its chat and number like main#12, or as fact:ID,
     topic:ID, person:ID.
     """
-    from klaw.memory.search.search_order import Cursor, read_cursor
+    from klaw.memory.search.search import Cursor, read_cursor
 
     chat = op.chat_of(asked.chat, caller.user, any_user=caller.everybody and asked.user is None)
     page = op.understood("page", read_cursor, asked.page) if asked.page is not None else 1

@@ -138,7 +138,6 @@ def checked() -> list[Kind[Any]]:
 class Soundness:
     count: int
     faults: Mapping[str, int]
-    """How many rows there are with each flaw that there is."""
 
 
 def faults(connection: apsw.Connection, kind: Kind[Any]) -> dict[str, int]:

@@ -36,11 +36,9 @@ class TopicChange:
     before: Annotated[tuple[TopicVersion, ...], Quotes()]
     """The topics that it changed or ended, as they were, with all their messages."""
     after: tuple[TopicId, ...]
-    """The topics that it made or changed."""
     undoes: int | None
     """With undo: the change that it took back."""
     undone_by: int | None
-    """The change that took this one back."""
 
 
 _CHANGES = rows.Rows(TopicChange, "topic_changes")

@@ -94,7 +94,6 @@ class LogReport:
     seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
     """Numbers of each chat's messages; like the others they prove something only if every line was read."""
     set_aside: int = 0
-    """Lines that were set aside earlier."""
     pending_lines: int = 0
     """Lines of the commit log: what the logs themselves may lack after a power cut."""
 

@@ -44,7 +44,8 @@ class RecordIndex:
     Args:
         number: name of the number that records are ordered by, with which Klaw begins a line; None: they stay in
             the order of the logs.
-        skip: told path, line and reason of a line without a number."""
+        skip: told path, line and reason of a line without a number.
+    """
 
     def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
         self._skip = skip
@@ -94,7 +95,6 @@ class RecordIndex:
                 os.close(descriptor)
 
     def _number_in(self, line: bytes) -> int | None:
-        """The number in a line, None if it has no number."""
         if self._number is None:
             return 0
         if line.startswith(self._begin):

@@ -3,7 +3,7 @@ by the same means before anything else opens it."""
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +22,9 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.building import Building, embed_rest, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
-from klaw.store.rebuild.filling import embed_rest, take_over
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
     Embeds,
@@ -66,7 +65,8 @@ def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_
     Raises:
         ReindexRefused: it cannot begin; nothing was changed.
         SchemaTooNew: the database is of a newer Klaw.
-        StorageError: a file cannot be read or written."""
+        StorageError: a file cannot be read or written.
+    """
     folder = database.parent
     if not folder.is_dir():
         raise ReindexRefused(f"there is no {folder}: nothing to make a database from")
@@ -114,7 +114,6 @@ class _Offline:
     _no_model: str | None = None
     _live: apsw.Connection | None = None
     _reason: str | None = None
-    """Why there is no comparison."""
     _damaged: bool = False
     _tables: tuple[TableComparison, ...] = ()
 
@@ -190,7 +189,6 @@ class _Offline:
             self._live = None
 
     def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
-        """Take over the documents and vectors that there are, and make the rest of the vectors."""
         if self._live is not None:
             for step in document_copies.take_over(built, self._live, slice_s=SLICE_S):
                 yield Progress("documents", *step)
@@ -249,11 +247,8 @@ def _has_tables(path: Path) -> bool:
     if size(path) > EMPTY_BYTES:
         return True
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
-        finally:
-            connection.close()
     except (apsw.Error, *DAMAGE):
         return True
 
@@ -262,7 +257,8 @@ async def make_missing(places: Places, report: Callable[[Progress], None]) -> Ta
     """Make the database from the logs, whose journal is locked and opened; vectors are left to the embedder. Returns
     what the logs held. Raises StorageError: the disk is full; apsw.Error, OSError: files cannot be read or written.
 
-    Cancellation: what was built is kept, and the next start goes on with it."""
+    Cancellation: what was built is kept, and the next start goes on with it.
+    """
     threads = Threads("making the database", 1)
     log.warning("database_missing", file=places.database.name)
     building = Building(places, slice_s=SLICE_S)

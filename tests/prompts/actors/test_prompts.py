@@ -26,12 +26,12 @@ from klaw.memory.background_llm import question
 from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.asking import ToolCallText, notes_prompt, summary_prompt, transcript
 from klaw.memory.topics.fact_extractor import FactExtractor
-from klaw.memory.topics.merger import decide
+from klaw.memory.topics.maker import decide
 from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
-from klaw.runs.context import assemble, instructions, situation
+from klaw.runs.run import assemble, instructions, situation
 from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.memory.actors.test_archivist import off

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from klaw.api.answer_schema import answer_type, schema_of_answer
+from klaw.api.openapi import answer_type, schema_of_answer
 from klaw.operations import perform
 from klaw.operations.operation import Operation, Scope
 

@@ -19,7 +19,7 @@ import attrs
 from klaw.convert import JOURNAL
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Passage, SourceId
 from klaw.store import rows
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 
 SLICE_S = 0.005

@@ -154,10 +154,11 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import structlog, trio
-from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.rebuild.values import ReindexOptions
 from tests.store.files.kinds.test_knowledge import ANNA, document, passage
 from tests.store.files.rebuild.test_documents import NAMES
+from tests.support import stored_documents
 from tests.support.reindexing import reindexing_store
 
 root, at, left = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
