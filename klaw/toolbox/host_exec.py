@@ -85,9 +85,10 @@ class HostExec:
             kept = (*prompt_files(context.user), *prompt_folders(context.user))
             full = tuple(self.sandbox.wrap(words, workspace, kept, hidden))
         try:
-            ended = await program.run(
-                full, cwd=workspace, environment=_environment(workspace), timeout_s=self.config.timeout_s
-            )
+            inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+            environment = {"LANG": "C.UTF-8", "TERM": "dumb", **inherited, "PATH": PATH, "HOME": str(workspace)}
+            limit_s = self.config.timeout_s
+            ended = await program.run(full, cwd=workspace, environment=environment, timeout_s=limit_s)
         except (OSError, ValueError) as error:
             raise ToolRefused(f"{words[0][:100]} could not be started ({error_class(error)}).") from error
         log.info("command_ended", exit_code=ended.code, seconds=ended.duration_s)
@@ -152,11 +153,6 @@ def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
             except NotPlain as error:
                 raise NotPlain(f"{name} {error}") from None
     return folder
-
-
-def _environment(workspace: Path) -> dict[str, str]:
-    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {"LANG": "C.UTF-8", "TERM": "dumb", **passed, "PATH": PATH, "HOME": str(workspace)}
 
 
 _OPERATORS = frozenset("|&;<>\n")
