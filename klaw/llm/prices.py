@@ -128,7 +128,7 @@ class PricePeriod:
 
 @attrs.frozen(kw_only=True)
 class ListedPrices:
-    """Of several periods that hold, the last one counts."""
+    """Where several periods hold, the last one counts."""
 
     context_tokens: int | None
     periods: tuple[PricePeriod, ...]
