@@ -159,9 +159,9 @@ else:
     raise SystemExit("the kernel lets us write code")
 model = EmbeddingModel.load(Path(sys.argv[1]), threads=1, batch_tokens=512)
 assert model.embed(["привет, мир"], kind="query").shape == (1, model.dimension)
-command = [sys.executable, "-P", server.__file__, "--model", sys.argv[2], "--context", "512", "--threads", "1"]
+command = [sys.executable, "-P", local_server.__file__, "--model", sys.argv[2], "--context", "512", "--threads", "1"]
 child = subprocess.Popen(
-    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, server.KEY_VARIABLE: "key"}
+    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, local_server.KEY_VARIABLE: "key"}
 )
 port = json.loads(child.stdout.readline())["port"]
 body = json.dumps({"model": "local", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]}).encode()
