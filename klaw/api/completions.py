@@ -245,9 +245,8 @@ class Exchange:
 
     async def _keep(self, picture: bytes) -> NamedFile:
         """Raises AttachmentRefused, StorageFull."""
-        attachments = self.api.services.attachments
         name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
-        kept = await attachments.take(self.user, name, partial(BytesIO, picture))
+        kept = await self.api.services.attachments.take(self.user, name, partial(BytesIO, picture))
         return NamedFile(sha256=kept.sha256, name=name)
 
     async def _pass_on(self, asked: SentMessage, on_text: OnText) -> bool:
