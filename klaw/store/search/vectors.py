@@ -221,9 +221,6 @@ def count_embedded(connection: apsw.Connection) -> int:
     )
 
 
-# -- for a reindex -----------------------------------------------------------------------------------------------------
-
-
 def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:
     """The next rows that have a vector, after < rowid <= end."""
     if vector_model.current(connection) is None:

@@ -8,6 +8,7 @@ import enum
 import importlib
 import importlib.util
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -139,10 +140,10 @@ class McpServer:
         retry = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 1))
         return attrs.evolve(self._report, tools=tuple(spec.name for spec in self._specs), retry_in_s=retry)
 
-    def problem(self) -> str | None:
-        if self._report.state is not McpState.WAITING:
-            return None
-        return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
+    def problems(self) -> Mapping[str, str]:
+        reason = self._report.reason
+        text = f"the MCP server {self.name} is not connected: {reason}; it is tried again automatically"
+        return {f"mcp:{self.name}": text} if self._report.state is McpState.WAITING else {}
 
     async def call(self, tool: str, arguments: Arguments) -> Answer:
         """Call a tool. What goes wrong is a ToolFailure. Cancellation: the server is told, in at most 5 s."""
