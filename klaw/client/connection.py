@@ -66,14 +66,12 @@ async def connect(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff)
         try:
-            await client.ready.wait()
+            await client.reconnected()
             yield client
         except Exception as exc:  # noqa: BLE001  raised again below: the nursery would wrap it in a group
             raised = exc
         client.closing.set()
-        with trio.move_on_after(CLOSE_S * 1.5):
-            await client.ended.wait()
-        nursery.cancel_scope.cancel(reason="the client was closed")
+        nursery.cancel_scope.deadline = trio.current_time() + CLOSE_S * 1.5
     if raised is not None:
         raise raised
 

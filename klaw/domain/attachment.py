@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import attrs
 
 from klaw.convert import JOURNAL, OMIT, Bounds
-from klaw.domain import charset, tokens
-from klaw.domain.text import clean_output, normalized
+from klaw.domain import tokens
+from klaw.domain.text import clean_output, decode, normalized
 from klaw.errors import BadValue
 
 FILES = "files"
@@ -96,7 +96,7 @@ def sniff(head: bytes) -> str:
 
 def _decoded(head: bytes) -> str | None:
     """The text that a file begins with; None if it is not a text. Its last character may be cut off."""
-    text = charset.decode(head, declares=False).rstrip("\ufffd")
+    text = decode(head, declares=False).rstrip("\ufffd")
     if "\ufffd" in text and "\ufffd".encode() not in head:  # bytes of no charset
         return None
     return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text

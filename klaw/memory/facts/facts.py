@@ -85,19 +85,17 @@ class FactUndoResult:
     """Older facts that it had replaced, and that are active again."""
 
 
+@attrs.define(eq=False)
 class Facts:
     """Facts of all users over one store. Each method may raise StorageError (a value breaks its rule, or nothing can be
     written) and ActorStopped; when cancelled, a change may be made or not."""
 
-    def __init__(
-        self, writer: Writer, readers: Readers, embedder: Embedder, clock: Clock, new_id: Callable[[], str]
-    ) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._embedder = embedder
-        self._clock = clock
-        self._new_id = new_id
-        self._one_at_a_time = trio.Lock()
+    _writer: Writer
+    _readers: Readers
+    _embedder: Embedder
+    _clock: Clock
+    _new_id: Callable[[], str]
+    _one_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def save(
         self,

@@ -25,17 +25,17 @@ class PersonUndoResult:
     """People who are separate again."""
 
 
+@attrs.define(eq=False)
 class People:
     """People of all users over one store. Each method may raise StorageError (SourceForgotten: the user forgot
     something meanwhile, nothing was changed) and ActorStopped; when cancelled, a change may be made or not. ``as_of``:
     the memory journal's last entry before what a change is made of was read; None: nothing older than the call."""
 
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._clock = clock
-        self._new_id = new_id
-        self._one_at_a_time = trio.Lock()
+    _writer: Writer
+    _readers: Readers
+    _clock: Clock
+    _new_id: Callable[[], str]
+    _one_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def find(self, user: UserId, text: str) -> list[Person]:
         """Who a user means: by id, else all who have this name or alias."""

@@ -26,15 +26,15 @@ from klaw.domain.forget import Thing
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
-from klaw.memory.forget import finding, take_out
-from klaw.memory.forget.finding import NothingToForget
+from klaw.memory.forget import take_out
 from klaw.store.engine import connect
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, finish, proof, quotes, reach
+from klaw.store.forget import execute, finding, finish, proof, quotes, reach
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.effects import FileMade
 from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.finding import NothingToForget
 from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
