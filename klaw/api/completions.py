@@ -1,10 +1,10 @@
 """What the faces for other protocols share: a transcript becomes a message of a chat, or a question of the program
 itself to the model alone, and the answer comes in pieces."""
 
-import io
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from io import BytesIO
 from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -246,7 +246,7 @@ class Exchange:
     async def _keep(self, picture: bytes) -> NamedFile:
         """Raises AttachmentRefused, StorageFull."""
         name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
-        kept = await self.api.services.attachments.take(self.user, name, partial(io.BytesIO, picture))
+        kept = await self.api.services.attachments.take(self.user, name, partial(BytesIO, picture))
         return NamedFile(sha256=kept.sha256, name=name)
 
     async def _pass_on(self, asked: SentMessage, on_text: OnText) -> bool:

@@ -48,8 +48,6 @@ ChatName = Annotated[str, Check(chat_name, Bounds(pattern=CHAT_FORM))]
 
 @attrs.frozen(kw_only=True)
 class ImportPut(op.OfUser):
-    """A part of one chat."""
-
     origin: OfImport = op.required("the import's id", metavar="ID")
     prefix: Annotated[str, Bounds(0, 40)] = op.argument("of the ids of all messages of the chat", default="")
     name: ChatName = op.required("of the chat, if it is not there yet")

@@ -68,7 +68,6 @@ def _health(answer: dict[str, Any]) -> ShownLines:
 
 
 def listed(health: "Health") -> "list[DegradedSince]":
-    """What is degraded and since when."""
     from klaw.operations.answers import DegradedSince
 
     problems = health.problems()
@@ -141,7 +140,6 @@ def _lines(answer: dict[str, Any]) -> Lines:
 
 
 def in_short(server: dict[str, Any]) -> str:
-    """A server and whether it works, in one line."""
     state = server["state"]
     if state == "waiting":
         state = f"not connected: {server['reason']}"
@@ -152,7 +150,6 @@ def in_short(server: dict[str, Any]) -> str:
 
 
 def servers_json(mcp: "Sequence[McpServer]") -> list[dict[str, Any]]:
-    """The servers that are switched on."""
     return [{**attrs.asdict(report), "since": iso(report.since)} for report in (server.report() for server in mcp)]
 
 

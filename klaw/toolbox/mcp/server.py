@@ -18,7 +18,7 @@ import trio
 
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
-from klaw.actor.failure import error_class, leaves, split_cancelled, where
+from klaw.actor.failure import error_class, leaves, where
 from klaw.actor.supervisor import ActorSpec, Supervisor, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
@@ -183,11 +183,6 @@ class McpServer:
                 await self._connection(vitals, ready_at)
             except Exception as error:  # noqa: BLE001 - a connection may fail in any way; it is made again
                 failures = self._lost(error, failures, ready_at)
-            except BaseExceptionGroup as group:
-                failure, rest = split_cancelled(group)
-                if rest is not None or failure is None:
-                    raise
-                failures = self._lost(failure, failures, ready_at)
             if self._stopping.is_set():
                 return
             pause = self._backoff.pause_s(failures)

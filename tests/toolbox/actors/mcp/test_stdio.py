@@ -140,11 +140,12 @@ async def test_two_servers_with_the_same_tools():
 
 async def test_only_some_tools_for_only_some_users():
     one = program(tools=["gr*", "p?d", "pic*"], maxTools=2, users=["anna"], permission="approval")
-    async with running({"one": one}) as here:
-        assert here.names() == []
-        assert here.names(UserId("anna")) == ["one__greet", "one__picture"]
+    mine, ours = program(tools=["greet"]), program(tools=["greet"], users="*")
+    async with running({"one": one, "mine": mine, "ours": ours}) as here:
+        assert here.names() == ["mine__greet", "ours__greet"]
+        assert here.names(UserId("anna")) == ["one__greet", "one__picture", "ours__greet"]
         assert here.servers["one"].report().left_out == 1
-        assert {spec.permission for spec in here.toolbox.all()} == {"approval"}
+        assert {spec.permission for spec in here.toolbox.all() if spec.name.startswith("one__")} == {"approval"}
 
 
 # -- deaths --------------------------------------------------------------------------------------------------------
