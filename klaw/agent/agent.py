@@ -60,7 +60,6 @@ class Agent:
 @attrs.define(kw_only=True)
 class ToolCallRecorder:
     store: Callable[[Role, MessageKind, str, dict[str, Any]], Awaitable[None]]
-    """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
     count: int = 0
     calls: list[dict[str, Any]] = attrs.Factory(list)

@@ -112,7 +112,6 @@ class TurnEnded:
     turn: str
     status: TurnStatus
     code: str | None
-    """Error code of a failed turn."""
     text: str | None
     """What to tell the user about a failed turn; may quote the provider."""
     citations_removed: int = 0

@@ -24,7 +24,6 @@ WITH_TOPICS = "topics"
 MAX_CHARS = 100_000
 """A longer message is imported in several."""
 MAX_SAID = 1_000
-"""Messages of one request."""
 MAX_KEPT = 100
 
 _OF_RUN = re.compile(r"/([0-9]{1,9}|notice)\Z")

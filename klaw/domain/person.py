@@ -37,8 +37,6 @@ _NOBODY = frozenset(
 
 
 class PersonSource(enum.StrEnum):
-    """Whose word the name and the relation are."""
-
     ARCHIVIST = "archivist"
     USER = "user"
 
@@ -141,7 +139,6 @@ class Mention:
     topic: Annotated[str, MadeFrom("topic")]
     """Its id when it was read (it may be a part of another one since), or ``day`` and the date."""
     message: Annotated[str, MadeFrom("message")]
-    """The user's message."""
     at: str
 
 

@@ -154,7 +154,6 @@ class SearchPage:
     results: tuple[AnyResult, ...]
     page: int
     first: int
-    """Place of the first result among all, from 1."""
     next: str | None
     """Names the next page of the same list; None on the last one."""
     total: int
@@ -237,8 +236,6 @@ class Candidate(JudgedCandidate):
 
 @attrs.frozen(kw_only=True)
 class RecallSettings:
-    """The keys of ``autoRag`` that decided on a recall."""
-
     top_k: int
     max_tokens: int
     relevance_threshold: float
@@ -318,7 +315,6 @@ class FoundPassage(Passage):
 class PassageCandidate(JudgedCandidate):
     passage: FoundPassage
     also: tuple[FoundPassage, ...] = ()
-    """Others with the same text: they are ``repeated``."""
 
     @property
     def content(self) -> str:

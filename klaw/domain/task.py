@@ -269,12 +269,10 @@ _CHANNEL = "klaw"
 
 
 def delivery_id(run: str, number: int) -> str:
-    """Id of the message that is a run's 1st, 2nd … delivery."""
     return f"{run}/{number}"
 
 
 def notice_id(run: str) -> str:
-    """Id of the message that says how a run ended, or why it was not begun."""
     return f"{run}/notice"
 
 

@@ -16,7 +16,6 @@ TopicId = NewType("TopicId", int)
 
 MAX_SUMMARY_CHARS = 2_000
 MAX_MERGED = 50
-"""Topics that become one at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +98,6 @@ class TopicCandidate:
 class ChosenTopics:
     asked: TopicLookup
     candidates: tuple[TopicCandidate, ...] = ()
-    """In the order of the search."""
     reranked: bool = False
     fallback: str | None = None
     """Why a model that was to choose did not: ``timeout``, ``bad_answer``, ``llm_…``."""

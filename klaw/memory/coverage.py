@@ -31,8 +31,6 @@ log = structlog.get_logger("klaw.coverage")
 
 @attrs.frozen(kw_only=True)
 class CoveragePace:
-    """How much it does at once, and how often."""
-
     rows: int = 500
     """Messages of one step; a step takes some milliseconds of one reader."""
     settle_s: float = 1.0
@@ -57,8 +55,6 @@ class CoverageStatus:
 
 @attrs.define
 class Count:
-    """The messages counted so far, in order."""
-
     tallies: Tallies = attrs.Factory(dict)
     at: int = 0
     """Row id of the last of them."""

@@ -25,7 +25,6 @@ _WRITTEN = Converter(lenient=True)
 FIELDS: Mapping[str, str] = {note.name or field: field for field, note in notes(Task, Edit).items()}
 """The fields that people set, by the names that they use for them; the trigger not included."""
 CLEARABLE = {given: field for given, field in FIELDS.items() if attrs.fields_dict(Task)[field].default is None}
-"""The fields that may be empty."""
 
 
 def _clear(given: Any) -> frozenset[str]:
@@ -100,7 +99,6 @@ class TaskInput:
         self.problems.append(Problem(name, message))
 
     def settings(self) -> dict[str, Any]:
-        """The values of the task's own fields, by their attributes."""
         return {FIELDS[name]: value for name, value in self.sound.items() if name in FIELDS}
 
     def trigger(self, *, now: float, default_zone: str, old: Trigger | None = None) -> Trigger | None:

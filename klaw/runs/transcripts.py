@@ -29,7 +29,6 @@ MAX_PARSED_BYTES = 16 * 1024 * 1024
 MAX_SCANNED_BYTES = 256 * 1024 * 1024
 """How much is read for one history, including lines that are left out."""
 MAX_SHOWN_CHARS = 500_000
-"""Only the last messages of a longer run are shown."""
 _MAX_RUN_ID = 128
 _LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
 """One file a day, so names sort by age."""

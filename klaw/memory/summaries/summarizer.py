@@ -41,12 +41,10 @@ class SummarizerStatus:
     made: int = 0
     last_made: float | None = None
     waiting: int = 0
-    """Chats that are looked at next."""
     failing: int = 0
     failing_long: int = 0
     """Chats that failed several times in a row."""
     next_try: float | None = None
-    """When the first of them is tried again."""
     code: str | None = None
 
 
