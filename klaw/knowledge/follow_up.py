@@ -63,8 +63,6 @@ _ITEM = re.compile(r"^[ \t]{0,8}(?:[-*+•–]|\d{1,2}[.)])[ \t]+(?=\S)", re.MUL
 
 @attrs.frozen
 class Pair:
-    """A question and its answer."""
-
     asked: str
     answered: str
 

@@ -76,4 +76,3 @@ CATALOGUE = (
         conversion="gguf",
     ),
 )
-"""All known models, the embedding model first."""

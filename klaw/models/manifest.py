@@ -16,7 +16,6 @@ from klaw.errors import BadValue, ModelError
 
 MANIFEST_FILE = "manifest.json"
 
-_READ_BYTES = 1 << 20
 MAX_BYTES = 16 << 20
 """Klaw's own JSON files in a model folder have some kB."""
 
@@ -92,7 +91,6 @@ def load_manifest(folder: Path) -> ModelManifest:
 
 
 def structure(path: Path, kind: type[T]) -> T:
-    """Raises ModelError, which names file and key."""
     raw = read_json(path)
     if raw is None:
         raise ModelError(f"{path}: the file is missing")
@@ -129,13 +127,9 @@ def write_json(path: Path, value: attrs.AttrsInstance) -> None:
 
 
 def describe_file(path: Path) -> FileEntry:
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return FileEntry(bytes=size, sha256=digest.hexdigest())
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return FileEntry(bytes=file.tell(), sha256=sha256)
 
 
 def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str | None:
@@ -148,9 +142,8 @@ def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str |
             return f"{name} is missing"
         if not stat.S_ISREG(info.st_mode):
             return f"{name} is not a file"
-        size = info.st_size
-        if size != expected.bytes:
-            return f"{name} has {size} bytes, expected {expected.bytes}"
+        if info.st_size != expected.bytes:
+            return f"{name} has {info.st_size} bytes, expected {expected.bytes}"
         if verify and describe_file(path) != expected:
             return f"{name} has a wrong checksum"
     return None

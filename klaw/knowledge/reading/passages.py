@@ -29,8 +29,6 @@ MOST = 400
 
 @attrs.define
 class _Draft:
-    """A passage that is being made."""
-
     text: str
     page: int | None
     under: tuple[str, ...]
@@ -57,8 +55,6 @@ class _Draft:
 
 
 class Cutter:
-    """Takes the blocks of one document."""
-
     def __init__(self) -> None:
         self._open: _Draft | None = None
         self._closed: _Draft | None = None

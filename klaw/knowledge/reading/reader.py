@@ -70,13 +70,12 @@ class ReadingLimits:
 class DocumentReading:
     """One document while it is read.
 
-    As an asynchronous context manager it is an iterator of blocks; after the last one ``report`` is final.
+    As an asynchronous context manager it is an iterator of blocks; after the last one ``report`` is final. When it is
+    left, the child is gone.
 
     Args:
         file: descriptor of a regular file, which stays open.
         name: for messages, and to tell the format by.
-
-    Cancellation: the child is gone when the block is left.
     """
 
     def __init__(self, file: int, *, name: str, limits: ReadingLimits | None = None) -> None:
@@ -89,7 +88,6 @@ class DocumentReading:
         self._rest = b""
         self._waited_s = 0.0
         self._page = 1
-        """The page that is being read."""
         self._touched: int | None = None
         """Page that the child has in hand."""
         self._skipped: list[int] = []

@@ -56,8 +56,6 @@ _PASSWORD = 4
 
 
 class OutlineEntry(NamedTuple):
-    """One line of the outline."""
-
     page: int
     """From 0."""
     level: int
@@ -153,10 +151,8 @@ class _PdfReading:
         self._path: list[tuple[float, str]] = []
         """Headings with their levels: of the outline, else the size of the letters, negative."""
         self._last = 0
-        """Page with the last heading."""
 
     def page(self, pdf: Any, index: int) -> None:
-        """Read one page. Raises UnreadableError."""
         lines, marks = self._look(pdf, index)
         if not any(_LETTERS.search(line.text) for line in lines) and _has_pictures(pdf, index):
             raise UnreadableError("no_text", "has pictures and no text: it may be a scan")
@@ -183,7 +179,6 @@ class _PdfReading:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _look(self, pdf: Any, index: int) -> tuple[list[PdfLine], list[_OutlineMark]]:
-        """Lines and headings of a page."""
         found, height = lines(pdf, index)
         kept = [line for line in found if not self._layout.leaves_out(line, height, index)]
         marks = self._by_outline(kept, index) if self._outline else self._by_size(kept)
