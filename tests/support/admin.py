@@ -29,7 +29,8 @@ from tests.support.waiting import HANG_S
 
 ANNA, BORIS = UserId("anna"), UserId("boris")
 SETTINGS = (
-    "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}, autoRag: {timeBudgetMs: 5000}}"
+    "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}, "
+    "autoRag: {timeBudgetMs: 5000}}"
 )
 
 

@@ -10,8 +10,7 @@ from itertools import takewhile
 import attrs
 
 from klaw.knowledge.graph.sparql import Blank, Iri, Literal, Row, is_iri
-from klaw.memory.recall.query import read_query
-from klaw.memory.recall.stopwords import content_words
+from klaw.memory.recall.query import content_words, read_query
 from klaw.store.engine.tokenizer import stem, words
 
 MAX_WORDS = 12
