@@ -295,8 +295,5 @@ class Indexer(Nudge):
 
 def _concerns(folder: str, paths: Collection[str]) -> bool:
     """Whether some of the paths are in a folder, and not hidden there."""
-    root = PurePosixPath(folder)
-    for path in map(PurePosixPath, paths):
-        if path.is_relative_to(root) and not any(part.startswith(".") for part in path.relative_to(root).parts):
-            return True
-    return False
+    inside = (each for each in map(PurePosixPath, paths) if each.is_relative_to(folder))
+    return any(not any(part.startswith(".") for part in each.relative_to(folder).parts) for each in inside)

@@ -128,9 +128,8 @@ class PassageQuestion:
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()
         in_pairs = sum(self.weights[one] + self.weights[other] for one, other in beside)
         numbers = len(there.intersection(self.numbers)) / len(self.numbers) if self.numbers else 0.0
-        shared = len(there.intersection(self.weights))
         return (
-            shared,
+            len(there.intersection(self.weights)),
             self._together(text) / self.total,
             in_pairs / self.total,
             numbers,

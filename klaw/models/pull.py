@@ -19,8 +19,15 @@ import attrs
 from klaw import atomic_file
 from klaw.errors import ModelError
 from klaw.models.build import Fetch, Progress, PullStep, build_folder, check_package, pip_download, require_converter
-from klaw.models.catalogue import ModelSpec
-from klaw.models.manifest import Calibration, ModelManifest, find_damage, load_manifest, store, write_manifest
+from klaw.models.manifest import (
+    Calibration,
+    ModelManifest,
+    ModelSpec,
+    find_damage,
+    load_manifest,
+    store,
+    write_manifest,
+)
 
 
 @attrs.frozen(kw_only=True)

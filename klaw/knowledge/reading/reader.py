@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 import attrs
@@ -114,9 +113,7 @@ class DocumentReading:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with trio.move_on_after(STOP_S, shield=True):
             await self._kill()
 

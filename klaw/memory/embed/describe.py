@@ -74,9 +74,9 @@ def _from_layout(folder: Path) -> Description:
     prefixes = Prefixes(query="query: ", passage="passage: ") if "e5" in folder.name.lower() else Prefixes()
     pooling_file = _read_json(folder / "1_Pooling" / "config.json")
     pooling: Literal["mean", "cls"] = "cls" if pooling_file.get("pooling_mode_cls_token") is True else "mean"
-    stated = _read_json(folder / "tokenizer_config.json").get("model_max_length")
-    is_believed = isinstance(stated, int) and 8 <= stated <= _LONGEST_MAX_TOKENS
-    max_tokens = stated if isinstance(stated, int) and is_believed else _DEFAULT_MAX_TOKENS
+    max_tokens = _read_json(folder / "tokenizer_config.json").get("model_max_length")
+    if not isinstance(max_tokens, int) or not 8 <= max_tokens <= _LONGEST_MAX_TOKENS:
+        max_tokens = _DEFAULT_MAX_TOKENS
     files = [path for path in (folder / GRAPH_FILE, folder / TOKENIZER_FILE) if path.is_file()]
     files += sorted(folder.glob(f"{GRAPH_FILE}[._]data"))
     checksums = [f"{path.name}={describe_file(path).sha256}" for path in files]
