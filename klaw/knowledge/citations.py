@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from klaw.domain.text import normalized
+from klaw.domain.text import folded
 
 MOST = 99
 """The highest number of a mark; ``[2024]`` is a year."""
@@ -179,7 +179,7 @@ def _beside(answer: str, start: int, end: int) -> bool:
 
 
 def _plain(text: str) -> str:
-    return _UNSAID.sub("", normalized("NFKC", _BROKEN.sub("", text)).casefold().replace("ё", "е"))
+    return _UNSAID.sub("", folded(_BROKEN.sub("", text)))
 
 
 def _stands(quoted: str, source: str) -> bool:

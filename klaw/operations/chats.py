@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.chat import MAX_TITLE, chat_title
-from klaw.domain.message import SHOWN
+from klaw.domain.message import MAX_TITLE, SHOWN, chat_title
 from klaw.domain.names import name_of
 from klaw.domain.summary import Summary
 from klaw.domain.text import plural
@@ -26,7 +25,7 @@ MOST_TOLD = 200
 """Things that go with a chat, as they are listed."""
 PART_MESSAGES = 500
 PART_CHARS = 500_000
-"""Of what was said; a part has at least one message."""
+"""Limit of what was said in a part, which has at least one message."""
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ from klaw.cli.output import written
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
-from klaw.operations.explain.message_outcome import explain_message
+from klaw.operations.explain.message import explain_message
 from klaw.operations.why import find_message
 from klaw.operations.why import lines as why_lines
 from klaw.store.kinds import messages, topic_edits, usage
@@ -166,7 +166,7 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
 
 async def find(w: World, name: str) -> Message:
     chat, _, _ = name.partition("#")
-    return await find_message(w.app.core.readers, name, chat, None)
+    return await find_message(w.app.core, name, chat, None)
 
 
 async def explain(w: World, name: str) -> dict[str, Any]:
