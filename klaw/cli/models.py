@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.llm.trial import ModelCheck
     from klaw.models.build import PullStep
-    from klaw.models.catalogue import ModelSpec
+    from klaw.models.manifest import ModelSpec
     from klaw.models.pull import ModelStatus
     from klaw.setup.answers import ChosenModel
 
@@ -46,7 +46,7 @@ class ModelNames:
     verify: bool = argument("check the checksums of what is installed", default=False)
 
     def chosen(self) -> "list[ModelSpec]":
-        from klaw.models.catalogue import CATALOGUE
+        from klaw.models.manifest import CATALOGUE
 
         known = {spec.id: spec for spec in CATALOGUE}
         if unknown := [name for name in self.names if name not in known]:

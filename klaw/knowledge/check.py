@@ -21,8 +21,6 @@ REMOVED = "--repair removes them"
 
 @attrs.frozen(kw_only=True)
 class Flaw:
-    """A difference."""
-
     code: str
     """``file_missing``, ``file_differs``, ``file_unreadable``, ``not_indexed``, ``incomplete``, ``orphans``."""
     text: str
@@ -31,11 +29,7 @@ class Flaw:
 
 
 def files(data_dir: Path, source: Source, found: Sequence[Document], *, full: bool) -> list[Flaw]:
-    """Compare the files of a source with what was read of them. Blocks.
-
-    Args:
-        full: compare the contents, not only the sizes.
-    """
+    """Compare the files of a source with what was read of them: their sizes, or in ``full`` their contents. Blocks."""
     if source.sha256 and source.id not in originals.every(data_dir):
         remedy = "put it back from a backup of knowledge/, or remove the source and add the file again"
         if source.kind is SourceKind.WEB:
@@ -82,12 +76,7 @@ def of_rows(not_indexed: Sequence[Any], incomplete: Sequence[Any]) -> list[Flaw]
 
 
 def of_nothing(counts: Sequence[int], left: int) -> Iterator[Flaw]:
-    """The orphans of all users. Pure.
-
-    Args:
-        counts: see ``checking.orphans``.
-        left: kept files whose source is gone.
-    """
+    """The orphans of all users (see ``checking.orphans``), and how many kept files are left without a source."""
     documents, passages, indexed, vectors = counts
     for count, text, remedy in (
         (documents, plural(documents, "document without a source", "documents without a source"), REMOVED),

@@ -1,8 +1,8 @@
-"""Which marks ``[n]`` of an answer hold. Pure.
+"""Which marks ``[n]`` of an answer are valid. Pure.
 
-A mark holds when passage n was given, and when what the answer quotes beside it stands in that passage. Marks that do
-not hold are taken out; the others are written as ``[1][2]``, whatever form the model gave them. Code, links and
-definitions of links and footnotes are left alone. Every pattern runs in linear time: an answer may be hostile.
+A mark is valid when passage n was given, and when what the answer quotes beside it stands in that passage. Invalid ones
+are removed; the others are written as ``[1][2]``, whatever form the model gave them. Code, links and definitions of
+links and footnotes are left alone. Every pattern runs in linear time: an answer may be hostile.
 """
 
 import re
@@ -47,13 +47,10 @@ _UNSAID = re.compile(r"[\s\"'`*_~«»“”„‘’‚‹›\-\u2010-\u2015\u22
 
 @attrs.frozen(kw_only=True)
 class CheckedAnswer:
-    """An answer whose marks hold."""
-
     text: str
     cited: frozenset[int] = frozenset()
-    """Numbers that it refers to."""
     removed: int = 0
-    """Marks that were taken out, each number counted."""
+    """Marks that were removed, each number counted."""
 
 
 @attrs.define
@@ -72,13 +69,7 @@ class _CitationMark:
 
 
 def check(answer: str, passages: Mapping[int, str]) -> CheckedAnswer:
-    """Take out the marks of an answer that do not hold.
-
-    Args:
-        answer: as the model wrote it.
-        passages: what was given, by number; a quotation may also be of a passage's name and headings, if they are in
-            it.
-    """
+    """Remove the invalid marks of an answer, as the model wrote it, to passages that were given, by number."""
     marks, code = _scan(answer)
     if not marks:
         return CheckedAnswer(text=answer)
@@ -105,7 +96,6 @@ def without_marks(text: str) -> str:
 
 
 def _scan(text: str) -> tuple[list[_CitationMark], list[tuple[int, int]]]:
-    """The marks, and where code stands."""
     marks: list[_CitationMark] = []
     code = _fenced(text)
     fences = iter([*code, (len(text), len(text))])
@@ -189,9 +179,7 @@ def _beside(answer: str, start: int, end: int) -> bool:
 
 
 def _plain(text: str) -> str:
-    """A text as quotations are compared: without case, spaces, quotation marks, hyphens and emphasis."""
-    plain = folded(_BROKEN.sub("", text))
-    return _UNSAID.sub("", plain)
+    return _UNSAID.sub("", folded(_BROKEN.sub("", text)))
 
 
 def _stands(quoted: str, source: str) -> bool:
@@ -207,7 +195,7 @@ def _stands(quoted: str, source: str) -> bool:
 
 
 def _without(text: str, marks: list[_CitationMark]) -> str:
-    """The text with what each mark keeps; the space before one that is taken out goes with it."""
+    """The text with what each mark keeps; the space before one that is removed goes with it."""
     out: list[str] = []
     ends = [0, *(mark.end for mark in marks)]
     for end, mark in zip(ends, marks, strict=False):

@@ -45,8 +45,6 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 class CitationMetrics:
-    """What is counted of answers with passages."""
-
     def __init__(self, metrics: Metrics) -> None:
         self.kept = metrics.counter("klaw_knowledge_citations_kept_total", "passages that answers refer to")
         self.removed = metrics.counter("klaw_knowledge_citations_removed_total", "invalid marks that were removed")
@@ -80,9 +78,6 @@ class Dialogue:
             question: what the turn answers, joined.
             history: what was said before in the segment.
             max_tokens: of all passages together, estimated.
-            meter: of the turn.
-
-        Cancellation: nothing is changed.
         """
         bases = tuple(each.base.id for each in bound.bases)
         found = ContextUsed(bases=bases, gone=bound.gone)
@@ -123,7 +118,6 @@ class Dialogue:
         return checked.text, attrs.evolve(used, passages=passages, removed=checked.removed, uncited=uncited)
 
     async def _query(self, text: str, history: Sequence[Message], meter: Meter) -> tuple[str, Follows]:
-        """What is searched."""
         last = last_pair(history) if refers(text) else None
         if last is None:
             return text.strip(), ""

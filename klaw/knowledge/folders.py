@@ -28,14 +28,8 @@ def allowed(source: Source, config: KnowledgeConfig, paths: Paths) -> str:
 
 
 def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) -> str:
-    """The path of a folder that may be added, without links.
-
-    Args:
-        added_by: the user, or empty for the operator.
-
-    Raises:
-        NotAllowed: it may not be, or is not a readable folder. The text says what may be added.
-    """
+    """The path of a folder that may be added, without links. ``added_by`` is empty for the operator. Raises NotAllowed:
+    it may not be, or is not a readable folder; the text says what may be added."""
     path = Path(where)
     if not path.is_absolute() or "\0" in where or ".." in path.parts:
         raise NotAllowed("a folder is named by its absolute path, without ..")

@@ -63,8 +63,6 @@ _ITEM = re.compile(r"^[ \t]{0,8}(?:[-*+•–]|\d{1,2}[.)])[ \t]+(?=\S)", re.MUL
 
 @attrs.frozen
 class Pair:
-    """A question and its answer."""
-
     asked: str
     answered: str
 
@@ -94,11 +92,8 @@ def refers(question: str) -> bool:
 def query_of(question: str, last: Pair) -> str:
     """What a question that refers to the last pair is searched with: that question, the part of its answer that is
     meant, the question itself."""
-    return "\n".join(
-        filter(
-            None, (one_line(last.asked)[-MAX_ASKED:], meant(question, last.answered)[:MAX_ANSWERED], question.strip())
-        )
-    )
+    parts = one_line(last.asked)[-MAX_ASKED:], meant(question, last.answered)[:MAX_ANSWERED], question.strip()
+    return "\n".join(filter(None, parts))
 
 
 def material(question: str, last: Pair) -> str:

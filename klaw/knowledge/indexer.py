@@ -29,8 +29,7 @@ from klaw.domain.text import span
 from klaw.errors import StorageError, StorageFull
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
 from klaw.knowledge.scan import SourceState
-from klaw.knowledge.source_scanner import UNWATCHED_S, SourceScanner
-from klaw.knowledge.watching import Watches
+from klaw.knowledge.source_scanner import UNWATCHED_S, SourceScanner, Watches
 from klaw.knowledge.web_pages import WebPages
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.knowledge import documents, sources
@@ -62,7 +61,6 @@ _PROBLEMS = {
     "too_many": "a watched folder has too many files (kb.maxFiles)",
     "gone": "a page of a knowledge base is gone: its last copy is kept",
     "unreachable": "a page of a knowledge base cannot be reached",
-    "refused": "a page of a knowledge base may not be fetched",
 }
 """What ``klaw status`` says of states of sources to everybody: names and numbers belong to their users."""
 
@@ -92,7 +90,6 @@ class Indexer(Nudge):
         self._ingest, self._scanner, self._pages = ingest, scanner, pages
         self._watches = Watches(self._heard)
         self._sources: dict[SourceId, Source] = {}
-        """All sources, as of the last look."""
         self._changed: set[SourceId] = set()
         """Folders of which something was heard since they were looked at."""
         self._again: set[SourceId] = set()
@@ -106,7 +103,6 @@ class Indexer(Nudge):
         self._waiting_since: float | None = None
         self._counted_at = -float("inf")
         self.counts: Mapping[str, int] = {}
-        """How many documents there are, by their states."""
         self._read = metrics.counter("klaw_documents_read_total", "documents of knowledge bases that were read")
         self._failed = metrics.counter("klaw_documents_failed_total", "documents that could not be read")
         self._seconds = metrics.histogram("klaw_document_read_seconds", "to read and store one document", SECONDS)
@@ -124,7 +120,6 @@ class Indexer(Nudge):
         return self._scanner.states.get(source) or self._pages.states.get(source)
 
     def problems(self) -> Mapping[str, str]:
-        """See ``HasProblems``."""
         codes = {state.code for state in (*self._scanner.states.values(), *self._pages.states.values())}
         found = {f"kb_{code}": text for code, text in _PROBLEMS.items() if code in codes}
         if self._watches.failed:
@@ -140,7 +135,6 @@ class Indexer(Nudge):
         return found
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """Look and read until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watches.run)
             nursery.start_soon(self._read_all, vitals)
@@ -155,15 +149,10 @@ class Indexer(Nudge):
                     pause_s = STORAGE_PAUSE_S
                 await self.wait_for_news(pause_s)
 
-    async def wait_done(self) -> None:
-        """Return when there is nothing to look at or to read."""
-        for loop in (self, self._to_read, *self._users.values()):
-            await loop.wait_idle()
-
     # -- looking ---------------------------------------------------------------------------------------------------
 
     async def _look(self) -> float:
-        """Look at what is due. Returns in how many seconds more is. Raises StorageError."""
+        """Look at what is due. Returns in how many seconds more is due. Raises StorageError."""
         self._sources = {source.id: source for source in await self._readers.run(sources.every)}
         await self._scanner.forget(self._sources)
         again = self._again & set(self._sources)
@@ -306,8 +295,5 @@ class Indexer(Nudge):
 
 def _concerns(folder: str, paths: Collection[str]) -> bool:
     """Whether some of the paths are in a folder, and not hidden there."""
-    root = PurePosixPath(folder)
-    for path in map(PurePosixPath, paths):
-        if path.is_relative_to(root) and not any(part.startswith(".") for part in path.relative_to(root).parts):
-            return True
-    return False
+    inside = (each for each in map(PurePosixPath, paths) if each.is_relative_to(folder))
+    return any(not any(part.startswith(".") for part in each.relative_to(folder).parts) for each in inside)

@@ -1,7 +1,7 @@
-"""Reads one document and stores its passages, in steps that nobody has to wait for.
+"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them.
 
 A document is read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no
-more memory than a short one. Every step of the writer takes a few milliseconds, and as long a pause follows.
+more memory than a short one.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from klaw.domain.knowledge import (
 from klaw.errors import KlawError
 from klaw.knowledge import scan
 from klaw.knowledge.graph.embedded import GraphSize
+from klaw.knowledge.reading.child import SUFFIXES
 from klaw.knowledge.reading.passages import Cutter
 from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
-from klaw.knowledge.reading.sniff import SUFFIXES
 from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
@@ -57,7 +57,7 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 class GoneError(Exception):
-    """The document, or its source, was removed meanwhile."""
+    """The document was removed meanwhile."""
 
 
 class NotYetError(Exception):
@@ -70,8 +70,6 @@ LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
 
 @attrs.define(kw_only=True, eq=False)
 class Ingest:
-    """Reads documents."""
-
     data_dir: Path
     readers: Readers
     writer: Writer
@@ -80,14 +78,8 @@ class Ingest:
     _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
-        """Read a waiting document, unless its bytes are those of before. Returns its row now.
-
-        Raises:
-            GoneError, NotYetError: nothing is to be done now.
-            StorageError: it could not be stored, and is tried again.
-
-        Cancellation: it waits to be read, with what it had before and what it has already.
-        """
+        """Read a waiting document, unless its bytes are those of before. Returns its row now. Cancelled, it goes on
+        waiting. Raises GoneError, NotYetError, StorageError."""
         begun = trio.current_time()
         if source.kind is SourceKind.RDF:
             now = await self._read_graph(source, document)
@@ -105,12 +97,11 @@ class Ingest:
         return now
 
     async def remove(self, document: DocumentId) -> None:
-        """Remove a document with its passages."""
         while await self._step(document_steps.remove_some, document):
             pass
 
     async def give_up(self, document: Document) -> Document | None:
-        """A document at which Klaw itself failed is left alone, until it changes. None: it is gone. Raises
+        """Leave a document at which Klaw itself failed alone until it changes. None: it is gone. Raises
         StorageError."""
         try:
             return await self._fail(document, "failed", "could not be read by an error of Klaw; the log says where")
@@ -158,7 +149,7 @@ class Ingest:
         return sha.hexdigest()
 
     async def _store(self, document: Document, reading: DocumentReading) -> Document:
-        """Store what is read. Returns the row that says that it is complete, or failed."""
+        """Store what is read. Returns the row that says so."""
         cutter, digest, count = Cutter(), Digest(), 0
         blocks: list[Block] = []
         passages: list[Passage] = []
@@ -215,7 +206,7 @@ class Ingest:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     async def _begin(self, document: Document) -> Same:
-        """Begin to store a document. Returns the passages that it has."""
+        """Returns the passages that the document has already."""
         while (title := await self.writer.run(document_steps.begin, document)) != document.title:
             if title is None:
                 raise GoneError
@@ -247,7 +238,7 @@ class Ingest:
         return await self._finish(await self._failed(document, "", (problem,)))
 
     async def _failed(self, document: Document, kind: str, problems: tuple[DocumentProblem, ...]) -> Document:
-        """The row of a document of which nothing can be used. What it had was of another time, and goes."""
+        """The row of a document of which nothing can be used; the passages that it had are removed."""
         if await self.writer.run(document_steps.begin, document) is None:
             raise GoneError
         await self._trim(document.id, 0)
@@ -270,7 +261,7 @@ class Ingest:
         return now
 
     async def _step(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """One step of the writer, and a pause: nobody is to wait for two in a row."""
+        """One step of the writer, and a pause as long: nobody is to wait for two in a row."""
         begun = trio.current_time()
         value = await self.writer.run(function, *args, **kwargs)
         await trio.sleep(min(trio.current_time() - begun, MAX_PAUSE_S))
@@ -278,7 +269,6 @@ class Ingest:
 
 
 def _open(data_dir: Path, source: Source, document: Document) -> tuple[int, os.stat_result]:
-    """A descriptor of a document's file, and what it is. Raises like ``scan.original``."""
     with scan.original(data_dir, source, document) as file:
         return os.dup(file.fd), file.info
 

@@ -44,11 +44,7 @@ class Knowledge:
 
 
 def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
-    """Make the parts; nothing runs yet.
-
-    Args:
-        embedder: makes the vectors of questions; is nudged when there are passages to embed.
-    """
+    """Make the parts; nothing runs yet. The embedder is nudged when there are passages to embed."""
     readers, writer, clock, config, paths = core.readers, core.writer, core.clock, core.config.kb, core.paths
     graphs = Graphs(
         config,

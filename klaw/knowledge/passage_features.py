@@ -40,7 +40,6 @@ LINE_TOKENS = 40
 def judge_passages(
     ranked: Sequence[RankedEntry[FoundPassage]], gate: Gate, random_cosine: float
 ) -> list[PassageCandidate]:
-    """Let the gate decide on each passage, the best first."""
     return [
         PassageCandidate(
             **fields_of(each, RankDetails),
@@ -81,15 +80,7 @@ def best_of(fused: Mapping[int, Ranks], size: int) -> list[int]:
 def gather(
     lists: Lists, fused: Mapping[int, Ranks], read: Sequence[FoundPassage], text: str, random_cosine: float
 ) -> Pool[FoundPassage]:
-    """Look at the best of the lists.
-
-    Args:
-        lists: what the searches found.
-        fused: the lists, fused.
-        read: the best of them, the best first.
-        text: the question.
-        random_cosine: of the embedding model.
-    """
+    """The features of the passages that were ``read``: the best of the ``fused`` lists, the best first."""
     unknown = max((each.distance for each in lists.neighbours), default=0.0)  # farther than all that are known
     wanted = PassageQuestion.of(text, lists.weights)
     entries = []
@@ -105,16 +96,12 @@ def gather(
 
 @attrs.frozen(kw_only=True)
 class PassageQuestion:
-    """What a question looks for in a passage."""
-
     weights: Mapping[str, float]
-    """How much each stem of its content words counts."""
     total: float
     numbers: AbstractSet[str]
     pairs: AbstractSet[tuple[str, str]]
-    """Its content words that stand beside each other."""
+    """Stems of content words that stand beside each other."""
     pages: AbstractSet[int]
-    """The pages that it names."""
     whole: bool
     """It asks about the document as a whole: who wrote it, when, for whom."""
 
@@ -141,9 +128,8 @@ class PassageQuestion:
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()
         in_pairs = sum(self.weights[one] + self.weights[other] for one, other in beside)
         numbers = len(there.intersection(self.numbers)) / len(self.numbers) if self.numbers else 0.0
-        shared = len(there.intersection(self.weights))
         return (
-            shared,
+            len(there.intersection(self.weights)),
             self._together(text) / self.total,
             in_pairs / self.total,
             numbers,

@@ -31,22 +31,13 @@ PAUSE_FACTOR = 0.5
 async def remove(
     going: Going, user: UserId, core: Core, graphs: Graphs, forgetter: Forgetter, *, everywhere: bool
 ) -> CleanedLogs:
-    """Remove what somebody looked at, and look for what of it is still there.
-
-    Args:
-        going: see ``kinds.knowledge.removal.look``.
-        user: who asks.
-        core: of the server.
-        graphs: those that were made of the sources are removed.
-        forgetter: cleans the logs.
-        everywhere: see ``Forgetter.preview``.
+    """Remove what a user looked at (``kinds.knowledge.removal.look``), and look for what of it is still there. For
+    ``everywhere`` see ``Forgetter.preview``. What a cancellation or a failure leaves, the next start does.
 
     Raises:
         NoSuchBase, NoSuchSource, NotAllowed: the user may not any more.
         NothingToForget: a reindex is running, so nothing was changed.
-        StorageError: the logs could not be cleaned, which the next start does.
-
-    Cancellation: nothing is done, or the next start does what is left.
+        StorageError: the logs could not be cleaned.
     """
     if forgetter.reindexing():
         raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
@@ -64,12 +55,8 @@ async def remove(
 
 
 def take_out(tx: Transaction, user: UserId, going: Going, at: str) -> list[ForgetResult]:
-    """Remove it from the database, and remember to clean the logs and the receipts of it; whatever a kill interrupts,
-    the next start finishes. Returns what is to be cleaned, for each user whose it is.
-
-    Raises:
-        NoSuchBase, NoSuchSource, NotAllowed: the user may not any more.
-    """
+    """Remove it from the database, and remember to clean the logs and the receipts of it. Returns what is to be
+    cleaned, for each user whose it is. Raises NoSuchBase, NoSuchSource, NotAllowed."""
     if going.whole:
         bases.remove(tx, user, going.base.id, at)
     else:

@@ -17,7 +17,7 @@ import attrs
 
 from klaw.config import safe_open
 from klaw.config.safe_open import OpenedFile
-from klaw.domain.knowledge import Document, DocumentState, Source, SourceKind
+from klaw.domain.knowledge import Document, DocumentState, Source, SourceKind, document_id
 from klaw.store import originals
 from klaw.store.kinds.knowledge.documents import KnownDocument
 
@@ -28,7 +28,6 @@ PAUSE_EVERY = 200
 PAUSE_S = 0.001
 
 FolderIdentity = tuple[int, int]
-"""Device and inode."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,20 +37,17 @@ class SourceState:
     code: str = "ok"
     """``missing``: a folder is not there, and its documents are kept. ``empty``, ``partly_empty``: likewise it, or a
     folder in it, is suddenly empty. ``unreadable``: it, or a folder in it. ``not_allowed``: it may not be read.
-    ``too_many``: it has more files than ``kb.maxFiles``. ``gone``, ``unreachable``, ``refused``: of a page, whose last
-    copy is kept."""
+    ``too_many``: it has more files than ``kb.maxFiles``. ``gone``, ``unreachable``: a page, whose last copy is kept."""
     text: str = ""
     """For people; empty when all is well."""
     looked_at: str = ""
     """ISO-8601 UTC."""
     files: int = 0
-    """In a folder."""
     left_out: Mapping[str, int] = attrs.Factory(dict)
     """How many names of a folder are no documents: ``hidden``, ``link``, ``special``, ``name`` (no UTF-8)."""
 
     @property
     def can_be_read(self) -> bool:
-        """Whether its documents can be read now."""
         return self.code not in ("missing", "empty", "not_allowed")
 
 
@@ -66,7 +62,6 @@ class FolderScan:
     """One look at a folder, and what there is in it. Paths are below it, with ``/``; the folder itself is ""."""
 
     most: int
-    """Files."""
     private: Collection[FolderIdentity] = ()
     """Folders that nobody may read here: Klaw's own."""
     files: dict[str, ScannedFile] = attrs.field(factory=dict, init=False)
@@ -77,7 +72,6 @@ class FolderScan:
     unreadable: list[str] = attrs.field(factory=list, init=False)
     """Folders that could not be looked into: nobody knows what there is in them."""
     left_out: Counter[str] = attrs.field(factory=Counter, init=False)
-    """See ``SourceState``."""
     more: bool = attrs.field(default=False, init=False)
     """There are more files than may be."""
     _seen: int = attrs.field(default=0, init=False)
@@ -126,6 +120,11 @@ class FolderScan:
             self.more = True
 
 
+def document_of(source: Source, name: str, size: int = 0) -> Document:
+    """A document of a source that is not read yet."""
+    return Document(id=document_id(source.id, name), base=source.base, source=source.id, name=name, size=size)
+
+
 def stamp(info: os.stat_result) -> str:
     """Changes with a file, and when it comes from elsewhere."""
     return f"{info.st_size}-{info.st_mtime_ns}-{info.st_ctime_ns}"
@@ -162,12 +161,8 @@ def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> Fol
 
 
 def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mapping[str, int]) -> set[str]:
-    """Folders that are empty, of which documents were read, and not on the device where they were seen: perhaps it is
-    not mounted.
-
-    Args:
-        before: the device of each folder that was seen since the start.
-    """
+    """Folders that are empty, of which documents were read, and not on the device where they were seen ``before``:
+    perhaps it is not mounted."""
     gone = {below for below in found.empty if found.folders[below] != before.get(below)}
     read = (name for name, each in known.items() if each.state is not DocumentState.FAILED) if gone else ()
     above = (name.split("/")[:-1] for name in read)
@@ -177,12 +172,8 @@ def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mappi
 def compare(
     found: FolderScan, known: Mapping[str, KnownDocument], *, kept: Collection[str] = (), again: bool = False
 ) -> tuple[list[str], list[str]]:
-    """What has changed since the documents were read: names to be read, or read again; names that are gone.
-
-    Args:
-        kept: folders whose documents stay although they are not there.
-        again: also what failed is to be read again, and what looks as before is to be compared.
-    """
+    """What has changed since the documents were read: names to be read, and names that are gone. Documents of folders
+    that are ``kept`` stay. With ``again`` all is read again that failed, and what looks as before is compared."""
     wait = [name for name, file in found.files.items() if again or _changed(file, known.get(name))]
     stay = (*found.unreadable, *kept)
     gone = [name for name in known if name not in found.files and not any(_is_in(name, each) for each in stay)]
@@ -199,13 +190,8 @@ def _is_in(name: str, folder: str) -> bool:
 
 @contextmanager
 def original(data_dir: Path, source: Source, document: Document) -> Iterator[OpenedFile]:
-    """Open the file that a document is made of: kept in the data folder, or in a watched folder.
-
-    Raises:
-        FileNotFoundError: it no longer exists.
-        safe_open.NotPlain: in its place is a link, a folder or something else that is not read.
-        OSError: it cannot be read.
-    """
+    """Open the file that a document is made of: kept in the data folder, or in a watched folder. Raises OSError;
+    safe_open.NotPlain: in its place is a link, a folder or something else that is not read."""
     in_folder = source.kind is SourceKind.FOLDER
     root, name = (Path(source.where), document.name) if in_folder else (data_dir / originals.FOLDER, str(source.id))
     with safe_open.opened(root, name) as file:

@@ -52,16 +52,14 @@ class KnowledgeSearch(SearchForPrompt):
         top_k: int | None = None,
     ) -> PassageOutcome:
         """Find the passages that matter for a question. Never raises for a failure of a part: the result says what was
-        degraded. Nothing kept is a result: ``why_nothing`` says why.
+        degraded.
 
         Args:
-            text: all that is searched with; of a follow-up the caller puts what it refers to before it.
-            bases: where; those of which the user is no member are left out.
+            text: the question; in a follow-up behind what it refers to.
+            bases: those of which the user is no member are left out.
             max_tokens: of what is kept, estimated.
             within: only in these documents.
             top_k: at most so many are kept; None: as many whole ones as fit.
-
-        Cancellation: nothing is changed.
         """
         account = self.account()
         query, pool = await self._gather(text, PassageScope(user=user, bases=bases, documents=within), account)
@@ -92,7 +90,6 @@ class KnowledgeSearch(SearchForPrompt):
         return (await self._gather(text, scope, self.account()))[1]
 
     async def _gather(self, text: str, scope: PassageScope, account: Account) -> tuple[Query, Pool[FoundPassage]]:
-        """Read the question, search, and look at what is to be ranked."""
         with account.step("begin"):
             query = await self.read(text, None)
         if not query.words or not scope.bases:

@@ -1,6 +1,8 @@
-"""Scans the sources of all bases: which documents are to be read, and which are gone."""
+"""Scans the sources of all bases: which documents are to be read, and which are gone. The system's watches (inotify)
+give quick news of folders; scans find what these miss."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import trio
 
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
+from klaw.actor.mailbox import Nudge
 from klaw.actor.threads import Threads
-from klaw.domain.knowledge import Document, Source, SourceId, document_id
+from klaw.domain.knowledge import Document, Source, SourceId
 from klaw.domain.text import plural
 from klaw.knowledge import removal, scan
 from klaw.knowledge.ingest import Ingest
@@ -32,6 +35,14 @@ SWEEP_S = 3600.0
 LEFT_S = 86_400.0
 """Age at which such files are removed: an upload may take a day."""
 
+MAX_WATCHED = 4_000
+"""Folders. The system gives a user's programs together 8,192 to some 100,000 watches."""
+WATCH_DEBOUNCE_MS = 1_600
+WATCH_STEP_MS = 400
+WATCH_STOP_MS = 1_000
+"""How long the thread may outlive its listener."""
+WATCH_RETRY_S = 300.0
+
 log = structlog.get_logger("klaw.knowledge")
 
 
@@ -48,13 +59,7 @@ class _SeenFolder:
 
 @attrs.define(kw_only=True, eq=False)
 class SourceScanner:
-    """Scans sources, one after the other.
-
-    Args:
-        allowed: why a folder may not be read; empty when it may. Blocks.
-        private: folders that are never read.
-        scan_s: longest time between two scans of a folder.
-    """
+    """Scans sources, one after the other."""
 
     readers: Readers
     writer: Writer
@@ -62,27 +67,24 @@ class SourceScanner:
     ingest: Ingest
     originals: Originals
     allowed: Callable[[Source], str]
+    """Says why a folder may not be read; empty when it may. Blocks."""
     private: Sequence[Path]
+    """Folders that are never read."""
     max_files: int
     scan_s: float
+    """Longest time between two scans of a folder."""
     states: dict[SourceId, SourceState] = attrs.field(factory=dict, init=False)
-    """States of folders."""
     _seen: dict[SourceId, _SeenFolder] = attrs.field(factory=dict, init=False)
     _swept_at: float = attrs.field(default=-float("inf"), init=False)
     _threads: Threads = attrs.field(factory=lambda: Threads("watched folders", 1), init=False)
 
     @property
     def folders(self) -> set[Path]:
-        """The folders to watch."""
         return {path for seen in self._seen.values() for path in seen.paths}
 
     def due(self, source: SourceId, *, heard: bool, watched: bool) -> float:
-        """When a folder is to be scanned next.
-
-        Args:
-            heard: something has changed.
-            watched: the system reports changes.
-        """
+        """When a folder is to be scanned next: whether something was ``heard`` of it, or could be if it is
+        ``watched``."""
         seen = self._seen.get(source)
         if seen is None:
             return -float("inf")
@@ -106,7 +108,7 @@ class SourceScanner:
         for source in again:
             await self.writer.run(document_steps.wait_again, source)
         found = await self.readers.run(documents.behind)
-        await self._wait([_document(source, source.name, source.size) for source in found])
+        await self._wait([scan.document_of(source, source.name, source.size) for source in found])
         await removal.sweep(self.readers, self.writer)
         for document in await self.readers.run(documents.renamed, WAIT_AT_ONCE):
             await self.ingest.remove(document)
@@ -149,7 +151,7 @@ class SourceScanner:
         wait, gone = await self._threads.run(partial(scan.compare, found, known, kept=kept, again=again), abandon=True)
         seen.paths = frozenset(Path(source.where, below) for below in found.folders)
         seen.devices = {below: device for below, device in found.folders.items() if below not in kept}
-        await self._wait([_document(source, name, found.files[name].size) for name in wait])
+        await self._wait([scan.document_of(source, name, found.files[name].size) for name in wait])
         for name in gone:
             await self.ingest.remove(known[name].id)
         return _state(found, kept), len(wait) + len(gone)
@@ -185,6 +187,77 @@ def _state(found: FolderScan, kept: Collection[str]) -> SourceState:
     return SourceState(code=code, text=text, files=len(found.files), left_out=found.left_out)
 
 
-def _document(source: Source, name: str, size: int) -> Document:
-    found = document_id(source.id, name)
-    return Document(id=found, base=source.base, source=source.id, name=name, size=size)
+# -- watching folders --------------------------------------------------------------------------------------------------
+
+
+class Watches:
+    """Watches folders, not those below them, so that no link is followed. ``on_change`` is called with paths that have
+    changed; with none when watching has begun, or is not possible."""
+
+    def __init__(self, on_change: Callable[[Collection[str]], None]) -> None:
+        self._on_change = on_change
+        self._news = Nudge()
+        self._folders: frozenset[Path] = frozenset()
+        self.failed = False
+        """The system has no watches left for these folders."""
+
+    def set(self, folders: Collection[Path]) -> None:
+        if self._folders != frozenset(folders):
+            self._folders = frozenset(folders)
+            self.failed = self.failed and bool(folders)
+            self._news.nudge()
+
+    async def run(self) -> None:
+        while True:
+            async with trio.open_nursery() as nursery:
+                if self._folders:
+                    nursery.start_soon(self._watch, sorted(self._folders))
+                await self._news.wait_for_news()
+                nursery.cancel_scope.cancel(reason="other folders are to be watched")
+
+    async def _watch(self, folders: list[Path]) -> None:
+        while True:
+            reason = "too_many"
+            if len(folders) <= MAX_WATCHED:
+                reason = await self._watch_until_it_fails(folders)
+            log.warning("folders_not_watched", reason=reason, count=len(folders))
+            self.failed = True
+            self._on_change(())
+            await trio.sleep(WATCH_RETRY_S)
+
+    async def _watch_until_it_fails(self, folders: list[Path]) -> str:
+        """Returns a code that says why it failed."""
+        threads, stop = Threads("watching folders", 1), threading.Event()
+        news = _changes([str(folder) for folder in folders], stop)
+        first = True
+        try:
+            while (changed := await threads.run(next, news, None, abandon=True)) is not None:
+                self.failed = False
+                if changed or first:
+                    self._on_change(changed)
+                first = False
+        except (OSError, RuntimeError) as error:
+            return error_class(error)  # the text names the folder
+        finally:
+            stop.set()
+        return "ended"
+
+
+def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
+    """Paths as they change; blocks for ``WATCH_STOP_MS`` at most. Raises OSError, RuntimeError: the folders
+    cannot be watched."""
+    from watchfiles import watch  # loads its library
+
+    # With ignore_permission_denied it would ignore every error, also that there are no watches left.
+    for found in watch(
+        *folders,
+        watch_filter=None,
+        debounce=WATCH_DEBOUNCE_MS,
+        step=WATCH_STEP_MS,
+        stop_event=stop,
+        rust_timeout=WATCH_STOP_MS,
+        yield_on_timeout=True,
+        raise_interrupt=False,
+        recursive=False,
+    ):
+        yield {path for _, path in found}

@@ -11,9 +11,9 @@ import structlog
 
 from klaw.actor.backoff import Pauses
 from klaw.actor.clock import Clock, iso
-from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Source, SourceId, SourceKind, document_id
+from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Source, SourceId, SourceKind
 from klaw.errors import PageGone, ToolRefused
-from klaw.knowledge.scan import SourceState
+from klaw.knowledge.scan import SourceState, document_of
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import document_steps, documents, sources
@@ -89,9 +89,7 @@ class WebPages:
     async def _fetch(self, source: Source, document: Document | None) -> bool:
         """Returns whether there is something to read."""
         if document is None:
-            document = Document(
-                id=document_id(source.id, source.name), base=source.base, source=source.id, name=source.name
-            )
+            document = document_of(source, source.name)
             await self.writer.run(document_steps.wait, [document])
         before = _stamp(document) if source.sha256 and document.sha256 == source.sha256 else {}
         now = self.clock.now()

@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from klaw.errors import INSTALL_AGAIN, ModelError
-from klaw.models.catalogue import ModelSpec
-from klaw.models.manifest import ModelManifest, SourceEntry, describe_file, write_manifest
+from klaw.models.manifest import ModelManifest, ModelSpec, SourceEntry, describe_file, write_manifest
 
 Phase: TypeAlias = Literal["wait", "copy", "download", "check", "extract", "convert", "done", "present"]
 """``wait``: another process pulls this model. ``copy``: from a folder, instead of what follows here. ``check``: a

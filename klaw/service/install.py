@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import klaw
-from klaw.models.catalogue import CATALOGUE
+from klaw.models.manifest import CATALOGUE
 from klaw.service.machine import Machine
 from klaw.service.units import (
     ENVIRONMENT,

@@ -114,6 +114,11 @@ class World:
             return {}
         return await until(found)  # type: ignore[return-value]
 
+    async def done(self) -> None:
+        """Return when there is nothing to look at or to read."""
+        for loop in (self.indexer, self.indexer._to_read, *self.indexer._users.values()):
+            await loop.wait_idle()
+
     def _nothing_of(self, source: Source):  # type: ignore[no-untyped-def]
         async def found() -> bool:
             return not await self.documents(source)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import trio
 
-from klaw.knowledge import source_scanner, watching
+from klaw.knowledge import source_scanner
 from tests.support.knowledge_world import knowledge_world, old
 from tests.support.waiting import HANG_S, until
 
 
 async def main(raise_limit: Callable[[], object], root: Path) -> None:
-    source_scanner.UNWATCHED_S, watching.RETRY_S = 0.2, 0.5
+    source_scanner.UNWATCHED_S, source_scanner.WATCH_RETRY_S = 0.2, 0.5
     old(root / "docs" / "a.md", "The first one.")
     old(root / "docs" / "deep" / "b.md", "The second one.")
     with trio.fail_after(HANG_S):

@@ -21,7 +21,7 @@ from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.errors import GraphError
 from klaw.knowledge.graph.lookup import MAX_ANSWER_BYTES, GraphSession
-from klaw.knowledge.graph.terms import Row, read_answer
+from klaw.knowledge.graph.sparql import Row, read_answer
 
 FORMATS = {
     ".ttl": "TURTLE",
@@ -34,12 +34,9 @@ FORMATS = {
     ".nq": "N_QUADS",
     ".trig": "TRIG",
 }
-"""Suffix to pyoxigraph's name of the format."""
 VERSION = 1
-"""Version of the store's layout."""
 LOAD_S = 1_800.0
 SESSIONS = 2
-"""Child processes that answer at the same time."""
 WAIT_S = 5.0
 """Longest wait for one of them."""
 STOP_S = 5.0
@@ -56,7 +53,6 @@ _ERRORS = {
     "too_large": "the answer is too long",
     "damaged": "the store of the graph is damaged",
 }
-"""Codes that the child answers with."""
 _MADE = "klaw.json"
 """In the folder of a store: what it was made of. Written last."""
 
@@ -81,30 +77,22 @@ class FileGraphResources:
 
 @attrs.frozen
 class FileGraph:
-    """A graph in a file.
-
-    Args:
-        name: of the file as it was uploaded; its suffix says the format.
-        stamp: changes with the file's bytes.
-    """
+    """A graph in a file."""
 
     files: FileGraphResources
     file: Path
     name: str
+    """As it was uploaded; its suffix says the format."""
     stamp: str
+    """Changes with the file's bytes."""
 
     @property
     def folder(self) -> Path:
         return self.file.with_name(f"{self.file.name}.graph")
 
     async def load(self) -> GraphSize:
-        """Make the store unless it is there.
-
-        Raises:
-            GraphError: the file cannot be read; the text says where.
-
-        Cancellation: the child is killed; what was there before stays.
-        """
+        """Make the store unless it is there. Raises GraphError: the file cannot be read; the text says where.
+        Cancellation: the child is killed; what was there before stays."""
         async with self.files.locks.setdefault(self.folder, trio.Lock()):
             made = await self.files.threads.run(_made, self.folder)
             if made.get("stamp") != [VERSION, self.stamp]:
@@ -140,7 +128,6 @@ class FileGraph:
             raise GraphError("timeout", f"its file was not read within {SMALL_S:g} s")
 
     async def remove(self) -> None:
-        """Delete the store, if there is one."""
         async with self.files.locks.setdefault(self.folder, trio.Lock()):
             await self.files.threads.run(_remove, self.folder)
         self.files.locks.pop(self.folder, None)
@@ -229,7 +216,6 @@ class _FileSession:
         return bytes(line)
 
     async def stop(self) -> None:
-        """End the child."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import attrs
 import httpcore2
 
-from klaw.actor.threads import Threads
+from klaw.actor.threads import read_input
 from klaw.bounded_body import BoundedBody
 from klaw.config.document import join_path
 from klaw.config.knowledge import EndpointConfig
@@ -32,7 +32,7 @@ from klaw.guarded_http import (
     resolve_name,
 )
 from klaw.knowledge.graph.lookup import MAX_ANSWER_BYTES, GraphSession
-from klaw.knowledge.graph.terms import Row, read_answer
+from klaw.knowledge.graph.sparql import Row, read_answer
 
 MAX_REDIRECTS = 3
 CONNECT_S = 5.0
@@ -46,13 +46,8 @@ _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
 class EndpointNetwork:
-    """The guarded network that all endpoints are reached through.
-
-    Args:
-        ports: of the public internet that may be used.
-        forbidden: why a public endpoint's address is refused.
-        forbidden_to_operator: the same for endpoints that may be private.
-    """
+    """The guarded network that all endpoints are reached through: which ports of the public internet may be used, and
+    why an address is refused, of a public endpoint or of one that may be private."""
 
     def __init__(
         self,
@@ -66,7 +61,6 @@ class EndpointNetwork:
         self.http = GuardedHttp(idle_s=IDLE_S, connect_s=CONNECT_S, resolve=resolve, tls=httpcore2.default_ssl_context)
         self.forbidden = forbidden
         self.forbidden_to_operator = forbidden_to_operator
-        self.threads = Threads("graph answers", 2)
 
 
 @attrs.frozen
@@ -76,7 +70,6 @@ class EndpointGraph:
     network: EndpointNetwork
     target: WebTarget
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    """With credentials."""
     named: bool = False
     """It is in ``kb.endpoints``: nothing is sent elsewhere."""
     private: bool = False
@@ -112,8 +105,6 @@ def named_endpoint(network: EndpointNetwork, name: str, config: EndpointConfig) 
 
 
 class _EndpointSession:
-    """A ``GraphSession`` with a SPARQL endpoint."""
-
     indexed = False
 
     def __init__(self, graph: EndpointGraph, connections: GuardedConnections) -> None:
@@ -134,7 +125,7 @@ class _EndpointSession:
                 content, kind = answer
                 if kind not in (_RESULTS, "application/json"):
                     raise GraphError("malformed", "the answer is not a SPARQL result: it has another content type")
-                return await self._graph.network.threads.run(read_answer, content, most)
+                return await read_input(len(content), read_answer, content, most)
             self._target = self._redirected(answer)
         raise GraphError("refused", f"the endpoint redirects more than {MAX_REDIRECTS} times")
 

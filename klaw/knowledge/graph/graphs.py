@@ -18,14 +18,13 @@ from klaw.errors import GraphError
 from klaw.knowledge.graph.embedded import FileGraph, FileGraphResources, GraphSize
 from klaw.knowledge.graph.lookup import Graph, QueryRecorder, look_up
 from klaw.knowledge.graph.matching import QuestionTerms, read_question
+from klaw.store import originals
 
 if TYPE_CHECKING:
     from klaw.knowledge.graph.endpoint import EndpointNetwork
 
 PAUSES = Backoff(5.0, 300.0)
-"""Before a graph that failed is asked again."""
 AT_ONCE = 8
-"""Graphs that are asked at the same time."""
 _SHOWN_S = 3600.0
 """How long ``problems`` names a failure after the last attempt."""
 _FAULTS = frozenset(
@@ -38,10 +37,7 @@ log = structlog.get_logger("klaw.knowledge")
 
 @attrs.frozen(kw_only=True)
 class GraphSearch:
-    """What graphs say about a question, and how they were asked."""
-
     passages: tuple[UsedPassage, ...] = ()
-    """The best first."""
     queries: tuple[Ran, ...] = ()
     failed: Mapping[SourceId, str] = attrs.Factory(dict)
     """Sources that did not answer, each with a code."""
@@ -56,6 +52,7 @@ class _Trouble:
     source: SourceId
 
 
+@attrs.define(eq=False)
 class Graphs:
     """The graphs that bases have as sources.
 
@@ -66,26 +63,16 @@ class Graphs:
         now: seconds of a monotonic clock.
     """
 
-    def __init__(
-        self,
-        config: KnowledgeConfig,
-        ports: Container[int],
-        data_dir: Path,
-        *,
-        network: "EndpointNetwork | None" = None,
-        missing: Callable[[SourceId], None] = lambda _: None,
-        now: Callable[[], float] = trio.current_time,
-    ) -> None:
-        self._config = config
-        self._ports = ports
-        self._folder = data_dir / "knowledge"
-        self._network = network
-        self._files = FileGraphResources()
-        self._missing = missing
-        self._now = now
-        self._places = trio.CapacityLimiter(AT_ONCE)
-        self._pauses: Pauses[str] = Pauses(PAUSES)
-        self._troubles: dict[str, _Trouble] = {}
+    config: KnowledgeConfig
+    ports: Container[int]
+    data_dir: Path
+    network: "EndpointNetwork | None" = None
+    missing: Callable[[SourceId], None] = lambda _: None
+    now: Callable[[], float] = trio.current_time
+    _files: FileGraphResources = attrs.field(factory=FileGraphResources, init=False)
+    _places: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(AT_ONCE), init=False)
+    _pauses: Pauses[str] = attrs.field(factory=lambda: Pauses(PAUSES), init=False)
+    _troubles: dict[str, _Trouble] = attrs.field(factory=dict, init=False)
 
     # -- one source ------------------------------------------------------------------------------------------------
 
@@ -111,11 +98,11 @@ class Graphs:
 
     def problems(self) -> Mapping[str, str]:
         """Graphs that do not answer, without users' names of sources: everybody sees it."""
-        now = self._now()
+        now = self.now()
         self._troubles = {key: each for key, each in self._troubles.items() if now - each.at < _SHOWN_S}
         found = {}
         for key, trouble in self._troubles.items():
-            name = key if key in self._config.endpoints else trouble.source
+            name = key if key in self.config.endpoints else trouble.source
             found[f"graph:{name}"] = f"the graph {name} of a knowledge base cannot be asked: {trouble.text}"
         return found
 
@@ -157,10 +144,10 @@ class Graphs:
         scan = f"{_key(source)} scan"
         try:
             async with self._asking(source) as asking:
-                may_scan = not self._pauses.waits(scan, self._now())
+                may_scan = not self._pauses.waits(scan, self.now())
                 passages = await look_up(asking, asked, most, scan=may_scan)
                 if asking.scan_failed:
-                    self._pauses.fail(scan, self._now())
+                    self._pauses.fail(scan, self.now())
                 elif may_scan:
                     self._pauses.succeed(scan)
         except GraphError as error:
@@ -172,18 +159,18 @@ class Graphs:
         """A session with a source; its outcome decides when the source may be asked again. Raises GraphError, also
         ``paused``: it failed a short time ago."""
         graph, key = self._graph(source), _key(source)
-        if self._pauses.waits(key, self._now()):
+        if self._pauses.waits(key, self.now()):
             trouble = self._troubles.get(key)
             raise GraphError("paused", f"it is asked again in a while: {trouble.text if trouble else 'it failed'}")
         try:
             async with graph.session() as session:
-                yield QueryRecorder(session, source, trio.current_time() + self._config.sparql.timeout_s)
+                yield QueryRecorder(session, source, trio.current_time() + self.config.sparql.timeout_s)
         except GraphError as error:
             if error.code == "loading":
-                self._missing(source.id)
+                self.missing(source.id)
             if error.code in _FAULTS:
-                pause = self._pauses.fail(key, self._now())
-                self._troubles[key] = _Trouble(str(error), self._now(), source.id)
+                pause = self._pauses.fail(key, self.now())
+                self._troubles[key] = _Trouble(str(error), self.now(), source.id)
                 log.warning("graph_failed", name=source.id, reason=error.code, retry_s=pause)
             raise
         self._works(key)
@@ -196,19 +183,19 @@ class Graphs:
         return self._file(source) if source.kind is SourceKind.RDF else self._endpoint(source.where, source.user)
 
     def _file(self, source: Source) -> FileGraph:
-        return FileGraph(self._files, self._folder / source.id, source.name, source.sha256)
+        return FileGraph(self._files, self.data_dir / originals.FOLDER / source.id, source.name, source.sha256)
 
     def _endpoint(self, where: str, user: UserId) -> Graph:
         from klaw.knowledge.graph import endpoint  # its HTTP is nothing to have where no endpoint is asked
 
-        if self._network is None:
-            self._network = endpoint.EndpointNetwork(self._ports)
+        if self.network is None:
+            self.network = endpoint.EndpointNetwork(self.ports)
         if "://" in where:
-            return endpoint.public_endpoint(self._network, where)
-        config = self._config.endpoints.get(where)
+            return endpoint.public_endpoint(self.network, where)
+        config = self.config.endpoints.get(where)
         if config is None or not {"*", user} & {*config.users}:
             raise GraphError("unknown_endpoint", "there is no endpoint of this name in kb.endpoints that you may use")
-        return endpoint.named_endpoint(self._network, where, config)
+        return endpoint.named_endpoint(self.network, where, config)
 
 
 def _key(source: Source) -> str:

@@ -13,9 +13,9 @@ from klaw.actor.threads import Threads
 from klaw.domain.context_used import Ran
 from klaw.domain.knowledge import Source, UsedPassage
 from klaw.errors import GraphError
-from klaw.knowledge.graph import queries, wording
+from klaw.knowledge.graph import sparql, wording
 from klaw.knowledge.graph.matching import Match, QuestionTerms, matches
-from klaw.knowledge.graph.terms import Row, is_iri
+from klaw.knowledge.graph.sparql import Row, is_iri
 from klaw.knowledge.graph.wording import Relation
 
 MAX_ANSWER_BYTES = 2_000_000
@@ -34,19 +34,11 @@ _WORDS = Threads("graph words", 1)
 
 
 class GraphSession(Protocol):
-    """An open graph."""
-
     indexed: bool
-    """It has the index of stems that ``queries.by_stems`` asks."""
+    """It has the index of stems that ``sparql.by_stems`` asks."""
 
     async def ask(self, sparql: str, most: int) -> list[Row]:
-        """Run a SELECT and read at most ``most`` rows.
-
-        Raises:
-            GraphError: it cannot be asked, or its answer cannot be read.
-
-        Cancellation: the query is given up.
-        """
+        """Run a SELECT and read at most ``most`` rows. Raises GraphError."""
         ...
 
 
@@ -60,7 +52,7 @@ class Graph(Protocol):
 
 @attrs.define
 class QueryRecorder:
-    """Asks a session until a deadline, and records the queries."""
+    """Asks a session until a deadline, and records the sparql."""
 
     session: GraphSession
     source: Source
@@ -91,13 +83,8 @@ async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, sca
     """What a graph says about the things that a question names: of each short sentences, one in a line; their scores, 0
     to 1, say how well the question names it.
 
-    Args:
-        most: things.
-        scan: look through all labels where there is no index. Else only labels are found that stand in the question
-            as they are.
-
-    Raises:
-        GraphError: nothing was found, and something could not be asked.
+    Without an index, and without a ``scan`` of all labels, only labels are found that stand in the question as they
+    are. Raises GraphError: nothing was found, and something could not be asked.
     """
     rows, failure = await _candidates(asking, asked, scan=scan)
     found = await _WORDS.run(matches, rows, asked, most, abandon=True)
@@ -121,25 +108,25 @@ async def _candidates(
 ) -> tuple[list[Row], GraphError | None]:
     """Labels that may fit; and what failed."""
     if asking.session.indexed:
-        return await asking.ask(queries.by_stems(asked.weights), queries.CANDIDATES), None
+        return await asking.ask(sparql.by_stems(asked.weights), sparql.CANDIDATES), None
     found: list[Row] = []
     failure: GraphError | None = None
     if asked.phrases:
-        found += await asking.ask(queries.by_labels(asked.phrases, asked.languages), queries.CANDIDATES)
+        found += await asking.ask(sparql.by_labels(asked.phrases, asked.languages), sparql.CANDIDATES)
     if scan:
         try:
-            found += await asking.ask(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)
+            found += await asking.ask(sparql.by_words(asked.needles), sparql.CANDIDATES, share=_SCAN_SHARE)
         except GraphError as error:
             failure, asking.scan_failed = error, True
     return found, failure
 
 
 async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms) -> UsedPassage:
-    thing = queries.named(match.iri) if match.iri else queries.labelled(match.label, match.language)
-    first = queries.said_of(thing, asked.languages, RELATIONS)
+    thing = sparql.named(match.iri) if match.iri else sparql.labelled(match.label, match.language)
+    first = sparql.said_of(thing, asked.languages, RELATIONS)
     relations = wording.said_of(await asking.ask(first, RELATIONS))
     with suppress(GraphError):  # of a thing that everything refers to this may take too long
-        rows = await asking.ask(queries.said_with(thing, RELATIONS), RELATIONS, share=0.5)
+        rows = await asking.ask(sparql.said_with(thing, RELATIONS), RELATIONS, share=0.5)
         relations += wording.said_with(rows, match.iri)
     wanted = frozenset(asked.weights) - match.stems
     seen = [match.iri, *wording.things(relations)]
@@ -168,7 +155,7 @@ async def _beyond(asking: QueryRecorder, things: list[str], match: Match, asked:
     if not things:
         return []
     most = 3 * RELATIONS
-    rows = await asking.ask(queries.said_of_all(things, asked.languages, most), most, share=0.5)
+    rows = await asking.ask(sparql.said_of_all(things, asked.languages, most), most, share=0.5)
     return wording.said_beyond(rows, match.iri)
 
 
@@ -180,7 +167,7 @@ async def labels_of(
     unknown = sorted(iri for iri in iris if is_iri(iri))
     for begin in range(0, len(unknown), NAMED):
         with suppress(GraphError):
-            sparql = queries.labels_of(unknown[begin : begin + NAMED], languages, queries.READ)
-            rows = await asking.ask(sparql, queries.READ, share=0.5)
+            query = sparql.labels_of(unknown[begin : begin + NAMED], languages, sparql.READ)
+            rows = await asking.ask(query, sparql.READ, share=0.5)
             names |= wording.choose_labels(rows, languages).names
     return wording.Labels(names=names, languages=languages)

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 import attrs
 
-from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, is_iri
+from klaw.knowledge.graph.sparql import Blank, Iri, Literal, Row, is_iri
 from klaw.memory.recall.query import content_words, read_query
 from klaw.store.engine.tokenizer import stem, words
 
@@ -29,10 +29,7 @@ _ALSO = 0.5
 
 @attrs.frozen(kw_only=True)
 class QuestionTerms:
-    """What a question is searched by."""
-
     weights: Mapping[str, float]
-    """By stems."""
     needles: tuple[str, ...]
     """A piece of each word that is in all its forms with the same stem."""
     phrases: tuple[str, ...]
@@ -43,8 +40,6 @@ class QuestionTerms:
 
 @attrs.frozen(kw_only=True)
 class Match:
-    """A thing that a question names."""
-
     iri: str
     """Empty: it has no name, only the label that it was found by."""
     label: str
@@ -56,12 +51,8 @@ class Match:
 
 
 def read_question(question: str, also: str = "", language: str = "") -> QuestionTerms:
-    """Read a question, of any length; small talk has no words that are looked for.
-
-    Args:
-        also: of the dialogue before; its words count half.
-        language: of the base, as far as it is known.
-    """
+    """Read a question in a base of some language; small talk has no words that are looked for. Words of the dialogue
+    before (``also``) count half."""
     asked = read_query(question, 0.0, None).words[:MAX_WORDS]
     weights = {form(word): 1.0 for word in asked}
     needles = {form(word): needle(word) for word in asked}
@@ -84,7 +75,6 @@ def form(word: str) -> str:
 
 
 def languages(question: str, language: str) -> tuple[str, ...]:
-    """See ``QuestionTerms``."""
     letters = [character for character in question if character.isalpha()]
     cyrillic = sum("\u0400" <= character <= "\u04ff" for character in letters)
     first = "ru" if 2 * cyrillic > len(letters) else "en"
@@ -158,5 +148,4 @@ def _phrases(question: str, weights: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def relevance(text: str, wanted: Sequence[str] | frozenset[str]) -> int:
-    """How many of some stems a text has."""
     return len(set(wanted) & set(map(form, words(text))))

@@ -23,14 +23,11 @@ SERVE_CPU_S = 120
 """If Klaw is killed meanwhile, it ends by this."""
 MAX_ANSWER_BYTES = 2_000_000
 SLICE = 100_000
-"""Triples that are stored at a time."""
 BASE = "http://file.invalid/"
 """What relative IRIs of a file are relative to."""
 
 
 class _BoundedBuffer(io.BytesIO):
-    """Keeps what is written, up to a limit."""
-
     def write(self, data: Any) -> int:
         if self.tell() + len(data) > MAX_ANSWER_BYTES:
             raise OverflowError
@@ -41,7 +38,7 @@ def load(file: str, folder: str, form: str) -> dict[str, Any]:
     """Make a store: all graphs of the file as one, and beside it an index of the stems in labels. Returns how many
     triples and labels there are, or ``error`` and its ``line``."""
     from klaw.knowledge.graph import matching
-    from klaw.knowledge.graph.queries import INDEX, LABELS, stem_iri
+    from klaw.knowledge.graph.sparql import INDEX, LABELS, stem_iri
     from klaw.store.engine.tokenizer import words
 
     index, names = ox.NamedNode(INDEX), frozenset(map(ox.NamedNode, LABELS))

@@ -10,8 +10,7 @@ import attrs
 from klaw.domain import tokens
 from klaw.domain.text import clean_output, cut, one_line
 from klaw.knowledge.graph.matching import relevance
-from klaw.knowledge.graph.queries import NAMES, OTHER_NAMES, RDF, RDFS
-from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, Term
+from klaw.knowledge.graph.sparql import NAMES, OTHER_NAMES, RDF, RDFS, Blank, Iri, Literal, Row, Term
 
 MAX_VALUE = 600
 """Characters of one value."""
@@ -60,8 +59,6 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 @attrs.frozen(kw_only=True)
 class Relation:
-    """One thing that is said."""
-
     subject: str
     """IRI; empty: what the passage is about."""
     path: tuple[str, ...]
@@ -92,7 +89,7 @@ class Labels:
 
 
 def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
-    """The best label of each thing in what ``queries.labels_of`` found: by language, then by property, then the
+    """The best label of each thing in what ``sparql.labels_of`` found: by language, then by property, then the
     shortest."""
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
@@ -132,7 +129,7 @@ def value_text(value: Term, labels: Labels) -> str:
 
 
 def said_of(rows: Iterable[Row]) -> list[Relation]:
-    """What ``queries.said_of`` found."""
+    """What ``sparql.said_of`` found."""
     found = []
     for row in rows:
         path, value, inside = _path(row, "pqr"), row.get("v"), row.get("o")
@@ -143,7 +140,7 @@ def said_of(rows: Iterable[Row]) -> list[Relation]:
 
 
 def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
-    """What ``queries.said_with`` found."""
+    """What ``sparql.said_with`` found."""
     found = []
     for row in rows:
         path, subject = _path(row, "pq"), row.get("s")
@@ -153,7 +150,7 @@ def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
 
 
 def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
-    """What ``queries.said_of_all`` found."""
+    """What ``sparql.said_of_all`` found."""
     found = []
     for row in rows:
         path, subject, value = _path(row, "p"), row.get("e"), row.get("v")

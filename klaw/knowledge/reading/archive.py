@@ -4,7 +4,6 @@ import io
 import re
 import zipfile
 import zlib
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from klaw.knowledge.reading.output import UnreadableError
@@ -44,9 +43,7 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._zip.close()
 
     def read(self, name: str, most: int = BOMB_BYTES * 4) -> bytes:

@@ -1,13 +1,19 @@
 """The process that reads one document. It may be attacked by what it reads, so it has little: an empty environment, the
 document as an open file, and limits of memory, CPU, files and processes.
 
-The request is the first line of standard input, the answer goes to standard output (``output``). It dies with its
-parent: the system sends SIGIO, which ends a process, when the other end of its standard input is closed.
+The format is told by a file's first bytes and by its name; where they differ, the content is right. The request is the
+first line of standard input, the answer goes to standard output (``output``). It dies with its parent: the system sends
+SIGIO, which ends a process, when the other end of its standard input is closed.
 """
 
+import codecs
+import importlib
 import json
 import os
+import re
 import sys
+import zipfile
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from klaw.actor.confined import die_with_parent, limit
@@ -15,22 +21,144 @@ from klaw.knowledge.reading.output import Output, UnreadableError
 
 NICE = 10
 """Reading is never in a hurry; turns are."""
+HEAD_BYTES = 65_536
+STRAY = 2
+"""Control characters in a text, and one more for each 200 bytes."""
+MAX_PARTS = 20_000
+"""Files in an archive; one with more is not even listed."""
+
+Reader = Callable[[BinaryIO, Output, Mapping[str, Any]], None]
+
+READERS: Mapping[str, str] = {
+    "txt": "text:read_plain",
+    "md": "text:read_markdown",
+    "html": "html:read_html",
+    "epub": "html:read_epub",
+    "pdf": "pdf:read",
+    "docx": "office:read_docx",
+    "pptx": "office:read_pptx",
+    "xlsx": "tables:read_xlsx",
+    "csv": "tables:read_csv",
+    "eml": "html:read_mail",
+    "json": "text:read_json",
+}
+"""The function of each format, in ``formats``."""
+
+SUFFIXES: Mapping[str, str] = {
+    "txt": "txt", "text": "txt", "log": "txt", "md": "md", "markdown": "md", "html": "html", "htm": "html",
+    "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx", "xlsx": "xlsx",
+    "xlsm": "xlsx", "csv": "csv", "tsv": "csv", "epub": "epub", "eml": "eml", "json": "json",
+    "jsonl": "json", "ndjson": "json",
+}  # fmt: skip
+_ARCHIVES = {
+    "word/document.xml": "docx",
+    "ppt/presentation.xml": "pptx",
+    "xl/workbook.xml": "xlsx",
+    "META-INF/container.xml": "epub",
+}
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_KNOWN = (
+    (re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF.{4}WEBP|II\*\0|MM\0\*|BM.{4}\0{4}", re.DOTALL), "a picture"),
+    (re.compile(rb"\x1f\x8b|BZh|\xfd7zXZ|7z\xbc\xaf|Rar!|.{257}ustar", re.DOTALL), "an archive"),
+    (re.compile(rb"\x7fELF|MZ"), "a program"),
+    (re.compile(rb"ID3|OggS|fLaC|RIFF|.{4}ftyp", re.DOTALL), "a recording"),
+    (re.compile(rb"\{\\rtf"), "RTF: save it as DOCX or PDF"),
+    (re.compile(rb"%!PS"), "PostScript: save it as PDF"),
+)
+_HTML = re.compile(
+    r"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
+)
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
+
+
+def find_format(file: BinaryIO, name: str) -> tuple[str, bool]:
+    """The format of a file, and whether its name says something else. Raises UnreadableError: it is not one that is
+    read."""
+    said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
+    head = file.read(HEAD_BYTES)
+    if not head.strip() and len(head) < HEAD_BYTES:
+        raise UnreadableError("empty", "is empty")
+    if head.startswith(b"%PDF-") or (said == "pdf" and b"%PDF-" in head[:1024]):
+        found = "pdf"
+    elif head.startswith(b"PK"):
+        found = _archive(file)
+    elif _is_text(head):
+        found = _text(head, said)
+    else:
+        raise _unknown(file, head, said)
+    return found, said is not None and said != found
+
+
+def reader(name: str) -> Reader:
+    module, _, function = READERS[name].partition(":")
+    found: Reader = getattr(importlib.import_module(f"klaw.knowledge.reading.formats.{module}"), function)
+    return found
+
+
+def _archive(file: BinaryIO) -> str:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+    except zipfile.BadZipFile:
+        raise UnreadableError("broken", "is a damaged archive, or only a part of one") from None
+    if len(parts) > MAX_PARTS:
+        raise UnreadableError("unpacks_too_large", f"holds {len(parts):,} files; {MAX_PARTS:,} are the limit")
+    names = {part.filename for part in parts}
+    for part, found in _ARCHIVES.items():
+        if part in names:
+            return found
+    raise UnreadableError("unknown_format", "is an archive: add the files that are in it")
+
+
+def _is_text(head: bytes) -> bool:
+    return head.startswith(_MARKS) or len(_CONTROLS.findall(head)) <= STRAY + len(head) // 200
+
+
+def _text(head: bytes, said: str | None) -> str:
+    """Which of the formats that are text, in which nothing but a name tells most of them."""
+    encoding = "utf-16" if head.startswith(_MARKS[1:]) else "latin-1"
+    if _HTML.match(head.removeprefix(codecs.BOM_UTF8)[:4096].decode(encoding, "replace")):
+        return said if said in ("html", "md", "eml") else "html"
+    if said is None:
+        return "txt"
+    if said in ("pdf", *_ARCHIVES.values()):
+        raise UnreadableError("broken", f"is not {said.upper()}, but a text: rename it if it is one")
+    return said
+
+
+def _unknown(file: BinaryIO, head: bytes, said: str | None) -> UnreadableError:
+    if head.startswith(_OLE):
+        file.seek(0)
+        if _ENCRYPTED in file.read(HEAD_BYTES * 16) or _ENCRYPTED in _tail(file):
+            return UnreadableError("encrypted", "is protected by a password: save it without one")
+        return UnreadableError("unknown_format", "is in the format of an old Office: save it as DOCX, PPTX or XLSX")
+    for magic, what in _KNOWN:
+        if magic.match(head):
+            return UnreadableError("unknown_format", f"is {what}; readable formats are: {', '.join(READERS)}")
+    if said is not None:
+        return UnreadableError("broken", f"is not {said.upper()}: its content is damaged or something else")
+    return UnreadableError("unknown_format", f"has an unknown format; known are: {', '.join(READERS)}")
+
+
+def _tail(file: BinaryIO) -> bytes:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - HEAD_BYTES * 16))
+    return file.read()
 
 
 def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
     """Find out what a file is, and read it. Raises UnreadableError, and whatever the libraries raise."""
-    from klaw.knowledge.reading import sniff
-
-    found, renamed = sniff.find(file, request["name"])
+    found, renamed = find_format(file, request["name"])
     output.format(found)
     if renamed:
         output.problem("renamed", f"is {found.upper()} by its content, and was read as that")
     file.seek(0)
-    sniff.reader(found)(file, output, request)
+    reader(found)(file, output, request)
 
 
 def main() -> None:
-    """Read one document; see the module."""
     request = json.loads(sys.stdin.buffer.readline())
     limit(request["memory_bytes"], request["cpu_s"], nice=NICE)
     die_with_parent()

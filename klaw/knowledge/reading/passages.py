@@ -8,7 +8,9 @@ would be too small for a passage of its own joins its neighbour on the same page
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import attrs
 
@@ -29,8 +31,6 @@ MOST = 400
 
 @attrs.define
 class _Draft:
-    """A passage that is being made."""
-
     text: str
     page: int | None
     under: tuple[str, ...]
@@ -57,8 +57,6 @@ class _Draft:
 
 
 class Cutter:
-    """Takes the blocks of one document."""
-
     def __init__(self) -> None:
         self._open: _Draft | None = None
         self._closed: _Draft | None = None
@@ -156,10 +154,8 @@ class Cutter:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return tuple(one[:count])
+    both = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return tuple(each for each, _ in both)
 
 
 _BLANK_LINES = re.compile(r"\n\s*\n")
@@ -207,11 +203,5 @@ def _fits(text: str, most: int) -> bool:
 
 def _fitting(text: str, room: int) -> int:
     """How many characters have at most so many tokens; at least 1."""
-    low, high = 1, min(len(text), int(room * tokens.LATIN_CHARACTERS_PER_TOKEN) + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokens.estimate(text[:middle]) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    sizes = range(2, min(len(text), int(room * tokens.LATIN_CHARACTERS_PER_TOKEN) + 1) + 1)
+    return bisect_right(sizes, room, key=lambda size: tokens.estimate(text[:size])) + 1

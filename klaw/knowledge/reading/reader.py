@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 import attrs
@@ -70,13 +69,12 @@ class ReadingLimits:
 class DocumentReading:
     """One document while it is read.
 
-    As an asynchronous context manager it is an iterator of blocks; after the last one ``report`` is final.
+    As an asynchronous context manager it is an iterator of blocks; after the last one ``report`` is final. When it is
+    left, the child is gone.
 
     Args:
         file: descriptor of a regular file, which stays open.
         name: for messages, and to tell the format by.
-
-    Cancellation: the child is gone when the block is left.
     """
 
     def __init__(self, file: int, *, name: str, limits: ReadingLimits | None = None) -> None:
@@ -89,7 +87,6 @@ class DocumentReading:
         self._rest = b""
         self._waited_s = 0.0
         self._page = 1
-        """The page that is being read."""
         self._touched: int | None = None
         """Page that the child has in hand."""
         self._skipped: list[int] = []
@@ -116,9 +113,7 @@ class DocumentReading:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with trio.move_on_after(STOP_S, shield=True):
             await self._kill()
 

@@ -36,10 +36,8 @@ class ReaderLine:
 
 @attrs.frozen(kw_only=True)
 class ReadingReport:
-    """What a document is."""
-
     format: str = ""
-    """A key of ``sniff.READERS``; empty: it was not found out."""
+    """A key of ``child.READERS``; empty: it was not found out."""
     title: str = ""
     """As the document gives it."""
     language: str = ""

@@ -49,8 +49,6 @@ Embed: TypeAlias = Callable[[Sequence[str | PassageText], Kind], Floats]
 
 @attrs.frozen(kw_only=True)
 class Talk:
-    """One conversation."""
-
     messages: tuple[str, ...]
     queries: tuple[str, ...]
     related: frozenset[tuple[int, int]] = frozenset()
@@ -153,7 +151,6 @@ class _TalkMessage:
 class _TalkQuestion:
     query: str
     evidence: list[str] = attrs.Factory(list)
-    """Ids of messages."""
 
 
 @attrs.frozen(kw_only=True)
@@ -163,15 +160,9 @@ class _TalkFile:
 
 
 def read_talk(path: Path) -> Talk:
-    """One file as one conversation.
-
-    Args:
-        path: a text file with one message a line, or a JSON object ``{"messages": [{"id", "content"}], "questions":
-            [{"query", "evidence": [message ids]}]}``; ``questions`` and ids are optional, other keys are left alone.
-
-    Raises:
-        ModelError: it cannot be read, or a field is missing or of the wrong type (named in the text).
-    """
+    """One file as one conversation: a text with one message a line, or a JSON object
+    ``{"messages": [{"id", "content"}], "questions": [{"query", "evidence": [message ids]}]}``; ``questions`` and ids
+    are optional, other keys are left alone. Raises ModelError, which names a wrong field."""
     try:
         text = path.read_text("utf-8-sig")
     except OSError as exc:

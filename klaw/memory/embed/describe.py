@@ -30,7 +30,7 @@ _HASH_DIGITS = 12
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """All that shapes a vector, besides the weights."""
+    """What shapes a vector, besides the weights."""
 
     model_id: str
     dimension: int | None
@@ -43,8 +43,8 @@ class Description:
 
 
 def describe(folder: Path) -> Description:
-    """Reads ``manifest.json`` and compares the sizes of the files; without a manifest, derives sensible defaults.
-    Raises ModelError: no such folder, a broken manifest, a manifest of another kind of model, or damaged files."""
+    """By ``manifest.json``, with which the sizes of the files are compared; without one, sensible defaults. Raises
+    ModelError: no such folder, a broken manifest, one of another kind of model, or damaged files."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     if (folder / MANIFEST_FILE).is_file():
@@ -74,9 +74,9 @@ def _from_layout(folder: Path) -> Description:
     prefixes = Prefixes(query="query: ", passage="passage: ") if "e5" in folder.name.lower() else Prefixes()
     pooling_file = _read_json(folder / "1_Pooling" / "config.json")
     pooling: Literal["mean", "cls"] = "cls" if pooling_file.get("pooling_mode_cls_token") is True else "mean"
-    stated = _read_json(folder / "tokenizer_config.json").get("model_max_length")
-    believed = isinstance(stated, int) and 8 <= stated <= _LONGEST_MAX_TOKENS
-    max_tokens = stated if isinstance(stated, int) and believed else _DEFAULT_MAX_TOKENS
+    max_tokens = _read_json(folder / "tokenizer_config.json").get("model_max_length")
+    if not isinstance(max_tokens, int) or not 8 <= max_tokens <= _LONGEST_MAX_TOKENS:
+        max_tokens = _DEFAULT_MAX_TOKENS
     files = [path for path in (folder / GRAPH_FILE, folder / TOKENIZER_FILE) if path.is_file()]
     files += sorted(folder.glob(f"{GRAPH_FILE}[._]data"))
     checksums = [f"{path.name}={describe_file(path).sha256}" for path in files]

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, RemoteModel
 
 QUESTIONS = 64
-"""Most that are read or wait. At most one comes from each turn; further ones are refused as busy, and recall goes on
-without vectors."""
+"""Most that are read or wait, one of each turn; recall goes on without vectors when more are refused as busy."""
 MAX_QUERY_CHARACTERS = 1_500
 """Only the beginning of a longer question is embedded: one run of the model, not several."""
 QUERY_S = 2.0
@@ -73,8 +72,6 @@ class EmbedderStatus:
 
 @attrs.define(eq=False)
 class _Lane:
-    """A bounded way to the model."""
-
     model: "AnyModel"
     threads: Threads
     most: int
@@ -152,25 +149,20 @@ class Embedder(Nudge):
     # -- texts -----------------------------------------------------------------------------------------------------
 
     async def read(self, text: str) -> Reading:
-        """The vector of a query, and what scores tokens if ``autoRag.tokens`` is on.
-
-        Raises:
-            EmbeddingUnavailable: there is no model, it is busy or it failed.
-
-        Cancellation: the work is done only if it was begun.
-        """
+        """The vector of a query, and what scores tokens if ``autoRag.tokens`` is on. Raises EmbeddingUnavailable: there
+        is no model, it is busy or it failed."""
         return await self._ready(self._questions).read(text, "query")
 
     async def query(self, text: str) -> bytes:
-        """The vector of a query: little-endian float32. Like ``read``."""
+        """The vector of a query: little-endian float32."""
         return (await self.read(text)).vector
 
     async def passage(self, text: str) -> bytes:
-        """The vector of a text that is to be found, for one that cannot wait for the actor. Like ``query``."""
+        """The vector of a text that is to be found, and cannot wait for the actor."""
         return (await self._ready(self._questions).read(text, "passage")).vector
 
     async def passage_in_background(self, text: str) -> bytes:
-        """The vector of a text of any length, in turn with the actor's batches: it may take seconds. Like ``query``."""
+        """The vector of a text of any length, in turn with the actor's batches: it may take seconds."""
         return (await self._ready(self._background).read(text, "passage")).vector
 
     def check_ready(self) -> None:
@@ -189,22 +181,16 @@ class Embedder(Nudge):
     # -- for the actor ---------------------------------------------------------------------------------------------
 
     def serve(self, model: "AnyModel", questions: Threads, background: Threads, *, local: bool) -> None:
-        """Answer with this model while the state is READY.
-
-        Args:
-            local: it runs on this machine, and its threads cannot be cancelled.
-        """
+        """Answer with this model while the state is READY. The threads of a local one cannot be cancelled."""
         self._questions = _Lane(model, questions, QUESTIONS, local)
         self._background = _Lane(model, background, SLOW_CAPACITY, local)
         self.random_cosine = model.random_cosine
 
     def take_damage_report(self) -> bool:
-        """Whether damage was reported since the last call."""
         reported, self._damage_reported = self._damage_reported, False
         return reported
 
     def enter(self, state: EmbedderState, reason: str | None = None) -> None:
-        """Change the state."""
         if (state, reason) != (self.status.state, self.status.reason):
             self.status = attrs.evolve(self.status, state=state, reason=reason, since=self._clock.now())
             say = log.warning if state is EmbedderState.NO_MODEL else log.info
@@ -226,13 +212,8 @@ class Embedder(Nudge):
 
 
 class OfflineEmbedder(Embedder):
-    """For commands without a server: ``prepare`` loads the model of a home, if the stored vectors are of it.
-
-    Args:
-        readers: of the database; a server that runs beside it is not disturbed.
-        folder: of a model of this machine.
-        remote: the provider's model, where that is the one.
-    """
+    """For commands without a server: ``prepare`` loads the model of a home, ``remote`` or in a folder, if the stored
+    vectors are of it. A server that runs beside it is not disturbed."""
 
     def __init__(
         self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock, remote: "RemoteModel | None" = None
@@ -279,12 +260,10 @@ class OfflineEmbedder(Embedder):
 async def read_question(
     embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
 ) -> Reading | None:
-    """What one run of the model makes of a question, or None with the reason among ``degraded``.
+    """What the model makes of a question, or of the beginning of a long one; None with the reason among ``degraded``.
 
     Args:
-        text: the question; of a very long one the beginning counts.
         deadline: in Trio's time.
-        degraded: codes of what was missing, to which is added.
         off: the code where vectors are switched off; None where nothing is said of it.
     """
     code: str | None = "embedding_late"

@@ -35,7 +35,8 @@ BATCH_TOKENS = 512
 
 Int64: TypeAlias = npt.NDArray[np.int64]
 Content: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""Token ids of a text: its head, which is read before it and is not pooled, and its own."""
+"""Token ids of a text: its head, which is read before it and is not pooled, and its own; without a head everything is
+pooled."""
 
 
 class EncoderSession:
@@ -62,15 +63,8 @@ class EncoderSession:
         self._output = outputs[0]
 
     def run(self, rows: Sequence[Sequence[int]]) -> tuple[Floats, Int64]:
-        """Run one batch of token ids, special tokens included.
-
-        Returns:
-            The hidden states (rows, longest row, hidden) and the mask (rows, longest row): 1 for a token, 0 for
-            padding.
-
-        Raises:
-            ModelError: ONNX Runtime failed.
-        """
+        """Run one batch of token ids, special tokens included. Returns the hidden states (rows, longest row, hidden)
+        and the mask (rows, longest row): 1 for a token, 0 for padding. Raises ModelError."""
         width = max(len(row) for row in rows)
         ids = np.full((len(rows), width), self._pad, np.int64)
         mask = np.zeros((len(rows), width), np.int64)
@@ -108,13 +102,11 @@ class Window:
     """Index of the text."""
     ids: Sequence[int]
     head: Sequence[int] = ()
-    """See ``Content``; where it is empty, everything is pooled."""
     start: int = 0
     """Index of the first of its ids among the text's."""
 
     @property
     def width(self) -> int:
-        """Tokens that are read, without special ones."""
         return len(self.head) + len(self.ids)
 
     @property
@@ -124,11 +116,8 @@ class Window:
 
 
 def cut_windows(contents: Sequence[Content], size: int) -> list[Window]:
-    """Cut each text's tokens into windows; a text without tokens gets one empty window.
-
-    Args:
-        size: tokens of a window with its head, of which the end is kept where it takes more than half of the window.
-    """
+    """Cut each text's tokens into windows of ``size`` with their heads, of which the end is kept where it takes more
+    than half of the window; a text without tokens gets one empty window."""
     windows: list[Window] = []
     for text, (head, ids) in enumerate(contents):
         kept = head[-(size // 2) :] if head else head
@@ -139,12 +128,8 @@ def cut_windows(contents: Sequence[Content], size: int) -> list[Window]:
 
 
 def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> Iterator[list[Window]]:
-    """Group windows so that rows times the longest row stays within ``max_tokens``; a longer window is a batch of its
-    own. Longest first, because the allocator then sees its largest request at the beginning and can reuse it.
-
-    Args:
-        special: special tokens that are added to each window.
-    """
+    """Group windows so that rows times the longest row, with ``special`` tokens, stays within ``max_tokens``; a longer
+    window is a batch of its own. Longest first: the allocator can reuse what its largest request took."""
     batch: list[Window] = []
     width = 0
     for window in sorted(windows, key=lambda w: w.width, reverse=True):
@@ -159,8 +144,6 @@ def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> It
 
 
 class EmbeddingModel:
-    """One loaded model; make it with ``load``."""
-
     dimension: int
     model_id: str
     """Name, version and a hash of all that shapes a vector: two models with one id give the same vectors."""
@@ -211,15 +194,14 @@ class EmbeddingModel:
 
         Args:
             folder: holds model.onnx, and sentencepiece.model or tokenizer.json; manifest.json is optional.
-            threads: threads of one run.
+            threads: of one run.
             batch_tokens: padded tokens of one run; a text of ``max_tokens`` always fits.
             parallel_passages: one thread for a run of passages, because the caller makes several at a time. Threads
                 with runs of their own do not wait for each other at every layer: more throughput for a few MiB.
             tokens: whether ``read`` makes codes of tokens, if something was learned for the model.
 
         Raises:
-            ModelError: a file is missing, damaged or of the wrong kind (named in the text), the model gives vectors
-                of another dimension than its manifest says, or a package that it needs is not installed.
+            ModelError: names what is missing, damaged or of the wrong kind.
         """
         description = describe(folder)
         tokenizer = load_tokenizer(folder)
@@ -237,14 +219,10 @@ class EmbeddingModel:
         return model
 
     def embed(self, texts: Sequence[str | PassageText], kind: Kind) -> Floats:
-        """Unit vectors (len(texts), dimension) in the order of the texts: any strings, also empty or very long ones, or
-        with lone surrogates.
+        """Unit vectors (len(texts), dimension) of any strings, also empty or very long ones, or with lone surrogates.
 
         The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
-        ("late chunking", Günther and others, 2024).
-
-        Raises:
-            ModelError: the model is closed or ONNX Runtime failed.
+        ("late chunking", Günther and others, 2024). Raises ModelError: the model is closed or ONNX Runtime failed.
         """
         sums = np.zeros((len(texts), self.dimension), np.float32)
         for window, pooled, _ in self._run(self._encode(texts, self._prefixes[kind]), kind):
@@ -252,7 +230,7 @@ class EmbeddingModel:
         return unit(sums)
 
     def read(self, texts: Sequence[str | PassageText], *, kind: Kind) -> list[Reading]:
-        """Vectors of texts and what late interaction wants of their own tokens, of one run. See ``embed``."""
+        """Vectors, and what late interaction wants of the texts' own tokens. See ``embed``."""
         coder = self.coder
         if coder is None:
             return [Reading(vector.tobytes()) for vector in self.embed(texts, kind).astype("<f4")]
@@ -269,7 +247,7 @@ class EmbeddingModel:
         ]
 
     def close(self) -> None:
-        """Free the model; later calls raise ModelError. A running one finishes first. Idempotent."""
+        """Free the model; later calls raise ModelError. A running one finishes first."""
         self._sessions = None
 
     def _reading(

@@ -27,11 +27,7 @@ class PassageText:
 
 
 def passage(content: str, previous: str | None) -> PassageText:
-    """What is embedded for a message.
-
-    Args:
-        previous: of the nearest earlier message of the same session that is searched, if there is one.
-    """
+    """What is embedded for a message, after the nearest earlier one of its session that is searched."""
     if not previous or tokens.estimate(content) > MAX_TOKENS_IN_CONTEXT:
         return PassageText(content)
     return PassageText(content, previous[-CONTEXT_CHARACTERS:])

@@ -58,24 +58,18 @@ log = structlog.get_logger("klaw.embedder")
 
 @attrs.define(kw_only=True, eq=False)
 class RemoteModel:
-    """A provider's embedding model, how it is reached, and what that costs. See ``EmbeddingModel``, whose attributes it
-    has once it is loaded.
-
-    A passage is sent as one text with its context: pooling a text's own tokens needs the model's states.
-
-    Args:
-        config: ``embedding``.
-        llm: counts the calls for all users together.
-        folder: keeps what was measured of models.
-        clock, writer: for notes on what was spent; without a writer there are none.
-    """
+    """A provider's embedding model, and what it costs. Once it is loaded, it has the attributes of ``EmbeddingModel``.
+    A passage is sent as one text with its context: pooling a text's own tokens needs the model's states."""
 
     endpoint: ModelEndpoint
     config: EmbeddingConfig
     llm: LlmClient
+    """Counts the calls for all users together."""
     folder: Path
+    """Keeps what was measured of models."""
     clock: Clock
     writer: Writer | None = None
+    """Of notes on what was spent; None: there are none."""
     lanes: int = 4
     """Questions that are embedded at the same time."""
     coder: TokenCoder | None = attrs.field(default=None, init=False)
@@ -91,8 +85,7 @@ class RemoteModel:
     _noted_at: float = attrs.field(default=-math.inf, init=False)
 
     def load(self) -> Self:
-        """Ask the model for a vector, and measure it if that was never done. Raises ModelError: it does not answer, or
-        not as it should."""
+        """Ask the model for a vector, and measure it if that was never done. Raises ModelError."""
         self._loaded = False
         self.dimension = len(self.ask([_EMPTY], self.config.dimensions, PASSAGES_S)[0])
         if self.dimension > MAX_DIMENSION:
@@ -108,12 +101,7 @@ class RemoteModel:
         return self
 
     def embed(self, texts: Sequence[str | PassageText], kind: Kind) -> Floats:
-        """See ``EmbeddingModel.embed``.
-
-        Raises:
-            ModelAway: it cannot be asked now.
-            ModelError: it refuses one of these texts.
-        """
+        """See ``EmbeddingModel``. Raises ModelAway: it cannot be asked now; ModelError: it refuses one of the texts."""
         prefix = self.config.query_prefix if kind == "query" else self.config.passage_prefix
         parts = [(at, prefix + part) for at, text in enumerate(texts) for part in _parts(text)]
         sums = np.zeros((len(texts), self.dimension), np.float64)
@@ -130,14 +118,13 @@ class RemoteModel:
         return unit(sums)
 
     def read(self, texts: Sequence[str | PassageText], *, kind: Kind) -> list[Reading]:
-        """See ``EmbeddingModel.read``; vectors alone. Raises like ``embed``."""
+        """Vectors alone. Raises like ``embed``."""
         return [Reading(vector.tobytes()) for vector in self.embed(texts, kind).astype("<f4")]
 
     def close(self) -> None:
         """Nothing to close: the provider's connections are the router's."""
 
     def _calibrate(self) -> Calibration:
-        """What was measured when the model was first used."""
         folder = self.folder / hashlib.sha256(self.model_id.encode()).hexdigest()[:12]
         known = read_beside(folder, self.model_id)
         if known is not None and known.recipe == RECIPE:
@@ -151,7 +138,6 @@ class RemoteModel:
         return made
 
     def ask(self, texts: Sequence[str], dimension: int | None, within_s: float) -> list[list[float]]:
-        """One request; from a thread. Raises like ``embed``."""
         try:
             made = trio.from_thread.run(partial(self._post, texts, dimension, within_s))
         except ProviderError as error:
@@ -173,17 +159,14 @@ class RemoteModel:
         return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
 
     def problems(self) -> Mapping[str, str]:
-        """See ``HasProblems``. Until the model is loaded the embedder says what is wrong."""
+        """Until the model is loaded the embedder says what is wrong."""
         if self.trouble is None or not self._loaded:
             return {}
         return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}
 
     async def note_spending(self, *, at_once: bool = False) -> None:
-        """Store what was spent since the last note, if that is long enough ago: a note for each message would let the
-        journal grow twice as fast. The installation's spending is booked on ``local``.
-
-        Cancellation: see ``klaw.memory.background_llm.note_spending``.
-        """
+        """Store what was spent, for ``local``, if the last note is long enough ago: one for each message would let the
+        journal grow twice as fast. Cancellation: see ``klaw.memory.background_llm.note_spending``."""
         if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
             self._noted_at = trio.current_time()
             await note_spending(self.meter.take(), self.writer, iso(self.clock.now()), "embedding", LOCAL_USER)
@@ -206,7 +189,7 @@ def remote_of(
 
 
 def _parts(text: str | PassageText) -> list[str]:
-    """What is sent of a text: all of it, in pieces of about the same length."""
+    """All of a text, in pieces of about the same length."""
     passage = PassageText(text) if isinstance(text, str) else text
     whole = f"{passage.context}\n{passage.text}" if passage.context else passage.text or _EMPTY
     size = math.ceil(len(whole) / max(1, math.ceil(tokens.estimate(whole) / WINDOW_TOKENS)))

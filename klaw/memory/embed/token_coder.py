@@ -43,8 +43,6 @@ class Reading:
 
 @attrs.frozen(eq=False)
 class TokenCoder:
-    """What was learned for one model."""
-
     id: str
     """A hash of what follows; codes of two ids cannot be compared."""
     centre: Floats
@@ -56,7 +54,6 @@ class TokenCoder:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what was learned. Raises ModelError."""
         try:
             data = path.read_bytes()
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:

@@ -80,11 +80,10 @@ class SentencePieceTokenizer:
         self._unigram = Unigram(processor)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See ``Tokenizer``."""
         return [self._unigram.encode(self._normalizer.normalize(clean(text))) for text in texts]
 
     def weights(self, ids: Sequence[int]) -> list[float]:
-        """See ``Tokenizer``: a unigram model's score of a piece is the logarithm of how often it comes."""
+        """By a unigram model's scores: the logarithms of how often pieces come."""
         return self._unigram.weights(ids)
 
 
@@ -121,12 +120,11 @@ class HuggingFaceTokenizer:
         self.pad = next((pad for pad in pads if pad is not None), 0)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See ``Tokenizer``."""
         cleaned = [clean(text) for text in texts]
         return [found.ids for found in self._tokenizer.encode_batch(cleaned, add_special_tokens=False)]
 
     def weights(self, ids: Sequence[int]) -> list[float]:
-        """See ``Tokenizer``: how often a piece comes is not in every such file, so all weigh the same."""
+        """All the same: how often a piece comes is not in every such file."""
         return [float(says_something(self._tokenizer.id_to_token(each) or "")) for each in ids]
 
 
@@ -158,12 +156,8 @@ def says_something(piece: str) -> bool:
 
 
 class Unigram:
-    """The pieces of a model and how texts are cut into them.
-
-    Args:
-        processor: a ``SentencePieceProcessor`` of the model, which can be dropped afterwards. The model has normal,
-            control and unknown pieces only.
-    """
+    """The pieces of a model with normal, control and unknown pieces only, and how texts are cut into them. The
+    ``SentencePieceProcessor`` can be dropped afterwards."""
 
     def __init__(self, processor: Any) -> None:
         ids = list(range(processor.get_piece_size()))
@@ -191,7 +185,6 @@ class Unigram:
         self._weights = np.where(np.logical_or.reduceat(says[points], starts), -self._scores, np.float32(0))
 
     def weights(self, ids: Sequence[int]) -> list[float]:
-        """How much each piece says: the logarithm of how seldom it comes; 0 without a letter, a digit or an emoji."""
         weights: list[float] = self._weights[list(ids)].tolist()
         return weights
 
@@ -223,8 +216,8 @@ class Unigram:
         return path[::-1]
 
     def _pieces_in(self, points: CodePoints, start: int) -> tuple[list[int], Indexes, npt.NDArray[np.int32]]:
-        """All pieces that begin in a block of a text, by their beginnings and then their lengths: where those of each
-        beginning start, and where the last ones end; their ends; their ids."""
+        """All pieces that begin in a block of a text, by their beginnings and then their lengths: the limits of those
+        of each beginning; their ends; their ids."""
         points = points[start : start + _BLOCK + self._longest - 1]
         block = count = min(_BLOCK, len(points))
         hashes = np.zeros(count, np.uint64)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 ACTOR_NAME = "memory.embedder"
 BACKFILL_ROWS = 128
-"""Messages fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
 GATHER_ROWS = 16
 """So many messages wait for no more: they may have left the sliding window."""
 FAILED_BATCH_PAUSE_S = 5.0
@@ -60,8 +59,6 @@ log = structlog.get_logger("klaw.embedder")
 
 @attrs.frozen
 class WaitingMessage:
-    """A message that gets its vector now."""
-
     rowid: int
     passage: PassageText
 
@@ -84,24 +81,19 @@ def split_batches(rows: Sequence[WaitingMessage], batch_tokens: int) -> list[lis
 
 @attrs.define(kw_only=True, eq=False)
 class Worker:
-    """The actor.
-
-    Args:
-        folder: of a model of this machine.
-        min_tokens: ``autoRag.minMessageTokens``.
-        remote: the provider's model, where that is the one.
-        tokens: ``autoRag.tokens``.
-        gather_s: ``embedding.gatherSeconds``.
-    """
+    """The actor."""
 
     embedder: Embedder
     config: EmbeddingConfig
     folder: Path
     min_tokens: int
+    """``autoRag.minMessageTokens``."""
     writer: Writer
     readers: Readers
     remote: "RemoteModel | None" = None
+    """The provider's model; None: that in ``folder``."""
     tokens: bool = True
+    """``autoRag.tokens``."""
     gather_s: float = 0.0
     backfill_rows: int = BACKFILL_ROWS
     repair_pause_s: float = REPAIR_PAUSE_S
@@ -125,7 +117,6 @@ class Worker:
         return vectors_id(self.model.model_id)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """One incarnation."""
         self.vitals = vitals
         self.threads = Threads("onnx", self.config.threads)
         self.failing.clear()
@@ -145,10 +136,8 @@ class Worker:
     # -- the model -------------------------------------------------------------------------------------------------
 
     async def _load(self) -> "AnyModel":
-        """Load the model; while it is missing or unusable, say so and look again.
-
-        One that replaces another has to prove first that it works: after that the other's vectors are gone.
-        """
+        """Load the model; while it is missing or unusable, say so and look again. One that replaces another has to
+        prove first that it works: after that the other's vectors are gone."""
         while True:
             self.vitals.doing("loading model")
             self.embedder.enter(EmbedderState.LOADING)
@@ -243,12 +232,7 @@ class Worker:
 
     async def _embed_next(self) -> bool:
         """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then
-        passages of documents. Returns whether there may be more to do.
-
-        Raises:
-            StorageFull, VectorsDamaged: some of it could not be stored.
-            ModelAway: a provider's model cannot be asked now.
-        """
+        passages of documents. Returns whether there may be more. Raises StorageFull, VectorsDamaged, ModelAway."""
         waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
         if await self._embed_passages(waiting) or await self._embed_messages():
             return True

@@ -90,12 +90,8 @@ class _Graph:
         return self._weights.add(name, self._source.floats(name, *shape))
 
     def _quantise(self, value: str, *, spread: bool = False, gelu: bool = False) -> _Codes:
-        """8-bit codes of (tokens, channels) float32, each token with a step of its own.
-
-        Args:
-            spread: divide the outliers among hidden states.
-            gelu: the value comes from GELU.
-        """
+        """8-bit codes of (tokens, channels) float32, each token with a step of its own; of hidden states (``spread``)
+        the outliers are divided."""
         if spread:
             value = self.node("Mul", [value, "spread"], f"{value}.spread")
         size = value if gelu else self.node("Abs", [value], f"{value}.size")

@@ -37,7 +37,6 @@ class QuantisedMatrix:
     packed: Bytes
     """(rows, columns / 32, 16) uint8: two weights a byte, the earlier one in the low nibble."""
     scales: Float32
-    """(rows, columns / 32) float32."""
 
     def floats(self) -> Float32:
         nibbles = np.stack([self.packed & 0x0F, self.packed >> 4], axis=-1).reshape(*self.scales.shape, BLOCK)

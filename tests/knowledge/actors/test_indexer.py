@@ -215,7 +215,7 @@ async def test_nobodys_document_and_no_large_one_keep_those_of_others_waiting(tm
             small = await world.upload("boris.md", TEXT.encode(), boris)
             assert (await world.settled(small, "boris.md"))["boris.md"].passages
             assert await world.count(WAITING) == 3
-        await world.indexer.wait_done()
+        await world.done()
         assert await world.count(WAITING) == 0
 
 
@@ -245,7 +245,7 @@ async def test_a_document_that_fails_is_left_alone_until_it_changes(tmp_path: Pa
         first = await world.settled(source, "a.txt", "b.md")
         assert first["a.txt"].state is DocumentState.FAILED
         world.indexer.nudge()
-        await world.indexer.wait_done()
+        await world.done()
         assert await world.documents(source) == first
         world.indexer.read_again(source.id)
         await until(lambda: _read_after(world, source, first))

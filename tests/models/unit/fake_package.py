@@ -7,8 +7,7 @@ from pathlib import Path
 
 from klaw.errors import ModelError
 from klaw.models.build import PullStep
-from klaw.models.catalogue import ModelSpec
-from klaw.models.manifest import SourceEntry
+from klaw.models.manifest import ModelSpec, SourceEntry
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 64
 MEMBER = "fake_model/weights.gguf"

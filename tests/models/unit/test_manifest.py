@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from klaw.errors import ModelError
-from klaw.models.catalogue import CATALOGUE
-from klaw.models.manifest import FileEntry, ModelManifest, find_damage, load_manifest, write_manifest
+from klaw.models.manifest import CATALOGUE, FileEntry, ModelManifest, find_damage, load_manifest, write_manifest
 
 SPEC = CATALOGUE[0]
 MANIFEST = ModelManifest(

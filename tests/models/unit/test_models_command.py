@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klaw.cli.main import main
-from klaw.models import catalogue as catalogue_module
+from klaw.models import manifest as manifest_module
 from klaw.models import pull as pull_module
 from tests.models.unit.fake_package import OFFLINE, SPEC, FakeFetch
 
@@ -17,7 +17,7 @@ def fetch(monkeypatch: pytest.MonkeyPatch) -> FakeFetch:
     """The catalogue holds the fake model only, and pulls are served by this."""
     fake = FakeFetch()
     real = pull_module.pull
-    monkeypatch.setattr(catalogue_module, "CATALOGUE", (SPEC,))
+    monkeypatch.setattr(manifest_module, "CATALOGUE", (SPEC,))
     monkeypatch.setattr(pull_module, "pull", lambda *args, **kwargs: real(*args, **kwargs, fetch=fake))
     return fake
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from klaw.cli.main import main
-from klaw.models.catalogue import CATALOGUE
+from klaw.models.manifest import CATALOGUE
 from klaw.service import install as installing
 from klaw.service.install import readable_copy, this_program
 from klaw.service.machine import Machine

@@ -13,7 +13,7 @@ from klaw.memory.embed import model
 from klaw.memory.embed.model import EncoderSession
 from klaw.memory.embed.tokens import PIECES_FILE, Tokenizer, load_tokenizer
 from klaw.models.build import silent
-from klaw.models.catalogue import CATALOGUE, ModelSpec
+from klaw.models.manifest import CATALOGUE, ModelSpec
 from klaw.models.pull import pull
 from tests.support.repository import REPOSITORY
 

@@ -27,7 +27,6 @@ _PAGES = ("application/xhtml+xml", "text/html")
 
 
 def read_html(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
-    """One page: its title, and its text under its headings."""
     data = file.read(MAX_PAGE_BYTES + 1)
     if len(data) > MAX_PAGE_BYTES:
         raise UnreadableError("too_large", f"is larger than {MAX_PAGE_BYTES >> 20} MB, which is the limit for HTML")

@@ -6,6 +6,7 @@ page numbers) are left out, but for one of each.
 
 import bisect
 import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -13,8 +14,117 @@ from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
-from klaw.knowledge.reading.formats.pdf_lines import Layout, PdfLine, layout, lines
-from klaw.knowledge.reading.output import Output, UnreadableError, one_line
+from klaw.knowledge.reading.output import Output, UnreadableError, one_line, tidy
+
+MAX_PAGE_CHARS = 2_000_000
+SAMPLE_PAIRS = 8
+"""Neighbouring pages that are compared to find sizes of letters and running lines."""
+MARGIN = 0.12
+"""Share of a page's height, at its top and its bottom, where running lines stand."""
+MAX_RUNNING = 150
+"""Characters."""
+
+_DIVIDED = "\ufffe"
+_HYPHEN = re.compile(rf"(\w?){_DIVIDED}(\w?)")
+_NUMBER = re.compile(r"\d+")
+
+
+class PdfLine(NamedTuple):
+    """A line of a page; two that a hyphen joins are one."""
+
+    text: str
+    bottom: float
+    height: float
+    """Size of its first letter; 0 where the page's letters cannot be located."""
+    last: float
+    """Bottom of the last of those that are joined."""
+
+
+class Layout(NamedTuple):
+    body: float
+    """Height of most letters; 0: not known."""
+    running: Mapping[tuple[str, int], int]
+    """Lines that stand on many pages: their text without numbers, and where; and a page (from 0) on which each is
+    kept."""
+
+    def leaves_out(self, line: PdfLine, height: float, index: int) -> bool:
+        """Whether a line of a page (from 0) of this height is a running line, and is kept on another page."""
+        return _in_margin(line, height) and self.running.get(_place(line), index) != index
+
+
+def layout(pdf: Any, pages: Sequence[int], output: Output) -> Layout:
+    """By pages from all over the document, the same ones whenever it is read."""
+    count = len(pages)
+    pairs = min(SAMPLE_PAIRS, (count + 1) // 2)
+    starts = {pair * max(1, count - 1) // pairs for pair in range(pairs)}
+    sample = sorted({pages[at] for start in starts for at in (start, start + 1) if at < count})
+    heights: Counter[float] = Counter()
+    places: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for index in sample:
+        output.look(index + 1)
+        try:
+            found, height = lines(pdf, index)
+        except Exception:  # noqa: BLE001, S112 - it is reported when its turn comes
+            continue
+        for line in found:
+            heights[round(line.height * 2) / 2] += len(line.text)
+        for place in {_place(line) for line in found if _in_margin(line, height)}:
+            places[place].append(index)
+    heights.pop(0, None)
+    enough = max(4, len(sample) // 3)
+    running = {place: found[0] for place, found in places.items() if len(found) >= enough}
+    return Layout(body=heights.most_common(1)[0][0] if heights else 0, running=running)
+
+
+def _in_margin(line: PdfLine, height: float) -> bool:
+    middle = line.bottom + line.height / 2
+    return line.height > 0 and len(line.text) <= MAX_RUNNING and not MARGIN * height < middle < (1 - MARGIN) * height
+
+
+def _place(line: PdfLine) -> tuple[str, int]:
+    return _NUMBER.sub("#", one_line(line.text).casefold()), round(line.bottom / 3)
+
+
+def lines(pdf: Any, index: int) -> tuple[list[PdfLine], float]:
+    """The lines of a page that are not empty, and the page's height."""
+    page = pdf[index]
+    try:
+        text_page = page.get_textpage()
+        try:
+            count = text_page.count_chars()
+            if count > MAX_PAGE_CHARS:
+                raise UnreadableError("too_much_text", f"has {count:,} characters; {MAX_PAGE_CHARS:,} are the limit")
+            text = text_page.get_text_range() if count > 0 else ""
+            located = len(text) == count
+            found, at = [], 0
+            for part in text.split("\r\n"):
+                if stripped := _dehyphenated(tidy(part)).strip():
+                    begin = at + len(part) - len(part.lstrip())
+                    _, bottom, _, top = text_page.get_charbox(begin, loose=True) if located else (0, 0, 0, 0)
+                    joined = at + part.rfind(_DIVIDED, 0, -1) + 1
+                    last = text_page.get_charbox(joined, loose=True)[1] if located and joined > at else bottom
+                    found.append(PdfLine(stripped, bottom, max(0.0, top - bottom), last))
+                at += len(part) + 2
+            return found, page.get_height()
+        finally:
+            text_page.close()
+    finally:
+        page.close()
+
+
+def _dehyphenated(text: str) -> str:
+    """PDFium joins a word that was divided at a line's end by U+FFFE; a hyphen that belongs to it has to stay."""
+
+    def join(found: re.Match[str]) -> str:
+        before, after = found[1], found[2]
+        rest = text[found.end() :].partition(" ")[0]
+        divided = before.islower() and after.islower() and "-" not in rest
+        return before + ("" if divided else "-") + after
+
+    return _HYPHEN.sub(join, text)
+
+
+# -- pages and headings ------------------------------------------------------------------------------------------------
 
 MAX_OUTLINE = 20_000
 PAGES_AT_ONCE = 250
@@ -51,13 +161,12 @@ _NUMBER_KEY = re.compile(
 _SENTENCE = re.compile(r"[^\W\d]{2}[.;] |\.{4}|(?:\. ){4}")
 """In no heading: more than a sentence, or a line of a table of contents."""
 _LETTERS = re.compile(r"[^\W\d_]{2}")
+_FILE_NAME = re.compile(r"\.(?:docx?|pdf|indd|tex|xlsx?|pptx?|qxd)$|^untitled", re.IGNORECASE)
 _PASSWORD = 4
 """PDFium's error."""
 
 
 class OutlineEntry(NamedTuple):
-    """One line of the outline."""
-
     page: int
     """From 0."""
     level: int
@@ -74,9 +183,8 @@ def read(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
         raise UnreadableError("too_many_pages", f"has {count:,} pages; {request['pages']:,} are the limit")
     output.pages(count)
     output.title(_title(pdf))
-    reading = _PdfReading(
-        output, _outline(pdf), layout(pdf, [index for index in range(count) if index not in skipped], output)
-    )
+    readable = [index for index in range(count) if index not in skipped]
+    reading = _PdfReading(output, _outline(pdf), layout(pdf, readable, output))
     for index in range(count):
         if index and index % PAGES_AT_ONCE == 0:
             pdf.close()
@@ -113,12 +221,7 @@ def _open(file: BinaryIO) -> Any:
 
 def _title(pdf: Any) -> str:
     title = one_line(pdf.get_metadata_dict().get("Title") or "")
-    return (
-        ""
-        if not _LETTERS.search(title)
-        or re.search(r"\.(?:docx?|pdf|indd|tex|xlsx?|pptx?|qxd)$|^untitled", title, re.IGNORECASE)
-        else title
-    )
+    return title if _LETTERS.search(title) and not _FILE_NAME.search(title) else ""
 
 
 def _outline(pdf: Any) -> list[OutlineEntry]:
@@ -135,7 +238,7 @@ def _outline(pdf: Any) -> list[OutlineEntry]:
 
 
 class _OutlineMark(NamedTuple):
-    """A heading of a page: which of its lines it is, ``begin`` to ``end``; both are the same when it was not found."""
+    """Which lines of a page are a heading, ``begin`` to ``end``; both are the same when it was not found."""
 
     begin: int
     end: int
@@ -153,10 +256,8 @@ class _PdfReading:
         self._path: list[tuple[float, str]] = []
         """Headings with their levels: of the outline, else the size of the letters, negative."""
         self._last = 0
-        """Page with the last heading."""
 
     def page(self, pdf: Any, index: int) -> None:
-        """Read one page. Raises UnreadableError."""
         lines, marks = self._look(pdf, index)
         if not any(_LETTERS.search(line.text) for line in lines) and _has_pictures(pdf, index):
             raise UnreadableError("no_text", "has pictures and no text: it may be a scan")
@@ -183,7 +284,6 @@ class _PdfReading:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _look(self, pdf: Any, index: int) -> tuple[list[PdfLine], list[_OutlineMark]]:
-        """Lines and headings of a page."""
         found, height = lines(pdf, index)
         kept = [line for line in found if not self._layout.leaves_out(line, height, index)]
         marks = self._by_outline(kept, index) if self._outline else self._by_size(kept)

@@ -47,7 +47,6 @@ def _charset(file: BinaryIO, label: str | None) -> str:
 
 
 def lines(text: io.TextIOBase) -> Iterator[str]:
-    """Lines without their ends."""
     while line := text.readline(LONGEST_LINE):
         yield line.rstrip("\n")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from klaw.knowledge.graph.matching import form, matches, needle, read_question
-from klaw.knowledge.graph.terms import Blank, Iri, Literal
+from klaw.knowledge.graph.sparql import Blank, Iri, Literal
 
 
 def rows(*labels: str) -> list[dict[str, object]]:

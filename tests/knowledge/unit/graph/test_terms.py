@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.errors import GraphError
-from klaw.knowledge.graph.terms import Blank, Iri, Literal, is_iri, quoted, read_answer, reference
+from klaw.knowledge.graph.sparql import Blank, Iri, Literal, is_iri, quoted, read_answer, reference
 
 
 @given(st.text())
