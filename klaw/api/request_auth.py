@@ -12,14 +12,13 @@ import trio
 from starlette.requests import Request
 
 from klaw.actor.threads import read_input
-from klaw.convert import FRAMES, Converter
+from klaw.convert import FRAMES, MOST_VALUES, Converter, read_json
 from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
 from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.tokens import Grant
-from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
 from klaw.wire.values import MessageId
 

@@ -16,7 +16,8 @@ import attrs
 import structlog
 import trio
 
-from klaw import __version__, heap, notices
+from klaw import __version__, health
+from klaw.actor import process
 from klaw.actor.threads import Threads
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
@@ -54,7 +55,7 @@ async def serve(
     Raises:
         StorageError, ConfigError: it cannot start; possibly in an ExceptionGroup.
         ExceptionGroup: a vital actor failed."""
-    heap.use_one_arena()
+    process.use_one_arena()
     sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))
     notifier = Notifier(os.environ.get("NOTIFY_SOCKET"))
@@ -83,7 +84,7 @@ async def _serve(
         await app.core.supervisor.start(listener.gateway.spec())
         await _start_admin(app, listener)
         await _start_watchdog(app, listener, notifier)
-        await app.core.supervisor.start(notices.Notices(app.core, listener.auth.owners).spec())
+        await app.core.supervisor.start(health.Notices(app.core, listener.auth.owners).spec())
         nursery.start_soon(recover_chats, app)
         settle_garbage_collector()
         on_ready(listener.url)
@@ -96,7 +97,7 @@ async def _serve(
 
 async def _stop_listeners(app: App, listener: "_Listener") -> None:
     """No new connections and no new questions; what runs goes on in the stages of ``running``."""
-    for name in (notices.ACTOR_NAME, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
+    for name in (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
         await app.core.supervisor.stop(name, "shutdown")
 
 
@@ -186,7 +187,7 @@ def settle_garbage_collector() -> None:
     """
     linecache.clearcache()  # attrs keeps the sources of the methods that it makes there: 2 MB
     gc.collect()
-    heap.give_back()
+    process.give_back()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, GC_OLDER, GC_OLDER)
 

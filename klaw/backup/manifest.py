@@ -21,8 +21,6 @@ FILE, DIGEST = "manifest.json", "manifest.sha256"
 CONFIG, WORKSPACE, DATA = "config", "workspace", "data"
 PARTS = (CONFIG, WORKSPACE, DATA)
 """Folders in a backup, in the order in which a restore puts them in place: with the last one it is done."""
-
-
 MAX_BYTES = 64 << 20
 """A manifest of this size lists a quarter of a million files."""
 MAX_DIGEST = 1_000
@@ -59,7 +57,7 @@ def _time(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class BackupItem:
-    """One file, or a symbolic link."""
+    """A file, or a symbolic link."""
 
     path: Annotated[str, Check(_inside)]
     """Below the three folders, with ``/``."""
@@ -83,18 +81,14 @@ class BackupItem:
 
 @attrs.frozen(kw_only=True)
 class BackupManifest:
-    """What a backup holds."""
-
     form: int = FORM
     klaw: str
     """Version of the program."""
     schema: int
-    """Version of the database's schema."""
     time: Annotated[str, Check(_time)]
     """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
     order: Annotated[str, Check(_time), OMIT] = ""
-    """By what it comes after the backup before, whose ``time`` is later since the clock was set back in between; empty:
-    ``time`` says it."""
+    """By what it comes after the backup before, if the clock was set back in between; empty: by ``time``."""
     last: Mapping[str, int]
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
     journal; empty when no database could be read."""
@@ -107,7 +101,7 @@ class BackupManifest:
     left_out: tuple[str, ...] = ()
     """What could not be copied, with the reason."""
     new_bytes: int
-    """That are not shared with the backup before."""
+    """Not shared with the backup before."""
     items: tuple[BackupItem, ...]
 
     @property

@@ -43,15 +43,11 @@ class RestoreFolder:
 
 
 def restore(paths: Paths, root: Path, manifest: BackupManifest, tell: Tell = lambda _done, _total: None) -> list[Path]:
-    """Put a backup in place of an installation that is not there yet. Returns the folders.
-
-    Raises:
-        BackupRefused: there is something already; nothing was changed.
-        BrokenBackup: a file is not what it was; nothing was put in place.
-    """
+    """Put a backup in place of an installation that is not there yet. Returns the folders. Raises BackupRefused: there
+    is something already; BrokenBackup: a file is not what it was. Then nothing was put in place."""
     places = _places(paths, manifest)
     above = paths.data_dir.resolve().parent
-    with folders.told(paths.data_dir), ExitStack() as stack:
+    with folders.os_errors_refused(paths.data_dir), ExitStack() as stack:
         above.mkdir(mode=0o700, parents=True, exist_ok=True)
         refusal = BackupRefused(f"another restore is at work in {above}: wait for its end")
         stack.enter_context(folders.alone(above, refusal))

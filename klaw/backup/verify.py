@@ -28,8 +28,6 @@ NOT_COMPARED = frozenset({"turn"})
 
 @attrs.frozen(kw_only=True)
 class VerifyReport:
-    """What a check found."""
-
     name: str
     files: int
     problems: tuple[str, ...]
@@ -42,15 +40,9 @@ class VerifyReport:
 
 def verify(folder: Path, root: Path, manifest: BackupManifest, tell: Tell = lambda _done, _total: None) -> VerifyReport:
     """Check a backup: first its files, then, if these are right, the database that is made of its logs in a scratch
-    folder: beside it, or where the system has them if the backups' folder cannot be written.
-
-    Raises:
-        BackupRefused: the folder cannot be used.
-    """
+    folder: beside it, or where the system has them if the backups' folder cannot be written. Raises BackupRefused."""
     writable = os.access(folder, os.W_OK)
-    with folders.told(folder), folders.locked(folder) if writable else nullcontext():
-        if writable:
-            folders.clear(folder)
+    with folders.os_errors_refused(folder), folders.locked(folder) if writable else nullcontext():
         problems = tuple(differing(root, manifest.items, tell))
         known = {FILE, DIGEST, *(each.place for each in manifest.items)}
         problems += tuple(f"{path} is not in the manifest" for path in paths_below(root) if path not in known)
@@ -65,7 +57,6 @@ def verify(folder: Path, root: Path, manifest: BackupManifest, tell: Tell = lamb
 
 
 def differing(root: Path, items: Sequence[BackupItem], tell: Tell = lambda _done, _total: None) -> Iterator[str]:
-    """What is not as the manifest says, in words."""
     for done, item in enumerate(items, 1):
         tell(done, len(items))
         if (problem := problem_of(root, item.place, item)) is not None:

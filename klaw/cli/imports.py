@@ -275,7 +275,7 @@ async def _alone(
 
     from klaw.actor.clock import SystemClock
     from klaw.actor.mailbox import Nudge
-    from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+    from klaw.actor.supervisor import ActorSpec, Supervisor
     from klaw.config.load import load
     from klaw.core import Core
     from klaw.gateway.hub import Hub
@@ -296,7 +296,7 @@ async def _alone(
             journal=journal,
             publish=lambda _stored: None,
         )
-        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
+        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
         parts = _Parts(core=core, readers=store.readers, embedder=Nudge())
 

@@ -6,7 +6,7 @@ secret, nor anything that came from the environment.
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -25,15 +25,9 @@ _QUOTED_MAX = 40
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def read_settings(tree: dict[str, Any], known: tuple[Problem, ...] = ()) -> EngineConfig:
-    """Read the tree of ``read_document``.
-
-    Args:
-        known: problems found before; they make this raise even when the tree is sound.
-
-    Raises:
-        ConfigError: with ``known`` and every mistake in the tree.
-    """
+def read_settings(tree: dict[str, Any], known: Sequence[Problem] = ()) -> EngineConfig:
+    """Read the tree of ``read_document``. Raises ConfigError: with the ``known`` problems, and every mistake in the
+    tree."""
     reader = _SettingsReader([*known])
     sections = reader.fields(tree, EngineConfig, "")
     reader.problems.extend(_between_sections(sections, tree))
@@ -49,7 +43,7 @@ class _SettingsReader:
     problems: list[Problem]
 
     def _wrong(self, path: str, message: str) -> Any:
-        self.problems.append(Problem(path=path, message=message))
+        self.problems.append(Problem(path, message))
         return INVALID
 
     def fields(self, tree: Mapping[str, Any], cls: Any, path: str) -> dict[str, Any]:
@@ -89,7 +83,7 @@ class _SettingsReader:
         except ValueError as error:
             return self._wrong(path, str(error))
         if broken := rule.broken_by(made):
-            return self._wrong(path, f"{broken}, got {shown(value, made)}")
+            return self._wrong(path, f"{broken}, got {_shown(value, made, secret=True)}")
         return made.under(rule.broken_by) if isinstance(made, Secret) else made
 
     def _section(self, tree: dict[str, Any], cls: Any, path: str) -> Any:
@@ -127,23 +121,17 @@ def _scalar(value: Any, cls: Any) -> Any:
     if get_origin(cls) is Literal:
         if found in get_args(cls) and isinstance(found, str):
             return found
-        raise ValueError(f"must be one of {', '.join(get_args(cls))}, got {shown(value, found, quote_text=True)}")
+        raise ValueError(f"must be one of {', '.join(get_args(cls))}, got {_shown(value, found)}")
     if cls is float and type(found) is int:
         return float(found)
     if type(found) is not cls:
-        raise ValueError(f"must be {_EXPECTED.get(cls, 'a text')}, got {shown(value, found, quote_text=True)}")
+        raise ValueError(f"must be {_EXPECTED.get(cls, 'a text')}, got {_shown(value, found)}")
     return found
 
 
 def _looked_up(value: Any, *, plain: bool) -> Any:
-    """The value, or what a reference stands for.
-
-    Args:
-        plain: a reference that is wholly ``${NAME}`` may stand for a number or a boolean.
-
-    Raises:
-        ValueError: the reference leads nowhere.
-    """
+    """The value, or what a reference stands for, which may be a number or a boolean (``plain``) if it is wholly
+    ``${NAME}``. Raises ValueError: the reference leads nowhere."""
     if not isinstance(value, Reference):
         return value
     try:
@@ -174,13 +162,13 @@ def _json(value: Any) -> Any:
     return _looked_up(value, plain=True)
 
 
-def shown(value: object, made: object, *, quote_text: bool = False) -> str:
-    """Name the type of a value of the tree and, where that cannot give a secret away, quote it."""
+def _shown(value: object, made: object = None, *, secret: bool = False) -> str:
+    """A number or a text of the tree; only the type of what may be ``secret``, of what is long, and of a reference,
+    which stands for ``made``."""
     if isinstance(value, Reference):
         return f"{kind_of(made)} (from a reference)"
-    quotable = isinstance(value, int | float) or (quote_text and isinstance(value, str))
     text = json.dumps(value) if isinstance(value, bool) else repr(value)
-    if not quotable or len(text) > _QUOTED_MAX:
+    if not isinstance(value, int | float if secret else int | float | str) or len(text) > _QUOTED_MAX:
         return kind_of(value)
     return f"the text {text}" if isinstance(value, str) else text
 
@@ -201,11 +189,9 @@ def _between_sections(sections: Mapping[str, Any], tree: Mapping[str, Any]) -> I
     for path, name in routing.places() if routing is not INVALID else ():
         provider, _, model = name.partition("/")
         if provider not in {LOCAL_PROVIDER, *given}:
-            message = f"the provider must be {LOCAL_PROVIDER!r} or {known}, got {shown(name, name, quote_text=True)}"
-            yield Problem(path=path, message=message)
+            yield Problem(path, f"the provider must be {LOCAL_PROVIDER!r} or {known}, got {_shown(name)}")
         elif provider == LOCAL_PROVIDER and local is not INVALID and model != local.model:
-            wanted = f"the local model must be localModel.model ({local.model!r})"
-            yield Problem(path=path, message=f"{wanted}, got {shown(name, name, quote_text=True)}")
+            yield Problem(path, f"the local model must be localModel.model ({local.model!r}), got {_shown(name)}")
     embedding, recall = sections.get("embedding"), sections.get("auto_rag")
     providers: Any = sections.get("providers", {})
     asked = []
@@ -217,9 +203,8 @@ def _between_sections(sections: Mapping[str, Any], tree: Mapping[str, Any]) -> I
         if name is None:
             continue
         if name not in given:
-            message = f"must be {known}, got {shown(name, name, quote_text=True)}"
-            yield Problem(path=f"{path}.provider", message=message)
+            yield Problem(f"{path}.provider", f"must be {known}, got {_shown(name)}")
         elif providers is not INVALID and providers[name].type != "openai":
-            yield Problem(path=f"{path}.provider", message="must name a provider of type 'openai'")
+            yield Problem(f"{path}.provider", "must name a provider of type 'openai'")
         if model is None:
-            yield Problem(path=f"{path}.model", message="is required beside provider")
+            yield Problem(f"{path}.model", "is required beside provider")

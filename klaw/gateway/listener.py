@@ -19,7 +19,7 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.connection_limits import AT_ONCE_S, Admission, Arrival, Connection, TokenBucket
 from klaw.gateway.handshake import respond, serve_stream
@@ -76,9 +76,7 @@ class Gateway:
 
     def spec(self) -> ActorSpec:
         """How the supervisor runs it."""
-        return ActorSpec(
-            name="gateway", run=self.run, mailbox=self.mailbox, restart=Restart.VITAL, stop_budget_s=STOP_S + 2.0
-        )
+        return ActorSpec(name="gateway", run=self.run, mailbox=self.mailbox, vital=True, stop_budget_s=STOP_S + 2.0)
 
     def connections(self) -> list[SessionReport]:
         """A snapshot of every session."""

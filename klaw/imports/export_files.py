@@ -8,14 +8,14 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 import attrs
 
-from klaw.imports.events import Broken, ExportedFile, ImportRefused
+from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, Unread
 
 MAX_MEMBERS = 500_000
 """Exports have a file for each picture."""
@@ -184,6 +184,19 @@ class OpenedExport:
             assert self._stream is not None
             self._stream.seek(0)
             yield self._stream
+
+
+def each_file(files: Iterable[ExportEntry], read: Callable[[ExportEntry], Iterator[Event]]) -> Iterator[Event]:
+    """What is read of files. One that cannot be read to its end is reported, and does not stop the rest."""
+    for file in files:
+        messages = 0
+        try:
+            for event in read(file):
+                yield event
+                messages += isinstance(event, ExportedMessage)
+        except UNREADABLE as error:
+            place = f"{file.name}, after message {messages}" if messages else file.name
+            yield Unread(place, str(error) or type(error).__name__)
 
 
 def _ends(wanted: str, name: str) -> bool:

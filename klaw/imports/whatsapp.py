@@ -15,7 +15,7 @@ import attrs
 from klaw.domain.text import cut, normalized, one_line
 from klaw.imports import whatsapp_format as words
 from klaw.imports.events import Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
-from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
+from klaw.imports.export_files import ExportEntry, OpenedExport, each_file
 from klaw.imports.whatsapp_format import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
 
 SOURCE = "whatsapp"
@@ -51,7 +51,7 @@ class _MessageHead:
 
     @property
     def is_marked(self) -> bool:
-        """An iPhone puts U+200E before what the program writes under a name."""
+        """Whether U+200E stands before what the program writes, as on an iPhone."""
         return self.style[1]
 
     @property
@@ -62,34 +62,27 @@ class _MessageHead:
 def read(
     export: OpenedExport, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
 ) -> Iterator[Event]:
-    """All chats of an export.
+    """All chats of an export. Raises ImportRefused: ``me`` or ``order`` is needed.
 
     Args:
         me: the user's name in the chat.
         order: of the numbers of a date; None: the file tells.
         zone: of the telephone; None: local time.
         title: of the chat; None: by the names of the files.
-
-    Raises:
-        ImportRefused: ``me`` or ``order`` is needed.
     """
-    for file in export.files(FILES, "chat as text (_chat.txt)"):
-        count = 0
-        try:
-            facts = _FileFacts.of(file)
-            if not facts.messages:
-                yield Unread(file.name, "contains no WhatsApp message")
-                continue
-            if facts.odd:
-                much = f"{len(facts.odd):,} lines begin with a time in unknown words"
-                yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
-            named = title or facts.title(file.stem) or facts.title(export.path.stem)
-            found = _ChatReader(file, me, order or facts.order(file.name), zone, named, facts)
-            for event in found.events():
-                yield event
-                count += isinstance(event, ExportedMessage)
-        except UNREADABLE as error:
-            yield Unread(f"{file.name}, after message {count}", str(error) or type(error).__name__)
+
+    def chat(file: ExportEntry) -> Iterator[Event]:
+        facts = _FileFacts.of(file)
+        if not facts.messages:
+            yield Unread(file.name, "contains no WhatsApp message")
+            return
+        if facts.odd:
+            much = f"{len(facts.odd):,} lines begin with a time in unknown words"
+            yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
+        named = title or facts.title(file.stem) or facts.title(export.path.stem)
+        yield from _ChatReader(file, me, order or facts.order(file.name), zone, named, facts).events()
+
+    yield from each_file(export.files(FILES, "chat as text (_chat.txt)"), chat)
 
 
 def _lines(file: ExportEntry) -> Iterator[str]:
@@ -194,10 +187,8 @@ class _FileFacts:
         if len(possible) > 1 and len(ascending) == 1:
             possible = ascending
         if len(possible) > 1:
-            raise ImportRefused(
-                f"{name}: its dates may be day/month or month/day, and nothing in the file tells which:"
-                " give --dates dmy or mdy"
-            )
+            which = "its dates may be day/month or month/day, and nothing in the file tells which"
+            raise ImportRefused(f"{name}: {which}: give --dates dmy or mdy")
         return possible[0]
 
     @property
@@ -255,9 +246,8 @@ class _ChatReader:
             raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
         wanted = normalized("NFC", one_line(me)).casefold()
         if wanted not in names.values():
-            raise ImportRefused(
-                f"{self._file.name}: nobody in it has that name: give --me one of {self._facts.named()}"
-            )
+            nobody = "nobody in it has that name: give --me one of"
+            raise ImportRefused(f"{self._file.name}: {nobody} {self._facts.named()}")
         return lambda name: names.get(name) == wanted
 
     def _message(self, line: _MessageHead | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:

@@ -112,7 +112,7 @@ class Indexer(Nudge):
         return self._scanner.states.get(source) or self._pages.states.get(source)
 
     def problems(self) -> Mapping[str, str]:
-        """See ``HasProblems``."""
+        """See ``core.Problems``."""
         found = source_state.problems([*self._scanner.states.values(), *self._pages.states.values()])
         if self._watches.failed:
             found["kb_not_watched"] = (

@@ -29,15 +29,15 @@ from klaw.service.units import (
 
 
 def this_program() -> PurePosixPath:
-    """Raises ServiceRefused: the service could not read it."""
+    """The installed ``klaw``. Raises ServiceRefused: the service could not read it."""
     program = Path(sys.prefix) / "bin" / "klaw"
     needed = (program, Path(sys.executable).resolve(), Path(sys.base_prefix), Path(klaw.__file__))
     hidden = next((each for path in needed for each in (path, path.resolve()) if is_hidden(each)), None)
     if hidden is not None:
+        todo = "sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install WHEEL (docs/operations.md)"
         raise ServiceRefused(
-            f"the service does not see {hidden}: home folders and /tmp are closed to it. Install Klaw for the whole "
-            "machine, for instance: sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install WHEEL "
-            "(docs/operations.md)"
+            f"the service does not see {hidden}: home folders and /tmp are closed to it. Install Klaw for the whole"
+            f" machine, for instance: {todo}"
         )
     if not program.exists():
         raise ServiceRefused(f"there is no {program}: install Klaw as docs/operations.md says, or give --program")
@@ -61,11 +61,7 @@ def install(
     wanted: ServiceInstallation, machine: Machine, *, start: bool, models: Callable[[ServiceInstallation], bool] | None
 ) -> None:
     """Make what is missing, in the order in which it is needed; nothing more where the home is another user's.
-
-    Args:
-        start: also start the service, or restart it when a unit was changed.
-        models: gets the models; None: they are left alone.
-    """
+    ``start``: also start the service, or restart it when a unit was changed. ``models`` gets the models."""
     owner = _user(wanted, machine)
     machine.folder(ENVIRONMENT.parent, 0o755)
     machine.once(ENVIRONMENT, text_of("klaw.env.example"), 0o600)
@@ -133,11 +129,10 @@ def _start(machine: Machine, *, start: bool) -> None:
     runs = machine.systemctl("is-active", SERVICE)
     if not machine.systemctl("is-active", TIMER):
         machine.run("systemctl", "start", TIMER, what=f"{TIMER} is started")
-    if not start:
-        why = "a unit was changed: systemctl restart klaw" if runs and machine.changed else ""
-        machine.note(
-            "same" if runs else "skipped", SERVICE, why or ("runs" if runs else "start it: systemctl start klaw")
-        )
+    if not start and not runs:
+        machine.note("skipped", SERVICE, "start it: systemctl start klaw")
+    elif not start:
+        machine.note("same", SERVICE, "a unit was changed: systemctl restart klaw" if machine.changed else "runs")
     elif runs and not machine.changed:
         machine.note("same", f"{SERVICE} runs")
     else:
@@ -150,12 +145,12 @@ def readable_copy(source: Path, user: int) -> Iterator[Path]:
     are not followed."""
     with tempfile.TemporaryDirectory(prefix="klaw-models-", dir="/var/tmp") as name:
         copy = Path(name)
-        for spec in CATALOGUE:
-            if (source / spec.id).is_dir() and not (source / spec.id).is_symlink():
-                (copy / spec.id).mkdir()
-                for each in (source / spec.id).iterdir():
-                    if each.is_file() and not each.is_symlink():
-                        shutil.copyfile(each, copy / spec.id / each.name)
+        folders = [source / spec.id for spec in CATALOGUE]
+        for folder in (each for each in folders if each.is_dir() and not each.is_symlink()):
+            (copy / folder.name).mkdir()
+            for each in folder.iterdir():
+                if each.is_file() and not each.is_symlink():
+                    shutil.copyfile(each, copy / folder.name / each.name)
         for each in (copy, *copy.rglob("*")):
             os.chown(each, user, -1)
         yield copy

@@ -1,5 +1,5 @@
-"""Steps on a machine, or on a folder that stands for one: units, folders, links, programs. What exists stays as it is,
-and every step is reported. Blocks."""
+"""Steps on a machine: units, folders, links, programs. What exists stays as it is, and every step is reported.
+Blocks."""
 
 import difflib
 import os
@@ -26,7 +26,7 @@ class MachineStep:
 
 @attrs.define(kw_only=True)
 class Machine:
-    """The machine, or a folder that stands for one, as DESTDIR does. Reports each step, and keeps it."""
+    """The machine, or a folder that stands for one, as DESTDIR does."""
 
     root: Path = Path("/")
     dry_run: bool = False
@@ -115,8 +115,8 @@ class Machine:
         except OSError:
             why = f"commands with --home use it, and the service {target}: move what is in it there, and repeat this"
             self.note("kept", path, why)
-            return
-        self.note("made", path, f"a link to {target}, for commands with --home")
+        else:
+            self.note("made", path, f"a link to {target}, for commands with --home")
 
     def _make_folder(self, place: Path, mode: int, owner: tuple[int, int] | None) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -133,14 +133,13 @@ class Machine:
     def once(self, path: PurePosixPath, text: str, mode: int) -> None:
         """Write a file that is the operator's from then on."""
         place = self.at(path)
-        if place.exists():
-            if place.stat().st_mode & 0o077 & ~mode:
-                self.note("failed", path, f"others can read it: chmod {mode:o} {path}")
-            else:
-                self.note("same", path, "yours to change")
-            return
-        self._write(self.at(path), text, mode)
-        self.note("made", path, f"mode {mode:04o}; keys of LLM providers go here")
+        if not place.exists():
+            self._write(place, text, mode)
+            self.note("made", path, f"mode {mode:04o}; keys of LLM providers go here")
+        elif place.stat().st_mode & 0o077 & ~mode:
+            self.note("failed", path, f"others can read it: chmod {mode:o} {path}")
+        else:
+            self.note("same", path, "yours to change")
 
     def _write(self, place: Path, text: str, mode: int) -> None:
         if not self.dry_run:
@@ -153,29 +152,31 @@ class Machine:
 
     def run(self, *command: str, what: str = "", quiet: bool = False) -> bool:
         """Returns whether it succeeded; reports its output if not."""
+        what = what or " ".join(command)
         if self.dry_run:
-            self.note("done", what or " ".join(command))
+            self.note("done", what)
             return True
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
         except FileNotFoundError:
-            self.note("failed", what or " ".join(command), f"there is no {command[0]} here")
+            self.note("failed", what, f"there is no {command[0]} here")
             return False
-        good = done.returncode == 0
-        if not quiet or not good:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            self.note("done" if good else "failed", what or " ".join(command), "" if good else "; ".join(said[-3:]))
-        return good
+        if done.returncode:
+            self.note("failed", what, "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:]))
+        elif not quiet:
+            self.note("done", what)
+        return done.returncode == 0
+
+    @property
+    def _systemctl(self) -> list[str]:
+        return ["systemctl"] if self.real else ["systemctl", f"--root={self.root}"]
 
     def systemctl(self, *arguments: str) -> bool:
-        place = () if self.real else (f"--root={self.root}",)
-        command = ["systemctl", *place, *arguments]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        return subprocess.run([*self._systemctl, *arguments], capture_output=True, check=False).returncode == 0
 
     def enable(self, unit: str) -> None:
         if self.at(SYSTEM / unit).exists() or self.at(PACKAGED / unit).exists() or self.dry_run:
             if self.systemctl("is-enabled", unit):
                 self.note("same", f"{unit} is enabled")
             else:
-                place = () if self.real else (f"--root={self.root}",)
-                self.run("systemctl", *place, "enable", unit, what=f"{unit} is enabled")
+                self.run(*self._systemctl, "enable", unit, what=f"{unit} is enabled")

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
+from klaw.convert import MOST_VALUES, read_json
 from klaw.domain.text import clean, cut, printable
-from klaw.json_input import MOST_VALUES, read_json
 from klaw.llm.types import ToolCall
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")

@@ -12,9 +12,8 @@ from typing import Any, cast, get_args
 
 import attrs
 
-from klaw.convert import BAD_TEXT, FRAMES
+from klaw.convert import BAD_TEXT, FRAMES, read_json
 from klaw.errors import BadValue, ProtocolError
-from klaw.json_input import read_json
 from klaw.wire.frames import ClientFrame, Hello, ServerFrame
 from klaw.wire.values import ChatName, MessageId, Ref
 

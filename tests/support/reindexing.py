@@ -12,7 +12,7 @@ import apsw
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.domain.message import Kind, Role
 from klaw.store.engine import connect
 from klaw.store.engine import writer as writer_actor
@@ -155,9 +155,9 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
             readers=store.readers,
             swapped=trio.lowlevel.checkpoint,
         )
-        for handle, run_it, restart in ((store.writer, write, Restart.VITAL), (reindexer, remake, Restart.TRANSIENT)):
+        for handle, run_it, vital in ((store.writer, write, True), (reindexer, remake, False)):
             name = handle.mailbox.name
-            await supervisor.start(ActorSpec(name=name, mailbox=handle.mailbox, restart=restart, run=run_it))
+            await supervisor.start(ActorSpec(name=name, mailbox=handle.mailbox, vital=vital, run=run_it))
         yield store, reindexer
         await supervisor.stop("store.reindexer", "test is over")
         await supervisor.stop("store.writer", "test is over")

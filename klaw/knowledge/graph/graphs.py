@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from klaw.actor.backoff import Backoff, Pauses
-from klaw.config.knowledge import KnowledgeConfig
+from klaw.config.tools import KnowledgeConfig
 from klaw.domain.knowledge import Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
@@ -128,7 +128,7 @@ class Graphs:
             await self._file(source).remove()
 
     def problems(self) -> Mapping[str, str]:
-        """Graphs that do not answer: see ``HasProblems``. Users' names of sources are left out: everybody sees it."""
+        """Graphs that do not answer: see ``core.Problems``. Users' names of sources are left out: everybody sees it."""
         now = self._now()
         self._troubles = {key: each for key, each in self._troubles.items() if now - each.at < _SHOWN_S}
         found = {}

@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, split_cancelled
-from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
@@ -57,9 +57,7 @@ class LocalProcess:
         self._program = program
 
     def spec(self) -> ActorSpec:
-        return ActorSpec(
-            name=ACTOR_NAME, run=self.run, restart=Restart.TRANSIENT, stop_budget_s=STOP_BUDGET_S + 3, parent="llm"
-        )
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=STOP_BUDGET_S + 3, parent="llm")
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """``started()`` comes before the model is loaded, which may take a minute.

@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 
 import klaw.models.e5
+from klaw.actor.process import give_back
 from klaw.errors import ModelError
-from klaw.heap import give_back
 from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.describe import Description, describe
 from klaw.memory.embed.encoder import EncoderSession

@@ -172,7 +172,7 @@ class RemoteModel:
         return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
 
     def problems(self) -> Mapping[str, str]:
-        """See ``HasProblems``. Until the model is loaded the embedder says what is wrong."""
+        """See ``core.Problems``. Until the model is loaded the embedder says what is wrong."""
         if self.trouble is None or not self._loaded:
             return {}
         return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}

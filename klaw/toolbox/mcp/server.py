@@ -20,7 +20,7 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
@@ -147,7 +147,6 @@ class McpServer:
             name=self.mailbox.name,
             mailbox=self.mailbox,
             run=self._run,
-            restart=Restart.TRANSIENT,
             stop_budget_s=STOP_BUDGET_S,
             on_crash=self._crashed,
         )
