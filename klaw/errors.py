@@ -100,8 +100,8 @@ class ModelAway(ModelError):
 
 
 class EmbeddingUnavailable(ModelError):
-    """There is no vector now. ``code``: ``no_model``, ``loading``, ``reembedding``, ``busy`` or ``off``. ``degraded``:
-    what a receipt says; None when it is as the user wants it."""
+    """There is no vector now. ``code``: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``failed`` or ``off``.
+    ``degraded``: what a receipt says; None when it is as the user wants it."""
 
     def __init__(self, code: str, degraded: str | None = None) -> None:
         super().__init__(f"no embeddings: {code}")

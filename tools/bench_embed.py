@@ -1,12 +1,11 @@
 """How fast messages and questions become vectors: through the real embedder actor, writer and store.
 
-    python tools/bench_embed.py DIR [--messages N] [--runs N] [--recipe 1 2] [--json] [--models DIR]
+    python tools/bench_embed.py DIR [--messages N] [--runs N] [--json] [--models DIR]
 
 DIR holds conversations (tools/bench_recall.py describes the format). Their messages are stored in a new database, one
 chat each, and the embedder works them off; the clock runs from the loaded model to the last stored vector. Then the
-questions are embedded one by one. Printed for each recipe (1: a message alone, 2: with the one before it): the best and
-the median of the runs, the same per second of processor time (which other jobs on the machine disturb less), and the
-time of a question.
+questions are embedded one by one. Printed: the best and the median of the runs, the same per second of processor time
+(which other jobs on the machine disturb less), and the time of a question.
 """
 
 import argparse
@@ -36,7 +35,6 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.passage import RECIPES
 from klaw.memory.embed.worker import Worker
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.store import Store
@@ -85,7 +83,7 @@ def read(folder: Path, limit: int) -> tuple[list[NewMessage], list[str]]:
 
 
 async def measure(
-    messages: Sequence[NewMessage], questions: Sequence[str], folder: Path, config: EmbeddingConfig, recipe: int
+    messages: Sequence[NewMessage], questions: Sequence[str], folder: Path, config: EmbeddingConfig
 ) -> Run:
     """Store everything, let the embedder work, then ask."""
     embedder = Embedder(SystemClock(), enabled=True)
@@ -103,7 +101,6 @@ async def measure(
                 min_tokens=AutoRagConfig().min_message_tokens,
                 writer=store.writer,
                 readers=store.readers,
-                recipe=recipe,
             )
             await supervisor.start(worker.spec())
             while embedder.status.state is not EmbedderState.READY:  # noqa: ASYNC110 - it is asked once a run
@@ -116,7 +113,7 @@ async def measure(
                 begin = time.perf_counter()
                 await embedder.query(question)
                 spent.append(1000 * (time.perf_counter() - begin))
-            await supervisor.stop(embedder.mailbox.name, "the benchmark is over")
+            await supervisor.stop(worker.spec().name, "the benchmark is over")
     return Run(messages=embedder.status.embedded, wall_s=wall_s, cpu_s=cpu_s, queries_ms=spent)
 
 
@@ -141,7 +138,6 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder of conversations")
     parser.add_argument("--messages", type=int, default=500, help="about how many messages (default: 500)")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--recipe", type=int, nargs="+", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--batch-tokens", type=int, default=EmbeddingConfig().batch_tokens)
     parser.add_argument("--threads", type=int, default=EmbeddingConfig().threads)
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
@@ -154,17 +150,14 @@ def main() -> None:
     if not messages:
         sys.exit(f"no conversations (*.json) in {arguments.folder}")
     config = EmbeddingConfig(batch_tokens=arguments.batch_tokens, threads=arguments.threads)
-    result: dict[str, Any] = {"load_average": round(os.getloadavg()[0], 1)}
-    for recipe in arguments.recipe:
-        runs = [trio.run(measure, messages, questions, folder, config, recipe) for _ in range(arguments.runs)]
-        result[f"recipe {recipe}"] = summary(runs)
+    load = round(os.getloadavg()[0], 1)
+    runs = [trio.run(measure, messages, questions, folder, config) for _ in range(arguments.runs)]
+    result = summary(runs)
     if arguments.json:
-        print(json.dumps(result))
+        print(json.dumps({"load_average": load, **result}))
         return
-    print(f"load average before: {result.pop('load_average')}")
-    for name, figures in result.items():
-        print(name)
-        print("\n".join(f"  {key:<24} {value}" for key, value in figures.items()))
+    print(f"load average before: {load}")
+    print("\n".join(f"  {key:<24} {value}" for key, value in result.items()))
 
 
 if __name__ == "__main__":

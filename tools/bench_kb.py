@@ -54,7 +54,6 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.search import FoundPassage
 from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.reading.passages import Cutter
-from klaw.knowledge.reading.reader import DocumentReading
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import PassageText as Text
@@ -65,6 +64,7 @@ from klaw.store.search import passages
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
+from tests.support.documents import reading
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, ready_embedder
 from tools.train_ranker import Group, fit
@@ -151,11 +151,11 @@ async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, i
     counts = {}
     for path in await trio.to_thread.run_sync(lambda: sorted(folder.iterdir())):
         cutter, cut = Cutter(), list[Passage]()
-        async with DocumentReading(path) as reading:
-            async for block in reading:
+        async with reading(path) as begun:
+            async for block in begun:
                 cut += cutter.add(block)
         cut += cutter.finish()
-        await add(store, source, path.name, reading.report.title, cut)
+        await add(store, source, path.name, begun.report.title, cut)
         counts[path.name] = len(cut)
     return counts
 

@@ -23,8 +23,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.knowledge.reading.passages import Cutter
-from klaw.knowledge.reading.reader import DocumentReading
-from tests.support.documents import pdf
+from tests.support.documents import pdf, reading
 
 WORDS = ("насос", "труба", "клапан", "договор", "платёж", "и", "the", "pump", "pressure", "contract", "tenant", "of")
 LINES = 45
@@ -35,18 +34,18 @@ async def read(path: Path) -> tuple[int, int, int, int]:
     """Pages, passages and characters of a document, none of which is kept, and the child's peak in MiB."""
     passages = characters = peak = 0
     cutter = Cutter()
-    async with DocumentReading(path) as reading:
-        async for block in reading:
-            if reading._process is not None:
+    async with reading(path) as begun:
+        async for block in begun:
+            if begun._process is not None:
                 with suppress(OSError, StopIteration):  # it has just ended
-                    peak = max(peak, resident("VmHWM", reading._process.pid))
+                    peak = max(peak, resident("VmHWM", begun._process.pid))
             for passage in cutter.add(block):
                 passages += 1
                 characters = passage.end
         for passage in cutter.finish():
             passages += 1
             characters = passage.end
-    return reading.report.pages, passages, characters, peak
+    return begun.report.pages, passages, characters, peak
 
 
 def made(pages: int) -> bytes:

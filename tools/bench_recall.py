@@ -44,7 +44,6 @@ from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall import excerpt as pack_module
@@ -62,6 +61,7 @@ from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.chat_search import ChatScope, Depth, read_messages, search_chat
 from klaw.store.store import Store
+from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store
 from tools.long_turns import is_shown, lengthen
 
@@ -129,9 +129,9 @@ def conversations(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield {**json.loads(path.read_text(encoding="utf-8")), "set": path.stem.split("-")[0]}
 
 
-def ready_embedder(model: CachedModel) -> OfflineEmbedder:
+def ready_embedder(model: CachedModel) -> ReadyEmbedder:
     """The model behind the embedder's handle."""
-    return OfflineEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
+    return ReadyEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
 
 
 async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> ChatScope:
@@ -195,7 +195,7 @@ WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
     "context": [(sys.modules[__name__], "CONTEXT", False)],
     "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
     "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGET // 2)],
-    "repeats": [(recall_module, "prefer_newer", lambda candidates, _stems_of: candidates)],
+    "repeats": [(recall_module, "prefer_newer", lambda candidates: candidates)],
     "gate": [(Gate, "decide", lambda _gate, candidates: [Decision.RANKED] * len(candidates))],
 }
 """Steps that can be left out, as what has to be set to which value for that."""

@@ -37,7 +37,6 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
@@ -50,6 +49,7 @@ from klaw.store.kinds import messages
 from klaw.store.search import vector_codes, vector_search, vectors
 from klaw.store.search.chat_search import ChatScope, search_chat
 from klaw.store.search.history_search import HistoryFilters, search_history
+from tests.support.memory.ready_embedder import ReadyEmbedder
 
 CHATS = 50
 READERS = 2
@@ -318,7 +318,7 @@ async def pages(path: Path, material: Material) -> dict[str, float]:
     spent = []
     async with open_readers(path, 1) as readers:
         search = MemorySearch(
-            readers, OfflineEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
+            readers, ReadyEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
         )
         for text in known:
             begin = time.perf_counter()
@@ -364,7 +364,7 @@ async def recall_all(
     return spent
 
 
-class KnownQueries(OfflineEmbedder):
+class KnownQueries(ReadyEmbedder):
     """Gives a known vector after something else; the search by words goes on meanwhile."""
 
     def __init__(

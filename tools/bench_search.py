@@ -27,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import SystemClock
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
-from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_search_words
@@ -36,6 +35,7 @@ from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.database import Readers
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.history_search import HistoryFilters, search_history
+from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, load
 
@@ -85,7 +85,7 @@ def questions(path: Path, conversation: dict[str, Any], model: CachedModel) -> l
 async def measure(readers: Readers, asked: Sequence[Asked], random_cosine: float) -> dict[str, Any]:
     vectors = {each.text: each.vector for each in asked}
     search = MemorySearch(
-        readers, OfflineEmbedder(lambda text: Reading(vectors[text]), random_cosine, SystemClock()), SystemClock()
+        readers, ReadyEmbedder(lambda text: Reading(vectors[text]), random_cosine, SystemClock()), SystemClock()
     )
     filters = HistoryFilters(user=LOCAL_USER)
     ids: Mapping[int, str] = dict(await readers.run(lambda c: list(c.execute("SELECT rowid, id FROM messages"))))

@@ -46,7 +46,6 @@ from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_query
@@ -58,8 +57,9 @@ from klaw.store.engine.tokenizer import stem, words
 from klaw.store.kinds import messages, topics
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.chat_search import ChatScope
-from klaw.store.search.topic_search import TopicFilters
+from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
+from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer
 from tests.support.stores import START, new, running_store, stored
 from tools.bench_recall import MODEL, CachedModel, load
@@ -70,7 +70,7 @@ SUMMARY_WORDS = 40
 _SESSION = re.compile(r"D(\d+):")
 
 
-class BackgroundEmbedder(OfflineEmbedder):
+class BackgroundEmbedder(ReadyEmbedder):
     """Also makes passages."""
 
     def __init__(self, model: CachedModel) -> None:
@@ -186,7 +186,7 @@ async def _ask(
     if not evidence:
         return
     begin = time.perf_counter()
-    page = await search.search(question["query"], TopicFilters(user=LOCAL_USER))
+    page = await search.search(question["query"], HistoryFilters(user=LOCAL_USER))
     spent.append(time.perf_counter() - begin)
     members = {hit.topic.id: await store.readers.run(topics.read, LOCAL_USER, hit.topic.id) for hit in page.hits}
 
@@ -361,7 +361,7 @@ async def load_test(arguments: argparse.Namespace) -> None:
                 for number in range(400):
                     query = " ".join(chance.choices(vocabulary, k=6))
                     before, cpu = time.perf_counter(), time.process_time()
-                    await search.search(query, TopicFilters(user=UserId(users[number % len(users)])))
+                    await search.search(query, HistoryFilters(user=UserId(users[number % len(users)])))
                     spent.append(time.perf_counter() - before)
                     worked.append(time.process_time() - cpu)
             spent.sort()

@@ -86,10 +86,8 @@ def fill(connection: apsw.Connection, material: Material, size: int) -> np.ndarr
         made = material.batch(number)[1]
         places = range(number * BATCH, (number + 1) * BATCH)
         coded = [
-            vector_codes.CodedVector(
-                chat_key=chat_of(place),
-                user=LOCAL_USER,
-                item=vector_quantizer.VectorItem(place + 1, place, 0, Role.USER, row.tobytes()),
+            vector_quantizer.VectorItem(
+                place + 1, place, 0, Role.USER, row.tobytes(), chat_key=chat_of(place), user=LOCAL_USER
             )
             for place, row in zip(places, made, strict=True)
         ]

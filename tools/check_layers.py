@@ -102,7 +102,6 @@ PURE = (
     "llm/providers/refusals.py",
     "llm/providers/thinking.py",
     "runs/context.py",
-    "runs/cron.py",
     "runs/task_input.py",
     "runs/due.py",
     "runs/limits.py",
@@ -123,13 +122,6 @@ STOREYS = (
 """Of klaw/store, low to high; what is in a storey may import its own and what is below."""
 STOREY = {name: rank for rank, storey in enumerate(STOREYS) for name in storey}
 
-NAME_TABLES = (
-    *("search/chat_search.py", "search/ranked_lists.py", "search/history_search.py"),  # search
-    *("search/knowledge_search.py", "search/passages.py"),  # search
-    *("search/people_search.py", "search/token_codes.py", "search/vectors.py"),  # search
-    *("search/vector_codes.py", "search/coverage.py"),  # search
-)
-"""Modules of klaw/store that name tables of what Klaw keeps although they are no kind's; to become none."""
 TABLE = re.compile(r"CREATE (?:TABLE|VIEW)(?: IF NOT EXISTS)? (\w+)")
 SEARCHED = re.compile(r"vec_\w+|\w+_search|token_codes|meta")
 """Tables of indexes, and of settings: of no noun."""
@@ -219,16 +211,12 @@ def named_tables(path: Path) -> Iterator[str]:
 
 
 def table_problems(paths: Sequence[Path]) -> Iterator[str]:
-    """Modules that name a noun's table and are no kind's; and exceptions that are none any more."""
+    """Modules that name a noun's table and are no kind's."""
     known = tables()
-    naming = {str(path.relative_to(PACKAGE)): sorted(known.intersection(named_tables(path))) for path in paths}
-    allowed = {f"store/{name}" for name in NAME_TABLES}
-    for name, found in naming.items():
-        if found and name not in allowed and not name.startswith("store/kinds/"):
+    for path in paths:
+        name, found = str(path.relative_to(PACKAGE)), sorted(known.intersection(named_tables(path)))
+        if found and not name.startswith("store/kinds/"):
             yield f"{name}: only migrations and kinds name {', '.join(found)}"
-    for name in sorted(allowed):
-        if not naming.get(name):
-            yield f"{name} names no table: take it out of NAME_TABLES"
 
 
 def size_problems(paths: Sequence[Path]) -> Iterator[str]:

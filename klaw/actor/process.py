@@ -1,5 +1,5 @@
-"""This process: limits for a child that may be attacked by what it is given, which does not outlive its parent; and what
-the C library does with free memory. Imports nothing heavy: the child's start is part of each call.
+"""This process: limits for a child that may be attacked by what it is given, which does not outlive its parent; and
+what the C library does with free memory. Imports nothing heavy: the child's start is part of each call.
 """
 
 import fcntl

@@ -17,26 +17,22 @@ from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 
 ACTOR_NAME = "systemd.watchdog"
 CHECK_S = 5.0
-"""A part that has shown no sign of life after this time is stuck."""
+"""A part that shows no sign of life for this long is stuck."""
 RETRY_SHARE = 0.2
-"""After a failed check the next one comes after this share of the interval, so that a short jam does not kill."""
+"""Pause after a failed check, as a share of the interval, so that a short jam does not kill."""
 
 log = structlog.get_logger("klaw.notify")
 
 
 class Notifier:
-    """Sends notifications.
-
-    Args:
-        address: of systemd's datagram socket: a path, or ``@name`` for an abstract one; None or empty: send nothing.
-    """
+    """Sends notifications to ``address``, systemd's datagram socket: a path, or ``@name`` for an abstract one; None or
+    empty: nowhere."""
 
     def __init__(self, address: str | None) -> None:
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
 
     def send(self, *assignments: str) -> bool:
-        """Send assignments such as ``READY=1`` or ``STATUS=TEXT``, each a line. Never waits and never raises. Returns
-        whether they were sent."""
+        """Send assignments such as ``READY=1``. Never waits and never raises. Returns whether they were sent."""
         if not self._address:
             return False
         try:
@@ -50,7 +46,7 @@ class Notifier:
 
 
 def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None:
-    """How often to feed the watchdog: half of what systemd allows. None when it expects nothing from this process."""
+    """How often to feed the watchdog: half of what systemd allows; None when it expects nothing."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:
@@ -65,17 +61,15 @@ def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None
 
 @attrs.frozen(kw_only=True)
 class LifeCheck:
-    """One proof of life: ``prove`` returns when the part lives; it raises, or does not return, when it does not."""
+    """``prove`` returns when the part lives; it raises, or does not return, when it does not."""
 
     name: str
     prove: Callable[[], Awaitable[None]]
 
 
 async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
-    """Prove that the listener accepts a connection: connect, end our side, and wait until the server ends its own.
-
-    The connect alone proves nothing: the kernel completes it for a process that never accepts. Only an accepted
-    connection is answered or closed.
+    """Prove that the listener accepts a connection: connect, end our side, and wait until the server ends its own. The
+    connect alone proves nothing: the kernel completes it for a process that never accepts.
 
     Args:
         address: where it listens; None when it does not.
@@ -95,7 +89,6 @@ async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
 
 
 def spec(notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]) -> ActorSpec:
-    """How the supervisor runs it; see ``run``."""
     feed = partial(run, notifier=notifier, interval_s=interval_s, checks=checks)
     return ActorSpec(name=ACTOR_NAME, run=feed, stop_budget_s=1)
 
@@ -103,10 +96,8 @@ def spec(notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]) -> 
 async def run(
     vitals: Vitals, task_status: TaskStarted, *, notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]
 ) -> None:
-    """Feed the watchdog every ``interval_s`` seconds while all checks pass. Runs until cancelled.
-
-    While one fails, nothing is sent, and systemd restarts the service when its patience ends.
-    """
+    """Feed the watchdog every ``interval_s`` seconds while all checks pass, until cancelled. While one fails, nothing
+    is sent, and systemd restarts the service when its patience ends."""
     task_status.started()
     while True:
         failed = [check.name for check in checks if not await _passes(check)]

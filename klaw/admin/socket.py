@@ -1,7 +1,7 @@
 """Actor ``admin.socket``: a Unix socket on which the operator asks the server over HTTP, by the routes of the API.
 
 The folder and the socket are private, and the peer must be the server's own user or root, as the kernel says
-(``SO_PEERCRED``). It has no mailbox: nothing inside the server sends it anything.
+(``SO_PEERCRED``).
 """
 
 import errno
@@ -29,9 +29,9 @@ ACTOR_NAME = "admin.socket"
 MAX_CONNECTIONS = 8
 """More are refused: an operator and a monitor need two."""
 FIRST_S = 60.0
-"""A connection that says nothing for so long is closed."""
+"""A connection that says nothing for this long is closed."""
 PROBE_S = 2.0
-"""How long a server that may live behind an existing socket has to accept."""
+"""How long a server behind an existing socket has to accept."""
 _BACKLOG = 16
 _READ_BYTES = 16_384
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -46,14 +46,14 @@ class SocketTaken(KlawError):
 
 
 def spec(path: Path, serve: Serve, uids: frozenset[int] | None = None) -> ActorSpec:
-    """How the supervisor runs it. ``uids``: whose processes may connect, if not ``allowed_uids()``."""
+    """``uids``: whose processes may connect, if not ``allowed_uids()``."""
     return ActorSpec(name=ACTOR_NAME, run=partial(run, path=path, serve=serve, uids=uids))
 
 
 async def run(
     vitals: Vitals, task_status: TaskStarted, *, path: Path, serve: Serve, uids: frozenset[int] | None = None
 ) -> None:
-    """Serve until cancelled. The socket's file is removed in the end.
+    """Serve until cancelled; then the socket's file is removed.
 
     Raises:
         SocketTaken: the path is in use.
@@ -86,7 +86,7 @@ def _is_there(path: Path) -> bool:
 
 
 async def _answers(path: Path) -> bool:
-    """Whether a live server is behind the socket. One whose queue is too full to connect counts as live."""
+    """Whether a live server is behind the socket; one whose queue is too full to connect counts."""
     with trio.move_on_after(PROBE_S), trio.socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as probe:
         try:
             await probe.connect(str(path))
@@ -112,7 +112,7 @@ def _listen(path: Path) -> tuple[trio.SocketListener, int]:
 
 
 def _remove(path: Path, inode: int | None = None) -> None:
-    """Remove the file; with an inode only if it is that one, because another server may have put its own there."""
+    """Remove the file; with an inode only if it is that one: another server may have put its own there."""
     try:
         if inode is None or path.stat().st_ino == inode:
             path.unlink()
@@ -121,7 +121,7 @@ def _remove(path: Path, inode: int | None = None) -> None:
 
 
 def allowed_uids() -> frozenset[int]:
-    """Whose processes may connect: those of the server's own user, and root's."""
+    """The server's own user, and root."""
     return frozenset({os.geteuid(), 0})
 
 
@@ -132,8 +132,6 @@ def _peer_uid(connection: trio.socket.SocketType) -> int:
 
 
 class _Connections:
-    """The connections of one run of the actor."""
-
     def __init__(self, vitals: Vitals, serve: Serve, uids: frozenset[int]) -> None:
         self._vitals = vitals
         self._serve = serve
@@ -173,6 +171,6 @@ class _Connections:
 
 
 def _for_older_commands() -> bytes:
-    """What a ``klaw`` command of a version before HTTP understands, which sends JSON in lines."""
+    """An answer that a ``klaw`` command of a version before HTTP understands, which sends JSON in lines."""
     text = f"this klaw command is older than the running server (Klaw {__version__}): use the server's own klaw command"
     return json.dumps({"ok": False, "error": {"code": "wrong_version", "message": text}}).encode() + b"\n"

@@ -3,8 +3,7 @@
 Asked only about a turn in which nothing was. A false alarm makes Klaw contradict a right answer, so in doubt there is
 no claim: none is found in questions, negations, conditions, offers and promises, in what somebody else said (quotes,
 code), and in what was saved some time ago. English and Russian, by patterns: a model's judgement would cost a call for
-each answer.
-"""
+each answer."""
 
 # ruff: noqa: E501, ISC004 - a pattern is read as one piece
 import re
@@ -32,8 +31,8 @@ log = structlog.get_logger("klaw.turn")
 
 
 def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
-    """The trail of a turn that goes on with the stored tool messages of an interrupted one. Of a tool that is gone
-    meanwhile (an MCP server's) the worst is assumed."""
+    """The trail of a turn that goes on with the stored tool messages of an interrupted one. The worst is assumed of a
+    tool that is gone meanwhile."""
     specs = {spec.name: spec for spec in toolbox.all()}
     trail = Trail()
     for message in unfinished:
@@ -53,10 +52,10 @@ class Claims:
 
     trail: Trail
     account: Literal["corrected", "noted"] | None = None
-    """For the receipt: an answer claimed a write that was not there, and was made again, or got a note."""
+    """For the receipt: an answer claimed a write that did not happen, and was made again, or got a note."""
 
     def object_to(self, answer: str) -> str | None:
-        """An objection that lets the model make good on its answer by calling a tool; None for an answer that may stand."""
+        """An objection that lets the model correct its answer by calling a tool; None for an answer that may stand."""
         if self.trail.wrote or not claims_saving(answer):
             return None
         self.account = "corrected"
@@ -106,7 +105,7 @@ def cut_because(finish_reason: str) -> str | None:
 
 
 def with_end(answer: str, finish_reason: str) -> str:
-    """An answer; one that ended before its end with a note below it that says so."""
+    """An answer; one that ended before its end with a note that says so."""
     if cut_because(finish_reason) is None:
         return answer
     return with_note(answer, *_CUT.get(finish_reason, _BROKEN_OFF))

@@ -1,10 +1,8 @@
 """The composition root: builds every part, starts it in order, stops it in stages.
 
 Start: store, writer, embedder, local model, listener, admin socket; then the chats that have unanswered messages. Stop
-is the reverse, by closing mailboxes stage by stage, so that each part can finish what it has: no new connections, then
-the chats' last turns, then the embedder's backlog, then the writer's last checkpoint. A failed writer or listener ends
-the process with an error.
-"""
+is the reverse, so that each part can finish what it has: no new connections, then the chats' last turns, then the
+embedder's backlog, then the writer's last checkpoint. A failed writer or listener ends the process with an error."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -63,16 +61,8 @@ async def running(
     report: Callable[[Progress], None] = lambda _step: None,
     clock: Clock | None = None,
 ) -> AsyncIterator[App]:
-    """Run everything but the listeners, and stop it in stages.
-
-    Args:
-        fsync: what the journal calls; benchmarks imitate a slow disk with it.
-        report: see ``open_store``.
-        clock: instead of the system's.
-
-    Raises:
-        StorageError: the store cannot be opened.
-        ExceptionGroup: a vital actor failed."""
+    """Run everything but the listeners, and stop it in stages. ``fsync``: what the journal calls; ``report``: see
+    ``open_store``. Raises StorageError: the store cannot be opened; ExceptionGroup: a vital actor failed."""
     clock, hub = clock or SystemClock(), Hub()
     ensure_private_dir(paths.data_dir)
     journal = Journal(paths.data_dir, checkpoint_bytes=config.store.checkpoint_bytes, fsync=fsync)
@@ -91,7 +81,6 @@ async def running(
 
 
 def build(core: Core, hub: Hub) -> App:
-    """Make every part; nothing runs yet."""
     core.health.add(partial(health.supervisor_problems, core.supervisor))
     reindexer, tasks, llm = Reindexer(), task_parts.build(core), llm_client.build(core)
     memory = memory_parts.build(

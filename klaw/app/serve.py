@@ -52,9 +52,7 @@ async def serve(
 ) -> None:
     """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens.
 
-    Raises:
-        StorageError, ConfigError: it cannot start; possibly in an ExceptionGroup.
-        ExceptionGroup: a vital actor failed."""
+    Raises StorageError, ConfigError: it cannot start; ExceptionGroup: one of them, or a vital actor failed."""
     process.use_one_arena()
     sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))
@@ -79,7 +77,6 @@ def _tell(notifier: Notifier, step: Progress) -> None:
 async def _serve(
     app: App, listener: "_Listener", notifier: Notifier, signals: AsyncIterator[int], on_ready: Callable[[str], None]
 ) -> None:
-    """Listen until the first signal."""
     async with trio.open_nursery() as nursery:
         await app.core.supervisor.start(listener.gateway.spec())
         await _start_admin(app, listener)
@@ -129,7 +126,6 @@ class _Listener:
 
     @cached_property
     def parts(self) -> Parts:
-        """The parts of a server that listens."""
         return with_listener(self._app, self)
 
     def _listening(self, host: str, port: int) -> None:
@@ -137,7 +133,6 @@ class _Listener:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
         host, port = self.address or ("", 0)
         return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
 
@@ -157,7 +152,7 @@ def with_listener(app: App, listener: _Listener) -> Parts:
 async def _check_up(
     paths: Paths, threads: Threads, status: Mapping[str, Any], health: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What `klaw doctor` finds, of a server whose status and health are these."""
+    """What `klaw doctor` finds, given the server's status and health."""
     from klaw.doctor.checkup import check_up
     from klaw.doctor.places import Server
 
@@ -183,8 +178,7 @@ def settle_garbage_collector() -> None:
     """Leave what lives as long as the process out of every later collection, and collect less often.
 
     Modules and actors are some hundred thousand objects; walking them again and again cost a fifth of the CPU of an
-    acknowledgement and stopped the event loop meanwhile.
-    """
+    acknowledgement and stopped the event loop meanwhile."""
     linecache.clearcache()  # attrs keeps the sources of the methods that it makes there: 2 MB
     gc.collect()
     process.give_back()

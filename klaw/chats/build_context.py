@@ -1,5 +1,4 @@
-"""What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, passages of knowledge
-bases, the window."""
+"""What goes into a turn's first request: prompt files, facts, recall, topics, passages, the window."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,8 +45,7 @@ def plan_of(
     tools_tokens: int,
     pictures: Mapping[str, Image] | None = None,
 ) -> Plan:
-    """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``. ``pictures``: None for a
-    model that takes none."""
+    """What a turn's request is made from, before anything is recalled. ``pictures``: None if the model takes none."""
     return plan(
         Snapshot(
             system_prompt=system_prompt,
@@ -76,7 +74,7 @@ def plan_of(
 
 
 def _unmarked(message: Message) -> Message:
-    """An earlier answer without its marks: their numbers meant other passages."""
+    """An earlier answer without its citations: their numbers meant other passages."""
     if KEY not in message.metadata:
         return message
     return attrs.evolve(message, content=without_marks(message.content))
@@ -87,13 +85,8 @@ class Gatherer:
     """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, and bases searched,
     only once.
 
-    Args:
-        vitals: the chat's.
-        rows: what the turn answers, and what came before.
-        meter: counts what models cost that are asked meanwhile.
-        sees: whether the model takes pictures.
-        instructions: what the asking program adds behind the prompt files.
-    """
+    ``meter`` counts what models cost that are asked meanwhile; ``sees``: the model takes pictures; ``instructions``:
+    what the asking program adds behind the prompt files."""
 
     agent: Agent
     vitals: Vitals

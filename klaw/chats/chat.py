@@ -1,8 +1,7 @@
 """The chat actor: stores what comes in, debounces it, and runs one turn at a time.
 
 Who sends to it: the directory, on behalf of the gateway. It owns the chat's debounce buffer and its running turn; the
-messages themselves are in the store, so a restart loses nothing.
-"""
+messages themselves are in the store, so a restart loses nothing."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,8 +33,8 @@ from klaw.store.kinds.pending import read_rows
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
 WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages. What comes over another channel is whole, and is
-answered without waiting for more."""
+"""The channel of people, who may write a thought in several messages. What comes over another channel is answered
+without waiting for more."""
 
 log = structlog.get_logger("klaw.chat")
 
@@ -51,7 +50,7 @@ class Submit:
     files: tuple[NamedFile, ...] = ()
     """A message with files is never a command."""
     instructions: str = ""
-    """What a client's program adds to the system prompt of the turn that answers; not stored."""
+    """Added to the system prompt of the turn that answers; not stored."""
     question: bool = False
     """It is a message even if it begins like a command."""
 
@@ -82,8 +81,6 @@ Msg: TypeAlias = Submit | StopTurn | Recover | TurnOver
 
 
 class ChatHandle:
-    """Handle of a chat actor."""
-
     def __init__(self, chat: ChatId, capacity: int) -> None:
         self.chat = chat
         self.mailbox: Mailbox[Msg] = Mailbox(f"chat {chat}", capacity)
@@ -103,7 +100,7 @@ class ChatHandle:
 async def run(
     vitals: Vitals, task_status: TaskStarted, *, handle: ChatHandle, agent: Agent, slash: SlashCommands
 ) -> None:
-    """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
+    """One incarnation. Ends when the mailbox closes (after the last turn) or when the chat is idle."""
     structlog.contextvars.bind_contextvars(user=user_of(handle.chat), chat=handle.chat)
     async with trio.open_nursery() as nursery:
         handle.turn = None
@@ -125,7 +122,7 @@ class _ChatActor:
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    """While it waits for a message: until when."""
+    """Until when it waits for a message."""
     storing: Reply[tuple[AppendedMessage, ...]] | None = attrs.field(default=None, init=False)
     """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
@@ -147,7 +144,6 @@ class _ChatActor:
 
     @property
     def most_bytes(self) -> int:
-        """How much the user may store in a day."""
         return self.agent.core.config.chats.max_user_bytes_per_day
 
     async def loop(self) -> None:
@@ -213,8 +209,8 @@ class _ChatActor:
             log.warning("warning_not_stored", error=type(error).__name__)
 
     async def _store(self, submits: Sequence[Submit]) -> None:
-        """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse
-        the others. The actor does not wait for that."""
+        """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse the
+        others. The actor does not wait for that."""
         if self.unstored >= MAX_BATCH:
             await self._settle()
         for submit in submits:
@@ -229,7 +225,7 @@ class _ChatActor:
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
-        """Hand a plain message to the writer without waking the actor, which waits for nothing else."""
+        """Hand a plain message to the writer without waking the actor."""
         if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or message.files:
             return False
         if self._parse(message) is not None:
@@ -250,7 +246,6 @@ class _ChatActor:
         storing.then(partial(self._stored, submit))
 
     def _stored(self, submit: Submit, stored: Reply[tuple[AppendedMessage, ...]]) -> None:
-        """Called by the writer."""
         self.unstored -= 1
         try:
             (appended,) = stored.get()
@@ -279,8 +274,7 @@ class _ChatActor:
         return isinstance(message, Submit) and self._parse(message) is None
 
     async def _command(self, submit: Submit, command: SlashCommand | UnknownCommand) -> None:
-        """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
-        again."""
+        """Store the command, carry it out, store the answer. A repeated id is acknowledged only."""
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:

@@ -42,7 +42,7 @@ class UnknownCommand:
 
 @attrs.frozen
 class SlashCommand:
-    """A command with what stands behind it, without surrounding spaces. Commands that take nothing ignore it."""
+    """A command with what stands behind it, without outer spaces. Commands that take nothing ignore it."""
 
     command: str
     rest: str = ""
@@ -52,7 +52,7 @@ def parse(text: str, others: Collection[str] = ()) -> SlashCommand | UnknownComm
     """The command of a message; None for an ordinary message. ``others``: commands of other parts.
 
     Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages. With more
-    behind it, a word that is no command is a message, unless it is mistyped: a model would only say that it obeyed.
+    behind it, a word that is not a command is a message, unless it is mistyped: a model would only say that it obeyed.
     """
     word, _, rest = text.strip().partition(" ")
     if not word.startswith("/") or not word[1:].isalpha():
@@ -87,7 +87,6 @@ def unknown_text(unknown: UnknownCommand, others: Collection[str] = ()) -> str:
 class SlashAnswer:
     text: str
     metadata: dict[str, Any] = attrs.Factory(dict)
-    """Metadata of the stored answer."""
     before: tuple[NewMessage, ...] = ()
     """Messages that are stored before the answer."""
 
@@ -101,6 +100,6 @@ class SlashCommands(Protocol):
         ...
 
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
-        """Carry one out, given in a chat: one of ``meanings``, with what stands behind it. Never raises a KlawError:
-        the answer says what went wrong. ``stop`` ends the chat's running turn, for the reason given."""
+        """Carry out one of ``meanings``, with what stands behind it. Never raises a KlawError: the answer says what
+        went wrong. ``stop`` ends the chat's running turn, for the reason given."""
         ...

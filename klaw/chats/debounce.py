@@ -8,8 +8,7 @@ class Debounce:
     """The state of one chat's buffer; each event gives a new state.
 
     A turn is due ``quiet_s`` after the last message, but at the latest ``longest_s`` after the first, so that a steady
-    stream of messages is answered too.
-    """
+    stream of messages is answered too."""
 
     quiet_s: float
     longest_s: float
@@ -17,7 +16,6 @@ class Debounce:
     last_at: float | None = None
 
     def add(self, now: float) -> "Debounce":
-        """A message came in."""
         first_at = now if self.first_at is None else self.first_at
         return Debounce(quiet_s=self.quiet_s, longest_s=self.longest_s, first_at=first_at, last_at=now)
 

@@ -1,8 +1,7 @@
 """The directory of chats: finds or starts the actor of a chat, and answers what needs no actor from the store.
 
-No actor of its own: looking up a handle never waits, and each chat's work is done by the chat's own actor. Idle chats
-retire by themselves; the next message starts them again.
-"""
+No actor of its own: looking up a handle never waits. Idle chats retire by themselves; the next message starts them
+again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +30,7 @@ log = structlog.get_logger("klaw.chats")
 
 
 def at_rest(status: Mapping[str, Any], unanswered: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The status of a chat that does nothing, while a message of it has no answer: that."""
+    """The status of a chat; if it does nothing while a message of it has no answer, that."""
     return unanswered if unanswered is not None and status["state"] in ("idle", "failed") else status
 
 
@@ -80,10 +79,7 @@ class ChatDirectory:
         question: bool = False,
     ) -> AppendedMessage:
         """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
-        ``submit``.
-
-        Cancellation: it may or may not be stored; the id makes a repetition safe.
-        """
+        ``submit``. When cancelled it may be stored or not; the id makes a repetition safe."""
         await self.start(user, name)
         submit = Submit(
             id=message_id, text=text, files=files, channel=channel, instructions=instructions, question=question
@@ -117,7 +113,7 @@ class ChatDirectory:
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
     async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[StoredChat]:
-        """The user's chats, the last used first: those that are archived, or those that are not."""
+        """The user's archived chats, or the others, the last used first."""
         return await self._agent.core.readers.run(chats.listed, user, limit, archived=archived)
 
     async def after(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
@@ -163,13 +159,13 @@ class ChatDirectory:
         return none if found else None
 
     def health(self) -> dict[str, Any]:
-        """What is degraded now, for welcome and status frames: code -> text."""
+        """What is degraded now: code -> text."""
         return dict(self._agent.core.health.problems())
 
     # -- the composition root --------------------------------------------------------------------------------------
 
     async def recover(self, chats: list[ChatId]) -> None:
-        """Start the actors of chats that have unanswered messages, and let them answer."""
+        """Let chats with unanswered messages answer them."""
         for chat in chats:
             handle = await self._handle(chat)
             handle.mailbox.tell(Recover())

@@ -50,17 +50,14 @@ class Turn:
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
     step: Step | None = None
-    """What is being done before the answer begins."""
     _rows: ChatRows | None = None
     _gatherer: Gatherer | None = None
     _slot: AsyncExitStack = attrs.Factory(AsyncExitStack)
-    """Holds the LLM slot."""
     _has_slot: bool = False
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _used: ContextUsed | None = None
     """The passages that the model saw; None if the chat is bound to no knowledge base."""
     _trail: Trail = attrs.Factory(Trail)
-    """What its tools did."""
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
     _begin_context: float = 0.0
@@ -71,7 +68,6 @@ class Turn:
     _meter: Meter | None = None
     _answered_by: str = ""
     _outcome: ConversationOutcome | None = None
-    """None while the conversation goes on."""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -120,7 +116,6 @@ class Turn:
         return status
 
     async def _answer(self) -> str | None:
-        """Ask the model. None when there is nothing to answer."""
         agent, core = self.agent, self.agent.core
         async with self._slot:
             await self._take_slot()
@@ -240,7 +235,6 @@ class Turn:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _take_slot(self) -> None:
-        """Wait for an LLM slot."""
         slots = self.agent.llm.slots
         if slots.full:
             self._tell(Step.QUEUED)

@@ -1,4 +1,4 @@
-"""Asking a running server through its admin socket; plain blocking code, since a command has nothing else to do.
+"""Asking a running server through its admin socket, in plain blocking code.
 
 HTTP/1.0 by hand: the answer ends with the connection, and the modules of the library would take longer to load than the
 server to answer.
@@ -15,7 +15,6 @@ from klaw.config.paths import Paths
 from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
-"""Longer than most deadlines at the server, which answers by itself."""
 _READ_BYTES = 65_536
 OLDER = (
     "the running server is older than this klaw command: restart it (`systemctl restart klaw`, or stop it and start"
@@ -28,8 +27,7 @@ class NoServer(KlawError):
 
 
 class RefusedByServer(KlawError):
-    """The server answered with an error; ``code`` tells which, ``problems`` every wrong field where there may be
-    several."""
+    """The server answered with an error; ``problems`` names every wrong field."""
 
     def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -40,12 +38,11 @@ class RefusedByServer(KlawError):
 def call(
     paths: Paths, operation: str, *, timeout_s: float | None = None, asker: object = None, **args: object
 ) -> dict[str, Any]:
-    """Have an operation carried out.
+    """Carry out an operation with ``args``; those that are None are left out.
 
     Args:
         asker: as whom, if not as the operator: ``user`` and ``client``.
         timeout_s: how long to wait for the answer; None: ``TIMEOUT_S``.
-        args: its arguments; those that are None are left out.
 
     Raises:
         NoServer: there is none, or it does not answer.
@@ -101,8 +98,7 @@ def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
 
 
 def _of_service(paths: Paths) -> str:
-    """What to say on a machine with a service: how to start it, or the home of the service to a user without an
-    installation."""
+    """The hint on a machine with a service: how to start it, or its home, for a user without an installation."""
     from klaw.service.units import ServiceRefused, owner_and_home
 
     with suppress(ServiceRefused, OSError):
@@ -115,5 +111,5 @@ def _of_service(paths: Paths) -> str:
 
 
 def _home(paths: Paths) -> str:
-    """How a person knows the installation: the folder that ``--home`` gave, else the data folder."""
+    """How a person names the installation: the folder that ``--home`` gave, else the data folder."""
     return str(paths.data_dir.parent if paths.data_dir.parent == paths.runtime_dir.parent else paths.data_dir)

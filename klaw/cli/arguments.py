@@ -1,4 +1,4 @@
-"""What all of Klaw's command lines share: a parser that asks "did you mean", and kinds of arguments."""
+"""What all of Klaw's command lines share: a parser that asks "did you mean", and arguments."""
 
 import argparse
 import difflib
@@ -16,7 +16,6 @@ class Parser(argparse.ArgumentParser):
     """Names the commands that are like a mistyped one."""
 
     commands: Mapping[str, object] = {}
-    """Its own, by their names."""
     options: tuple[str, ...] = ()
     values: tuple[tuple[str, bool], ...] = ()
     """Options that take a value, and whether it is a number."""
@@ -31,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
-        """Names the options that are like one that there is not."""
+        """Names the options that are like an unknown one."""
         found, rest = super().parse_known_args(args, namespace)
         unknown = next((each.partition("=")[0] for each in rest if each.startswith("-")), None)
         if unknown is not None and len(unknown) <= MAX_WORD:
@@ -54,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def new_group(self) -> Any:
-        """A place for commands of this parser; they are parsers of this class."""
+        """Begin the commands of this parser."""
         made = self.group = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self.commands = made.choices
         return made
@@ -86,18 +85,17 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 class Missing(argparse.ArgumentTypeError, ValueError):
-    """A file is not there: for argparse, and for the arguments of operations."""
+    """A file is missing: for argparse, and for the arguments of operations."""
 
 
 def there(text: str) -> str:
-    """A file that is there: with a name that was mistyped the defaults would be taken in silence."""
+    """A file that exists: with a mistyped name the defaults would be taken in silence."""
     if not os.path.exists(text):  # noqa: PTH110  pathlib is not loaded for the commands that need no path
         raise Missing("there is no such file")
     return text
 
 
 def port(text: str) -> int:
-    """A port of TCP; 0 lets the system choose one."""
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) > 65_535:
         raise argparse.ArgumentTypeError("must be a number from 0 to 65535")
     return int(text)
@@ -150,12 +148,10 @@ _NOT_GUESSED = frozenset(
 
 
 def meant_command(group: str, word: str, commands: Collection[str]) -> str:
-    """A sentence with a blank before it, or nothing.
+    """What a mistyped command means: a sentence with a space before it, or nothing.
 
     Args:
         group: the words before it, without the program: ``kb``; empty for none.
-        word: that is no command there.
-        commands: that are there.
     """
     known = _OF.get(f"{group} {word}".strip())
     if known is not None:
@@ -168,10 +164,9 @@ def meant_command(group: str, word: str, commands: Collection[str]) -> str:
 
 
 def meant_option(word: str, options: Sequence[tuple[str, bool]]) -> str:
-    """The same for a word where none is expected.
+    """The same for a word too many.
 
     Args:
-        word: that is too much.
         options: of the command that take a value, and whether it is a number.
     """
     named = [name for name, _ in options if name == f"--{word}"]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
 NICE = 10
-"""The server goes before a backup."""
 FORGOTTEN = "made before something was forgotten, and still holds it"
 
 

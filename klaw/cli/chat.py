@@ -114,8 +114,8 @@ async def _with_input(question: str) -> str:
 
 
 def _keyboard(*, once: bool) -> int | None:
-    """Where to read keys while the output is drawn on a terminal; None: the output is no such terminal, or nobody can
-    type. For one question that is the controlling terminal where the input is something else."""
+    """Where to read keys; None: the output is no terminal that can be drawn on, or nobody can type. For one question it
+    is the controlling terminal, if the input is something else."""
     if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return None
     at_hand = sys.stdin is not None and sys.stdin.isatty()
@@ -166,7 +166,6 @@ def _configured_url(args: argparse.Namespace) -> str:
 
 
 def _is_private(url: str) -> bool:
-    """Whether nobody on the way can read what is sent."""
     parts = urlsplit(url)
     if parts.scheme == "wss" or parts.hostname == "localhost":
         return True

@@ -98,7 +98,7 @@ def _pages(asking: Ask, name: str, found: str, **args: Any) -> Iterator[dict[str
 
 
 def _chats(asking: Ask) -> list[dict[str, Any]]:
-    """All chats, each once: what is said meanwhile changes their order."""
+    """All chats, each once: their order changes meanwhile."""
     both = [each for archived in (False, True) for each in _pages(asking, "chats_list", "chats", archived=archived)]
     return sorted({each["name"]: each for each in both}.values(), key=lambda each: str(each["name"]))
 
@@ -121,8 +121,7 @@ def _parts(asking: Ask, chat: str, form: str) -> Iterator[str]:
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """A chat's name as a file's; letters that take four bytes may make it too long for one, and a stick with FAT may
-    take two for the same."""
+    """A chat's name as a file's: it may be too long for one, and FAT may take two names for the same."""
     raw, small = name.encode(), name.casefold()
     if len(raw) <= MAX_NAME_BYTES and small not in taken:
         taken.add(small)
@@ -131,7 +130,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def _kept() -> list[Records]:
-    """All nouns of which rows are kept, such as facts and people."""
+    """All nouns that keep records, such as facts and people."""
     return [each for noun in nouns() for each in noun.records]
 
 

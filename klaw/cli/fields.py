@@ -61,12 +61,11 @@ def add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]")
 
 
 def _dest(field: "attrs.Attribute[Any]") -> str:
-    """Where argparse keeps it: apart from what every command has, such as what carries it out."""
+    """Where argparse keeps it, apart from what every command has."""
     return f"asked_{field.name}"
 
 
 def typed(field: "attrs.Attribute[Any]") -> str:
-    """How the command line names an argument."""
     about = told(field)
     if about.positional:
         return about.metavar or field.name.upper()

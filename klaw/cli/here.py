@@ -19,19 +19,18 @@ class Here:
 
     paths: Paths
     home: str | None
-    """As ``--home`` has it."""
     progress: ProgressLine
     quiet: bool
     """Standard output belongs to the result."""
     say: Callable[..., None]
-    """Prints lines, unless it is to be quiet."""
+    """Prints lines, unless ``quiet``."""
     warn: Callable[[str], None]
 
 
 def command(
     noun: Noun, name: str, arguments: type[A], **how: Any
 ) -> Callable[[Callable[[A, Here], R]], Callable[[A, Here], R]]:
-    """Declare a function to be an operation that needs no server; ``how``: see ``Operation``."""
+    """Declare a function as an operation that needs no server; ``how``: see ``Operation``."""
 
     def declare(handler: Callable[[A, Here], R]) -> Callable[[A, Here], R]:
         noun.add(name, arguments, handler, **how)

@@ -1,7 +1,7 @@
-"""``klaw import FORMAT FILE``: move in what was said in another program.
+"""``klaw import FORMAT FILE``: move in conversations from another program.
 
-This program reads the file, and not the server, which may not read the folders of people. What it reads goes to the
-server in parts, or without one into the store.
+This program reads the file, since the server may not read the folders of people, and gives it in parts to the server,
+or without one to the store.
 """
 
 import datetime as dt
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
 ASK_S = 600.0
-"""For one part or file; a server that is busy makes it wait."""
+"""Time for one part or file, which may have to wait for the server."""
 MAX_NAME_CHARS = 60
-"""Letters of a file's name: of four bytes each they make 240, of the 255 that a name may have."""
+"""Letters of a file's name: of four bytes each they make 240, of 255 allowed."""
 CHECKPOINT_BYTES = 1 << 22
 """Size of the commit log at which it is emptied, without a server."""
 
@@ -204,7 +204,6 @@ def _imported(
 
 
 def _empty(given: str) -> Path:
-    """A folder without anything in it."""
     folder = Path(given).expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -216,7 +215,7 @@ def _empty(given: str) -> Path:
 
 
 def _keep(folder: Path, document: "ProjectDocument") -> None:
-    """Write a document of a project into the project's folder, under a name that no other has. Raises OSError."""
+    """Write a document into its project's folder, under a name that no other has. Raises OSError."""
     project, name = (clean_name(each).lstrip(".") or "file" for each in (document.project, document.name))
     below = folder / cut(project, MAX_NAME_CHARS)
     below.mkdir(mode=0o700, exist_ok=True)

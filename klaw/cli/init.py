@@ -1,4 +1,4 @@
-"""``klaw init``: make a workspace and a configuration, or take a workspace over. Needs no running server."""
+"""``klaw init``: make a workspace and a configuration, or take over a workspace."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOUN = Noun("init", "make a workspace and a configuration", local=True)
 FEW = 3
-"""So many choices stand in one line."""
+"""At most this many choices stand in one line."""
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +106,7 @@ def _names(asked: Init) -> "Names":
 
 
 def _model(asked: Init, paths: Paths) -> "ChosenModel | None":
-    """The model that is asked for; None: none, since there is a configuration."""
+    """The chosen model; None: there is a configuration."""
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.setup import answers
     from klaw.setup.make import configured, wanted
@@ -147,12 +147,11 @@ def _answer(
     *,
     choices: Sequence[str] = (),
 ) -> T:
-    """An answer: of the option, else of the person, who is asked again after one that cannot be.
+    """An answer: the option's, else the person's, who is asked again after an invalid one.
 
     Args:
         asked: with ``--yes`` nobody is asked.
         given: by the option; None: it was not given.
-        question: for the person.
         default: of an empty answer.
         read: the answer's value; raises SetupRefused.
         choices: to choose from, by number too.
@@ -187,7 +186,7 @@ def _report(
     home: str,
     say: Callable[..., None],
 ) -> dict[str, Any]:
-    """What was done, and the commands that lead from here to a running server; they can be pasted as they are."""
+    """What was done, and the commands that lead from here to a running server, ready to be pasted."""
     from klaw.agent.workspace import Workspace
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.domain.names import LOCAL_USER

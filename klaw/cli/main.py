@@ -1,4 +1,4 @@
-"""The command line: parses arguments and hands over to the command's own module, which is imported only then."""
+"""The command line: parses arguments and calls the command's own module, which is imported only then."""
 
 import argparse
 import io
@@ -17,7 +17,7 @@ EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage; of the server 78: see there."""
+    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage; 78: see ``serve``."""
     given = list(sys.argv[1:] if argv is None else argv)
     if given[:1] == ["help"]:
         given = [*given[1:], "--help"]
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The whole command line; for words that are given, at least what they need."""
+    """The whole command line; for given words, at least what they need."""
     root = Parser(prog="klaw", description="A memory-first personal chat agent.", epilog=EPILOG)
     add_home(root, None)
     root.add_argument("--version", action="version", version=f"klaw {__version__}")
@@ -78,7 +78,7 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
 
 def _command(commands: Any, name: str, text: str, group: str = "") -> Parser:
     """Make a command: ``NAME_command`` of the module of its name, or ``GROUP_NAME_command`` of its group's, imported
-    when it is called: `klaw --help` stays quick."""
+    when it is called, so that `klaw --help` stays quick."""
 
     def run(arguments: argparse.Namespace) -> int:
         from klaw.config.paths import Paths

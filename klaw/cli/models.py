@@ -27,7 +27,7 @@ Say: TypeAlias = Callable[..., None]
 NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)", local=True)
 CALIBRATION_THREADS = 2
 TEST_S = 125.0
-"""More than the server's deadline for the questions to one model."""
+"""More than the server's deadline for one model."""
 _PHASES = {
     "wait": "waiting for another pull",
     "copy": "copying",
@@ -47,7 +47,6 @@ class ModelNames:
     verify: bool = argument("check the checksums of what is installed", default=False)
 
     def chosen(self) -> "list[ModelSpec]":
-        """Raises OperationError."""
         from klaw.models.catalogue import CATALOGUE
 
         known = {spec.id: spec for spec in CATALOGUE}
@@ -216,13 +215,8 @@ def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
 
 
 def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str], say: Say) -> None:
-    """Test the model of a new configuration, if it can be asked already and the person wants it.
-
-    Args:
-        model: what was chosen.
-        ask: puts a question with a default to the person.
-        say: prints lines.
-    """
+    """Test the model of a new configuration, if it can be asked already and the person wants it. ``ask`` puts a
+    question with a default to the person."""
     from klaw.config.llm import LOCAL_PROVIDER
 
     if model.provider == LOCAL_PROVIDER or (model.key_env and model.key_env not in os.environ):
@@ -320,7 +314,7 @@ def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
     stored = describe(folder).calibration
     model = EmbeddingModel.load(folder, threads=CALIBRATION_THREADS)
     try:
-        found = measure(lambda texts, kind: model.embed(texts, kind=kind), talks)
+        found = measure(model.embed, talks)
     finally:
         model.close()
     if found.mean >= TOO_ALIKE:
@@ -346,7 +340,7 @@ def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
 
 
 def _folder(wanted: str | None, paths: Paths) -> Path:
-    """The folder of a name or path; without one, that of the configured model."""
+    """The folder of a name or path; by default that of the configured model."""
     if wanted is None:
         from klaw.config.load import load
 

@@ -41,7 +41,7 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 def add(commands: Any, noun: Noun) -> Any:
-    """Make the command of a noun with one for each of its operations. Returns the group of these, if there is one."""
+    """Make the command of a noun with one for each of its operations. Returns the group of these, if any."""
     made = [each for each in noun.operations if each.cli is not None]
     own = next((each for each in made if not each.cli), None)
     if not made:
@@ -83,7 +83,7 @@ def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
 
 
 def run(operation: Operation, arguments: argparse.Namespace) -> int:
-    """Ask, and print the answer: as it is with ``--json``, else as the operation shows it. With ``--watch`` again and
+    """Ask, and print the answer: as it is with ``--json``, else as the operation shows it; with ``--watch`` again and
     again, until Ctrl-C or an error.
 
     Returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 done and something is degraded.
@@ -140,7 +140,7 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
 
 
 def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
-    """Carry out what needs no server. ``quiet``: standard output belongs to the result."""
+    """Carry out what needs no server."""
     progress = ProgressLine(sys.stderr if quiet else sys.stdout)
     tell = (lambda *_lines: None) if quiet else say
     here = Here(paths=paths, home=home, progress=progress, quiet=quiet, say=tell, warn=warn)
@@ -151,7 +151,7 @@ def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
 
 
 def ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a server answers; without one what its database says. Raises OperationError, Refused, NoServer."""
+    """What the server answers, or without one its database. Raises OperationError, RefusedByServer, NoServer."""
     operation = asked.operation
     if operation.alone:
         if not paths.database.is_file():
@@ -166,7 +166,7 @@ def ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, given: dict[str, Any]) -> Iterator[str]:
-    """The parts of a document. Raises OperationError, Refused, NoServer."""
+    """The parts of a document. Raises as ``ask``."""
     asked = {**given, "format": "json"} if getattr(arguments, "json", False) else given
     while True:
         answer = ask(paths, read(operation, asked), asked)
@@ -177,7 +177,6 @@ def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, gi
 
 
 def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
-    """Whether the person agrees to what would be done."""
     if not sys.stdin.isatty():
         print("klaw: nothing was changed: add --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
         return False
@@ -191,8 +190,8 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
 
 
 def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
-    """The command once for every thing that it names, with the file opened where it is one (``file``): as who gave the
-    command, also where root then becomes another. Raises OperationError."""
+    """The command once for every thing that it names, with files opened (``file``) as the user who gave the command,
+    before root becomes another. Raises OperationError."""
     field = next((each.name for each in attrs.fields(operation.arguments) if told(each).upload), None)
     values = getattr(arguments, f"asked_{field}", None)
     if not values:
@@ -216,7 +215,7 @@ def _named_file(name: str, value: str) -> dict[str, object]:
 
 
 def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
-    """Upload a file; returns the upload's id. Raises NoServer, Refused, OSError."""
+    """Upload a file; returns the upload's id. Raises NoServer, RefusedByServer, OSError."""
     upload, size = None, 0
     with file:
         while (piece := file.read(PIECE_BYTES)) or upload is None:
@@ -266,7 +265,7 @@ class OfflineParts:
 
     @cached_property
     def embedder(self) -> "Embedder":
-        from klaw.memory.embed.offline import OfflineEmbedder
+        from klaw.memory.embed.embedder import OfflineEmbedder
 
         paths, settings, remote = self.paths, self.config.embedding, None
         if settings.provider is not None:
@@ -275,7 +274,7 @@ class OfflineParts:
 
             remote = remote_of(self.config, without_server(self.config, self.clock), paths.models_dir, self.clock)
         folder = settings.path or paths.models_dir / settings.model
-        return OfflineEmbedder.of_home(self.readers, self.config, folder, self.clock, remote)
+        return OfflineEmbedder(self.readers, self.config, folder, self.clock, remote)
 
     @cached_property
     def recall(self) -> "Recall":

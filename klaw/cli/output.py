@@ -1,4 +1,4 @@
-"""What commands print: results, notes, progress, and what went wrong, harmless to the terminal."""
+"""What commands print, harmless to the terminal: results, notes, progress, errors."""
 
 import os
 import shlex
@@ -18,23 +18,21 @@ from klaw.operations.lines import MarkedLine, PlainLine, Table
 from klaw.operations.operation import OperationError
 
 EX_CONFIG = 78
-"""Exit code, of sysexits.h, of a server that another start does not help; conf/klaw.service makes none after it."""
+"""Exit code (sysexits.h) of a server that another start does not help; conf/klaw.service makes none after it."""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
 def say(*lines: PlainLine) -> None:
-    """Print lines at once."""
     print("".join(f"{each}\n" for each in written(lines)), end="", flush=True)
 
 
 def warn(text: str) -> None:
-    """Tell the person beside what is printed."""
     print(f"klaw: {line(text)}", file=sys.stderr)
 
 
 def written(lines: Sequence[PlainLine], *, bold: bool | None = None) -> list[str]:
-    """What an operation shows, harmless to the terminal. ``bold``: whether marked text is set in bold; None: where the
-    output is a terminal that has it."""
+    """What an operation shows, harmless to the terminal. ``bold``: whether marks are set in bold; None: if the output
+    is a terminal."""
     if bold is None:
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     out = []
@@ -72,7 +70,7 @@ def line(text: str) -> str:
 
 
 def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
-    """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
+    """Lines with aligned columns, those in ``right`` flush right. The last column is not padded."""
     if not rows:
         return []
     widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -112,11 +110,11 @@ class ProgressLine:
         *,
         last: bool = False,
     ) -> None:
-        """Show one report.
+        """Show how far something is.
 
         Args:
             label: what is being done; a new one is drawn at once.
-            done, total: how far it is; 0 where nobody knows.
+            done, total: 0 where nobody knows.
             amount: how these are written.
             last: nothing follows in this line.
         """
@@ -155,7 +153,7 @@ class ProgressLine:
 
 
 def complain(error: BaseException) -> bool:
-    """Print a known error, and whose file it was when that is the reason. False for others: nothing is printed."""
+    """Print a known error, and whose file it was when that is the reason. False: it is not known."""
     from klaw.actor.log import priority
 
     refused = next(_refused(error), None)
@@ -174,12 +172,12 @@ def complain(error: BaseException) -> bool:
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether trying again is no use before somebody changes the configuration, the program, or whose the files are."""
+    """Whether trying again is of no use before somebody changes the configuration, the program, or file owners."""
     return isinstance(error, (ConfigError, SchemaTooNew, StoreDamaged)) or any(True for _path in _refused(error))
 
 
 def _refused(error: BaseException | None) -> Iterator[Path]:
-    """The files that the system did not let us use, by the error or by what it came from."""
+    """The files that the system did not let us use, by the error and its causes."""
     while error is not None:
         if isinstance(error, PermissionError) and isinstance(error.filename, str):
             yield Path(error.filename)
@@ -209,7 +207,7 @@ def _whose(path: Path) -> str:
 
 
 def write_document(texts: Iterator[str], path: str | None) -> None:
-    """Write all parts; what goes to a terminal is made harmless to it. An error in between removes the file.
+    """Write all parts, harmless where they go to a terminal. An error in between removes the file.
 
     Raises:
         OperationError: the file cannot be made or written.
@@ -243,5 +241,4 @@ def _shown(text: str) -> None:
 
 
 def _raw(text: str) -> None:
-    """In UTF-8, whatever the terminal's language is."""
     sys.stdout.buffer.write(text.encode())

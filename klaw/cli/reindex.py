@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 NOUN = Noun("reindex", "rebuild the database from the logs (docs/operations.md)", local=True)
 POLL_S = 0.3
-"""Between two questions to a server how far it is."""
 STOPPED = "stopped; what was built is kept, and the next `klaw reindex` continues with it"
 _LABELS = {
     "scan": "reading the logs",
@@ -43,7 +42,6 @@ _LABELS = {
 }
 _OTHERS = {"tasks": "changes of tasks", "facts": "changes of facts", "core": "changes of core memory"}
 _OTHERS |= {"summaries": "summaries", "topics": "changes of topics", "people": "changes of people", "runs": "runs"}
-"""Counts that are told when there are any."""
 _IN_BYTES = frozenset({"scan", "turns"})
 
 
@@ -153,7 +151,7 @@ def _on_server(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, 
 
     Raises:
         NoServer: none runs.
-        KlawError: it refused or failed; or it went away in the middle.
+        KlawError: it refused, failed, or went away in the middle.
     """
     options = {"accept_differences": asked.accept_differences, "embed_again": asked.embed_again}
     call(paths, "reindex", action="start", **options)
@@ -185,7 +183,6 @@ def _status(paths: Paths) -> dict[str, Any]:
 
 
 def lines(answer: Mapping[str, Any], database: Path) -> Lines:
-    """The report as text."""
     tally, vectors = answer["tally"], answer["vectors"]
     count = tally["messages"] + tally["reused"]
     others = [f", {tally[word]:,} {noun}" for word, noun in _OTHERS.items() if tally[word]]

@@ -11,12 +11,8 @@ from klaw.cli.output import program
 
 
 def serve_command(arguments: argparse.Namespace) -> int:
-    """Run the server until a signal stops it.
-
-    Returns:
-        0 when a signal stopped it; 1 when it cannot start or had to stop; ``EX_CONFIG`` when it cannot start, and
-        starting it again does not help.
-    """
+    """Run the server until a signal stops it. Returns 0 then; 1 when it cannot start or had to stop; ``EX_CONFIG`` when
+    it cannot start, and starting it again does not help."""
     from klaw.actor.failure import error_class, leaves, where
     from klaw.cli.output import EX_CONFIG, complain, is_permanent
 
@@ -36,7 +32,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
 
 
 def _names_foreign(arguments: argparse.Namespace) -> bool:
-    """Print whose a file is that stands in the way, whatever the error was: SQLite does not tell which one it was."""
+    """Print the owner of a file that stands in the way, whatever the error was: SQLite does not say which it was."""
     from klaw.cli.output import complain
     from klaw.config.paths import Paths
     from klaw.config.run_as import not_usable

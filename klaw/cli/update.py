@@ -83,7 +83,7 @@ def back(_asked: Nothing, here: Here) -> dict[str, Any]:
 
 
 def _prefix() -> Path:
-    """The environment that is updated; this program may be the one that is kept of it."""
+    """The environment that is updated; this program may run in the copy kept of it."""
     from klaw.service.rollback import KEPT
 
     return Path(sys.prefix.removesuffix(KEPT))
@@ -91,8 +91,8 @@ def _prefix() -> Path:
 
 @contextmanager
 def _steady(say: Say) -> Iterator[Say]:
-    """Let the body end although the terminal goes away; it is interrupted once, and then not while it goes back. Gives
-    what tells its steps."""
+    """Let the body end although the terminal goes away; it is interrupted once, and not while it goes back. Gives what
+    tells its steps."""
 
     def interrupt(*_words: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):

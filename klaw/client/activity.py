@@ -1,14 +1,13 @@
-"""What is being done between a question and its answer, for the row above the input line. Pure: time is told."""
+"""What is being done between a question and its answer, for the row above the input line."""
 
 from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
 from klaw.wire.frames import Delta, Error, MessageFrame, Status, StoppedFrame, Tool
 
 SPIN_S = 0.125
 SLOW_SPIN_S = 1.0
-"""Between two pictures of the spinner."""
 _PICTURES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SLOW_S = 2
-"""What takes longer shows its seconds."""
+"""Longer steps show their seconds."""
 
 SENDING = "sending"
 COMMAND = "carrying out "
@@ -21,25 +20,21 @@ _STATES = {
 
 
 class Activity:
-    """The steps of one chat, by what the server tells."""
-
     def __init__(self) -> None:
         self._doing = ""
         self._since = 0.0
         self._tools: dict[str, str] = {}
 
     def sent(self, text: str, now: float) -> None:
-        """A message or a command is on its way."""
         if not self._doing:
             self._begin(f"{COMMAND}{text.split(maxsplit=1)[0][:32]}" if text.startswith("/") else SENDING, now)
 
     def over(self, doing: str) -> None:
-        """What began with this is not being done any more."""
+        """A step that begins with this text is over."""
         if self._doing.startswith(doing):
             self._doing = ""
 
     def see(self, event: Event, now: float) -> None:
-        """Take an event of the chat or of the server."""
         match event:
             case Tool(state="started"):
                 self._tools[event.call] = event.name
@@ -79,5 +74,5 @@ class Activity:
 
 
 def tool_text(tool: Tool) -> str:
-    """A call in a few words: its name and its arguments."""
+    """A call in a few words."""
     return f"{tool.name}: {tool.what}" if tool.what else tool.name

@@ -1,5 +1,5 @@
-"""One message and what comes of it: ``ask`` sends it, ``Waiter`` tells which event is its answer, and ``ShownAnswer``
-what to write of one that is streamed."""
+"""One message and what comes of it: ``ask`` sends it, ``Waiter`` recognises its answer, and ``ShownAnswer`` tells what
+to write of one that is streamed."""
 
 import math
 from collections.abc import Callable
@@ -26,8 +26,6 @@ EXIT_STOPPED = 130
 
 @attrs.frozen
 class NoAnswer:
-    """There will be no answer."""
-
     code: str
     text: str
 
@@ -54,10 +52,10 @@ class Waiter:
         self._reply: MessageFrame | None = None
         self._older: set[str] = set()
         self.in_doubt = False
-        """Perhaps there will be no answer: the chat does nothing. If that stays so for a while, see ``settle``."""
+        """The chat does nothing: perhaps there will be no answer. If that stays so, see ``settle``."""
 
     def see(self, event: Event) -> MessageFrame | NoAnswer | None:
-        """Take the next event; returns the answer (or a command's reply) once it is there."""
+        """Take an event; returns the answer (or a command's reply) once it is there."""
         if getattr(event, "chat", None) != self._chat:
             return None
         match event:
@@ -77,7 +75,7 @@ class Waiter:
         return None
 
     def settle(self) -> MessageFrame | NoAnswer:
-        """What it comes to when the doubt has lasted long enough."""
+        """The outcome when the doubt has lasted long enough."""
         return self._reply or NoAnswer("no_answer", "the server made no answer; /retry tries again")
 
     def _see_turn(self, turn: str) -> None:
@@ -113,15 +111,11 @@ class ShownAnswer:
 
     @property
     def begun(self) -> bool:
-        """Whether any of it is on the screen."""
         return bool(self.text)
 
     def piece(self, offset: int, text: str) -> str:
-        """Take a streamed piece that begins ``offset`` characters into the answer; returns what to show of it.
-
-        A piece that leaves a hole, or contradicts what was shown (the answer was begun again with another model),
-        shows nothing; ``rest`` makes up for it, or a later piece that closes the hole.
-        """
+        """Take a streamed piece; returns what to show of it. One that leaves a hole, or contradicts what was shown
+        (another model began again), shows nothing; ``rest`` makes up for it, or a later piece that closes the hole."""
         known = len(self.text) - offset
         if known >= 0 and self.text[offset : offset + len(text)] != text[:known]:
             self._contradicted = True
@@ -132,9 +126,8 @@ class ShownAnswer:
         return added
 
     def rest(self, content: str) -> str | None:
-        """What to show after the pieces so that the whole stored answer has been shown; None: they are no beginning of
-        it, since a mark was taken out, or the answer was begun again with another model.
-        """
+        """What to show after the pieces so that the whole stored answer is shown; None: it does not begin with them,
+        since a mark was taken out, or another model began again."""
         for shown in (self.text, self.text.lstrip()):
             if content.startswith(shown):
                 return content[len(shown) :]
@@ -147,7 +140,7 @@ async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]
     """Send a message to a watched chat and wait for its answer (or a command's reply).
 
     Args:
-        see: gets what is told meanwhile, but for the message itself, and for what belongs to other turns.
+        see: gets the other events, but none of other turns.
 
     Raises:
         ServerRefused, ServerUnreachable, ClientClosed: the client ended.

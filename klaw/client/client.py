@@ -1,7 +1,5 @@
-"""The client's handle and the state behind it: what is to be sent, who waits for which answer. No network, no tasks.
-
-``connection`` drives it: it makes the connections and tells this what came.
-"""
+"""The client's handle and the state behind it: what is to be sent, who waits for which answer. No network, no tasks:
+``connection`` makes the connections and tells this what came."""
 
 import math
 from collections import deque
@@ -40,9 +38,9 @@ from klaw.wire.frames import (
 )
 
 MAX_UNACKED = 16
-"""Messages of this client that wait for their acknowledgement; further ``send`` calls wait."""
+"""Messages without an acknowledgement; further ``send`` calls wait."""
 MAX_POSTS = 256
-"""Requests that wait to be sent; more are refused, since nobody waits for that many answers."""
+"""Requests that wait to be sent; more are refused."""
 
 log = structlog.get_logger("klaw.client")
 
@@ -52,11 +50,11 @@ class _UnackedMessage:
     frame: Send
     reply: Reply[int]
     link: int = 0
-    """Number of the connection it was last sent on."""
+    """The connection it was last sent on."""
 
 
 class Client:
-    """The handle that ``connect`` gives; also the state behind it. One consumer of events, many senders."""
+    """The handle that ``connect`` gives. One consumer of events, many senders."""
 
     def __init__(self, positions: Mapping[str, int], ids: NewId) -> None:
         self._positions: dict[str, int] = {chat_name(chat): seq for chat, seq in positions.items()}
@@ -73,37 +71,31 @@ class Client:
         self._changed = trio.Event()
         """Set, and replaced, when there is a connection or will be none."""
         self._link = 0
-        """Counts connections."""
         self._refs = 0
         self._failure: Exception | None = None
         self.ready: Reply[Welcome] = Reply()
-        """The first connection."""
         self.ended = trio.Event()
-        """Set when no further connection will be made."""
         self.welcome: Welcome | None = None
-        """What the server last said of itself; None before the first connection."""
+        """What the server last said of itself."""
 
     # -- for the consumer ------------------------------------------------------------------------------------------
 
     async def send(
         self, chat: str, text: str, message_id: str | None = None, files: Sequence[FileOfMessage] = ()
     ) -> int:
-        """Send a message (or a slash command) and wait until it is durable; watches the chat.
+        """Send a message (or a slash command) and wait until it is durable; watches the chat. Returns its seq.
 
         Args:
             text: not blank, unless there are files.
             message_id: the same id again is the same message; made here if left out.
             files: as ``upload`` gave them.
 
-        Returns:
-            The message's seq.
-
         Raises:
             InvalidName: of the chat.
             RequestRefused: the server did not take it, or it is too long. Nothing was stored.
             ServerRefused, ServerUnreachable, ClientClosed: the client ended; whether it was stored is unknown.
 
-        Cancellation: it is not sent again; whether it was stored is unknown. The same id makes a repetition safe.
+        Cancellation: whether it was stored is unknown. The same id makes a repetition safe.
         """
         named = tuple(NamedFile(sha256=each.sha256, name=each.name) for each in files) or None
         frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text, files=named)
@@ -141,17 +133,17 @@ class Client:
             offset += len(piece)
 
     async def call(self, operation: str, **args: object) -> dict[str, Any]:
-        """Have an operation carried out; returns what it answers. Raises as ``request``."""
+        """Carry out an operation; returns its result. Raises as ``request``."""
         answer = await self.request(CallFrame(operation=operation, args=args))
         assert isinstance(answer, ResultFrame)  # the answer to its request
         return answer.result
 
     async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
-        """Send a frame that is answered with one of the same ``ref``, and wait for that.
+        """Send a frame and wait for the one with the same ``ref`` that answers it.
 
         Raises:
             RequestRefused: the server answered with an error.
-            ConnectionLost: there is no connection, or it broke before the answer; ask again if it still matters.
+            ConnectionLost: there is no connection, or it broke before the answer.
             ServerRefused, ServerUnreachable, ClientClosed: the client ended.
         """
         reply: Reply[ServerFrame] = Reply()
@@ -164,12 +156,8 @@ class Client:
             self._answers.pop(ref, None)
 
     def post(self, frame: ClientFrame) -> None:
-        """Send a request whose answer comes as an event.
-
-        Raises:
-            ConnectionLost: too many requests wait to be sent, or there is no connection.
-            ServerRefused, ServerUnreachable, ClientClosed: the client ended.
-        """
+        """Send a request whose answer comes as an event. Raises ConnectionLost, also when too many requests wait to be
+        sent; ServerRefused, ServerUnreachable, ClientClosed."""
         self._check()
         if not self._up or len(self._posts) >= MAX_POSTS:
             raise ConnectionLost("there is no connection to the server")
@@ -190,22 +178,16 @@ class Client:
             raise
 
     async def reconnected(self) -> None:
-        """Wait until there is a connection.
-
-        Raises:
-            ServerRefused, ServerUnreachable, ClientClosed: there will be none.
-        """
+        """Wait until there is a connection. Raises ServerRefused, ServerUnreachable, ClientClosed."""
         while not self._up:
             self._check()
             await self._changed.wait()
 
     async def next_event(self) -> Event:
-        """The next event; waits for one.
+        """The next event; waits for one. Cancellation loses none.
 
         Raises:
             ServerRefused, ServerUnreachable, ClientClosed: the client ended; everything before was given out.
-
-        Cancellation: no event is lost.
         """
         event = await self._inbox.get()
         if isinstance(event, MessageFrame):
@@ -214,7 +196,7 @@ class Client:
         return event
 
     def positions(self) -> dict[str, int]:
-        """The seq of the last message that was given out of each chat: ``connect`` with it goes on from there."""
+        """The seq of the last message that was given out, by chat: ``connect`` goes on from there."""
         return dict(self._positions)
 
     # -- for the link ----------------------------------------------------------------------------------------------
@@ -272,8 +254,8 @@ class Client:
         await self._closing.wait()
 
     def lost(self, loss: Loss) -> bool:
-        """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it
-        had been up."""
+        """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it was
+        up."""
         was_up, self._up = self._up, False
         self._posts.clear()
         self._streams.lost()
@@ -291,7 +273,7 @@ class Client:
         return self._closing.is_set()
 
     def end(self, error: Exception) -> None:
-        """Nothing more will come: everybody who waits gets ``error``. The first end counts."""
+        """Nothing more will come: everybody who waits gets the first ``error``."""
         self._failure = self._failure or error
         self.ready.fail(self._failure)
         self._inbox.end(self._failure)
@@ -326,7 +308,6 @@ class Client:
         self._work.nudge()
 
     def _answer(self, ref: str | None, frame: ServerFrame) -> bool:
-        """Returns whether somebody had asked for it."""
         reply = self._answers.get(ref or "")
         return reply is not None and reply.set(frame)
 

@@ -1,6 +1,4 @@
-"""A client of Klaw that outlives connections: every message of its chats once and in order, every send stored once.
-
-``connect`` owns all tasks. What a program may rely on:
+"""A client of Klaw that outlives connections. What a program may rely on:
 
 - ``send`` returns when the message is durable. If the connection breaks before, it is sent again with the same id.
 - ``next_event`` gives each message of the watched chats once, in the order of ``seq``, over any number of reconnects.
@@ -80,7 +78,7 @@ async def connect(
 async def _stay_connected(
     client: Client, url: str, token: str | None, name: str, patience_s: tuple[float, float], backoff: Backoff
 ) -> None:
-    """Connect again and again. Ends when the owner closes the client, or when trying has become pointless."""
+    """Connect again and again, until the owner closes the client, or trying has become pointless."""
     error: Exception = ClientClosed("the client was closed")
     down_since, attempt = trio.current_time(), 0
     try:
@@ -109,7 +107,7 @@ async def _stay_connected(
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError, unless it looks like the address of a server."""
+    """Raises ValueError unless it looks like the address of a server."""
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.port == 0:
         raise ValueError("the address of a server looks like ws://host:port/ws")
@@ -117,14 +115,14 @@ def check_url(url: str) -> None:
 
 ATTEMPTS = 5
 QUIT = frozenset({"/quit", "/exit"})
-"""What is typed to leave; never sent."""
+"""Typed to leave; never sent."""
 _AMPLE = 3
-"""So many times the messages wanted are fetched, for those that are not shown."""
+"""Messages fetched for each one wanted, since some are not shown."""
 
 
 async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
-    """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and what
-    they answered are left out: they were of that moment.
+    """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and their
+    answers are left out: they were of that moment.
 
     Raises:
         RequestRefused: the server will not show the chat.

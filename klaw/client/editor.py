@@ -1,7 +1,7 @@
 """Editing one line of input: bytes of a terminal in, finished lines out. Pure; drawing is ``screen``'s job.
 
-Own code rather than the readline library, because messages that arrive while a person types have to move the half
-typed line, and because a thread that is blocked in readline can neither be cancelled nor leave the terminal sane.
+Not the readline library: messages that arrive while a person types have to move the half typed line, and a thread that
+is blocked in readline can neither be cancelled nor leave the terminal sane.
 """
 
 import codecs
@@ -13,7 +13,7 @@ import attrs
 from klaw.client.text_width import width_of
 
 MAX_CHARACTERS = 100_000
-"""More than a frame carries; what is typed or pasted beyond is ignored."""
+"""More than a frame carries; what is typed beyond is ignored."""
 MAX_HISTORY = 200
 
 _LINE_END = "\u23ce"
@@ -24,13 +24,11 @@ _MAX_SEQUENCE = 16
 
 @attrs.frozen
 class SubmittedLine:
-    """A line was finished with Enter."""
-
     text: str
 
 
 class EditorKey(enum.Enum):
-    """What the editor leaves to its owner."""
+    """Keys that the editor leaves to its owner."""
 
     END = "end"
     """Ctrl-D on an empty line."""
@@ -42,8 +40,6 @@ class EditorKey(enum.Enum):
 
 @attrs.frozen
 class View:
-    """What to show of the line."""
-
     text: str
     column: int
     """Cells before the text cursor."""
@@ -76,7 +72,7 @@ class LineEditor:
         self._shown = len(self._history)
 
     def feed(self, data: bytes) -> Iterator[SubmittedLine | EditorKey]:
-        """Take what the terminal sent; yields what happened, in order. Characters may be split over calls."""
+        """Take what the terminal sent; yields what happened. Characters may be split over calls."""
         for character in self._decoder.decode(data):
             happened = self._take(character)
             if happened is not None:

@@ -1,4 +1,4 @@
-"""What a client tells its consumer. Frames of the server that need no bookkeeping are passed on as they are."""
+"""What a client tells its consumer: events of its own, and frames of the server as they are."""
 
 from typing import TypeAlias
 
@@ -25,7 +25,6 @@ class ConnectedEvent:
 
     welcome: Welcome
     again: bool
-    """It is not the first time."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,8 +36,6 @@ class DisconnectedEvent:
 
 @attrs.frozen(kw_only=True)
 class Loss:
-    """Why a connection ended."""
-
     code: str
     text: str
     fatal: bool = False

@@ -1,8 +1,8 @@
-"""Markdown on a terminal. ``whole_blocks`` tells how much of an answer that is still coming can be rendered; ``render``
-makes rows of it. Pure.
+"""Markdown on a terminal. ``whole_blocks`` tells how much of a growing answer can be rendered; ``render`` makes rows of
+it.
 
-Own rows of markdown-it's tree and not rich's: structlog imports rich wherever that is installed, in the server too. It
-also cuts off what is wide in tables, and does not know what may begin a row in scripts without spaces.
+Not rich's: structlog imports rich wherever that is installed, in the server too. It also cuts off what is wide in
+tables, and does not know what may begin a row in scripts without spaces.
 """
 
 import re
@@ -16,7 +16,7 @@ from markdown_it.tree import SyntaxTreeNode
 from klaw.client.text_width import harmless, width, wrap
 
 Span: TypeAlias = tuple[str, str]
-"""Printable text, and the numbers of its look as a terminal takes them (SGR)."""
+"""Printable text, and its look as a terminal takes it (SGR)."""
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 """Tags are text: ``vector<int>`` is one."""
@@ -24,7 +24,6 @@ _BLOCKS = MarkdownIt("commonmark", {"html": False}).enable("table").disable("inl
 _BOLD, _FAINT, _CODE = "1", "2", "36"
 _LOOKS = {"strong": _BOLD, "em": "3", "s": "9", "link": "4"}
 _COLOURS = {"Comment": _FAINT, "Keyword": "35", "Literal.String": "32", "Literal.Number": "36", "Name.Function": _BOLD}
-"""Styles of code by type of token."""
 MAX_CHARS = 20_000
 """A longer block is shown as it is: markdown-it takes quadratic time for some, seconds for 400,000 brackets."""
 MAX_CODE_CHARS = 2_000
@@ -56,7 +55,6 @@ def render(text: str, columns: int) -> list[str]:
 
 
 def plain(row: str) -> str:
-    """A row without its looks."""
     return _SEQUENCES.sub("", row)
 
 
@@ -101,7 +99,7 @@ def _list(node: SyntaxTreeNode, columns: int) -> list[str]:
 
 
 def _table(node: SyntaxTreeNode, columns: int) -> list[str]:
-    """What is too wide is wrapped in its column."""
+    """Cells that are too wide are wrapped in their column."""
     lines = [line for part in node.children for line in part.children]
     cells = [[list(_inside(cell, _BOLD if cell.type == "th" else "")) for cell in line.children] for line in lines]
     texts = [["".join(text for text, _ in cell) for cell in line] for line in cells]
@@ -138,7 +136,7 @@ def _code(text: str, info: str) -> Iterator[Span]:
 
 
 def _inside(node: SyntaxTreeNode, look: str = "") -> Iterator[Span]:
-    """The text of a block or of a part of it. Line ends stay: people and models mean them."""
+    """The text of a block. Line ends stay: people and models mean them."""
     for part in node.children:
         if part.type in ("softbreak", "hardbreak"):
             yield "\n", look
@@ -168,7 +166,6 @@ def _look(text: str, look: str) -> str:
 
 
 def _flow(spans: Iterable[Span], columns: int) -> list[str]:
-    """Rows of text with its looks."""
     spans = list(spans)
     text, looks = "".join(each for each, _ in spans), [look for each, look in spans for _ in each]
     rows, at = [], 0

@@ -1,7 +1,7 @@
 """``klaw chat`` in a pipe: messages in, one a line (or all of it as one), and only the answers out.
 
-An answer is written when it is complete: streamed words could not be taken back when a citation does not hold, or when
-another model begins again.
+An answer is written when it is complete: streamed words could not be taken back when a citation is invalid, or another
+model begins again.
 """
 
 import json
@@ -26,11 +26,11 @@ from klaw.wire.frames import ApprovalFrame, Approve, MessageFrame, Stop
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Input without a line end is not collected beyond this."""
 STOP_S = 3.0
-"""How long a stopped answer's end is waited for."""
+"""How long to wait for the end of a stopped answer."""
 
 
 class Messages:
-    """The messages on a file descriptor, which may be anything that can be read."""
+    """The messages on a file descriptor of any kind."""
 
     def __init__(self, fd: int, *, whole: bool) -> None:
         self._fd = fd
@@ -40,11 +40,7 @@ class Messages:
         self._at_end = False
 
     async def next(self) -> str | None:
-        """The next message that is not blank; None at the end.
-
-        Raises:
-            InputError: it is not UTF-8 text, or too long.
-        """
+        """The next message that is not blank; None at the end. Raises InputError: it is not UTF-8 text, or too long."""
         while True:
             line, mark, rest = self._held.partition(b"\n")
             if mark and not self._whole:
@@ -78,13 +74,7 @@ class Messages:
 
 
 class Pipe:
-    """The answers of one chat on an output that is no terminal, and what else there is to say on another.
-
-    Args:
-        out: gets the answers.
-        errors: gets what went wrong.
-        as_json: each answer is one JSON object.
-    """
+    """The answers of one chat on ``out``, what went wrong on ``errors``."""
 
     def __init__(self, client: Client, chat: str, out: TextIO, errors: TextIO, *, as_json: bool) -> None:
         self._client = client
@@ -95,8 +85,8 @@ class Pipe:
         self._once = False
 
     async def converse(self, messages: Messages) -> int:
-        """Send each message after the answer to the one before, up to ``/quit``. Returns the exit code: 1 if one got
-        no answer, 130 after Ctrl-C, else 0.
+        """Send each message after the answer to the one before, up to ``/quit``. Returns the exit code: 1 if one got no
+        answer, 130 after Ctrl-C, else 0.
 
         Raises:
             InputError
@@ -111,10 +101,7 @@ class Pipe:
         return code
 
     async def ask_once(self, text: str) -> int:
-        """Send one message. Nobody is there to be asked for permission.
-
-        Returns and raises as ``converse``.
-        """
+        """Send one message, without anybody to ask for permission. Returns and raises as ``converse``."""
         self._once = True
         return await self._exchange(text)
 

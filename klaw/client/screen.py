@@ -1,8 +1,8 @@
-"""The terminal's picture: text that only grows, with a foot kept below it: what is being done, and the input line.
+"""The terminal's picture: text that only grows, with a foot below it: what is being done, and the input line.
 
 An answer is rendered block by block; the one that still grows stands there as it was written. Rows end between words,
 so each is written with its own line end. Of the rows that can change, those from the first one that differs are written
-again. Nothing here reads or waits; the output is one string for each change, so that nothing flickers.
+again. Nothing here reads or waits; each change is one string of output, so that nothing flickers.
 """
 
 import enum
@@ -25,8 +25,6 @@ PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class Style(enum.Enum):
-    """How a line stands out."""
-
     PLAIN = ""
     FAINT = "\x1b[2m"
     BOLD = "\x1b[1m"
@@ -45,7 +43,7 @@ class Foot:
     view: View
     """The part of the typed line that is shown."""
     status: str = ""
-    """What is being done, in a row of its own; empty for none."""
+    """In a row of its own; empty for none."""
 
 
 class Screen:
@@ -68,14 +66,13 @@ class Screen:
         """What grows is not the answer's first block: an empty row stands above it."""
         self._foot: Foot | None = None
         self._rows = [""]
-        """What stands on the screen and may be written again; the cursor is in the last row."""
+        """The rows on the screen that may be written again; the cursor is in the last one."""
         self._before = ""
         """What stands before the cursor in its row."""
         self._columns = self.columns
-        """Those that the rows were written for."""
+        """The width that the rows were written for."""
 
     def write(self, text: str) -> None:
-        """Add a piece of an answer, which is foreign text."""
         text = harmless(text)
         text = text.lstrip("\n") if self._colours and not self._growing else text
         self._growing += text
@@ -89,9 +86,8 @@ class Screen:
         self._paint(done)
 
     def correct(self, shown: str, text: str) -> None:
-        """Show an answer as it is in the end, of which ``shown`` was written. Complete blocks stay as they are: where
-        they differ from the text, it follows as a whole.
-        """
+        """Show an answer as it is in the end, of which ``shown`` was written. Complete blocks stay: where they differ
+        from the text, it follows as a whole."""
         shown, text = harmless(shown), harmless(text)
         stays = shown[: len(shown) - len(self._growing)]
         if text.startswith(stays):
@@ -102,7 +98,6 @@ class Screen:
             self.write(f"\n{text}")
 
     def end(self) -> None:
-        """The answer is complete."""
         if self._growing:
             self._paint(self._taken(len(self._growing)))
         self._parted = False
@@ -113,27 +108,25 @@ class Screen:
         self._paint([self._styled(row, style) for row in self._wrapped(harmless(text).split("\n"))])
 
     def show(self, foot: Foot | None) -> None:
-        """Show what stands below the text, or show it changed; None takes it away: text goes on where it was."""
+        """Show or change what stands below the text; None takes it away: text goes on where it was."""
         self._foot = foot
         self._paint()
 
     def resized(self) -> None:
-        """The terminal has another size: what can still change is written again. What was said stays as it is."""
+        """The terminal has another size: what can still change is written again; the rest stays as it is."""
         self._columns = 0
 
     def clear(self) -> None:
-        """Begin at the top of an empty screen."""
         self._emit(_CLEAR_ALL)
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Something else wrote on the terminal: go on below it, whatever stood there."""
+        """Go on below what something else wrote on the terminal."""
         self._rows, self._before = [""], ""
         self._paint()
 
     @property
     def columns(self) -> int:
-        """Cells of a row."""
         return max(self._size()[0], _MIN_COLUMNS)
 
     def _taken(self, whole: int) -> list[str]:
@@ -182,7 +175,7 @@ class Screen:
         self._rows = rows[len(done) :]
 
     def _replace(self, rows: list[str], before: str, at: str) -> None:
-        """Bring the screen from the rows that stand there to others, with the cursor where ``at`` takes it."""
+        """Bring the screen to other rows, with the cursor where ``at`` takes it."""
         old, stood, known = self._rows, self._before, self._columns == self.columns
         self._before, self._columns = before, self.columns
         if known and (rows, before) == (old, stood):
@@ -211,10 +204,9 @@ class Screen:
 
 
 def _before(view: View) -> str:
-    """What is shown of the typed line before its cursor."""
+    """The typed line as shown before its cursor."""
     return view.text[: bisect_right(list(accumulate(map(width_of, view.text))), view.column)]
 
 
 def _cut_short(text: str, columns: int) -> str:
-    """As much of one line as fits."""
     return text if width(text) <= columns else shown(wrap(text, columns)[0], columns)

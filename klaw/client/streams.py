@@ -1,9 +1,8 @@
 """The watched chats of a client: every message goes to the consumer once and in order, whatever the wire does.
 
-A ``ChatCursor`` knows where the client stands in one chat, and is pure. The ``Inbox`` is the bounded queue to the
-consumer. The connection's reader fills it and must never wait: it would miss the acknowledgement that the consumer
-waits for. So without room stored messages are left on the server and fetched later, pieces of an answer are dropped
-first, and other events last.
+The connection's reader fills the ``Inbox``, the bounded queue to the consumer, and must never wait: it would miss the
+acknowledgement that the consumer waits for. So without room stored messages are left on the server and fetched later,
+pieces of an answer are dropped first, and other events last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +18,11 @@ from klaw.errors import BadValue, ProtocolError
 from klaw.wire.frames import CallFrame, CaughtUp, Delta, MessageFrame, MessagePage, Notice, ResultFrame
 
 MAX_EARLY = 256
-"""Entries kept while one before them is missing (or while the consumer is slow); more are fetched again later."""
+"""Entries kept while one before them is missing (or the consumer is slow); more are fetched again later."""
 
 
 class ChatCursor:
-    """The place in one chat.
+    """The place in one chat. Pure.
 
     Args:
         last: the seq of the last message that was delivered; None: the first one that comes decides.
@@ -37,7 +36,7 @@ class ChatCursor:
 
     @property
     def resuming(self) -> bool:
-        """The server is sending what was missed; gaps close by themselves meanwhile."""
+        """The server is sending what was missed: gaps close by themselves."""
         return self._asked is not None
 
     def resume(self) -> None:
@@ -45,14 +44,14 @@ class ChatCursor:
         self._asked = self.last
 
     def live(self) -> None:
-        """The server is done with sending what was missed, or will not do it."""
+        """The server has sent what was missed, or will not."""
         self._asked = None
 
     def caught_up(self, seq: int) -> bool:
         """The server has sent all there is, up to ``seq``.
 
-        Returns whether the server is behind: it has less than the client saw before, because its data was replaced by
-        an older copy. Then counting begins again there; otherwise the client would stay deaf for a long time.
+        Returns whether that is less than the client saw before, because its data was replaced by an older copy. Then
+        counting begins again there; otherwise the client would stay deaf for a long time.
         """
         behind = self._asked is not None and seq < self._asked
         self._asked = None
@@ -64,7 +63,7 @@ class ChatCursor:
         return behind
 
     def place(self, entry: MessageFrame) -> None:
-        """Note an entry that arrived. One that was delivered already is ignored."""
+        """Note an entry that arrived, unless it was delivered already."""
         self.reach(entry.seq, start=entry.seq - 1)
         if self.last is None or entry.seq <= self.last:
             return
@@ -77,7 +76,7 @@ class ChatCursor:
             self._early[entry.seq] = entry
 
     def reach(self, seq: int, *, start: int | None = None) -> None:
-        """Note that the chat has messages up to ``seq``, of which the missing ones are wanted.
+        """Note that the chat has messages up to ``seq``.
 
         Args:
             start: where to begin if nothing is known yet, by default at ``seq`` itself.
@@ -108,7 +107,7 @@ class ChatCursor:
 
     @property
     def has_gap(self) -> bool:
-        """Whether the next entry exists but is not here: it has to be asked for."""
+        """Whether the next entry exists but has to be asked for."""
         return self.last is not None and self._head > self.last and self.last + 1 not in self._early
 
 
@@ -116,15 +115,12 @@ CAPACITY = 256
 
 
 class Inbox:
-    """Events in order; one consumer."""
-
     def __init__(self) -> None:
         self._events, self._out = trio.open_memory_channel[Event](CAPACITY)
         self._end: Exception | None = None
 
     @property
     def takes_entries(self) -> bool:
-        """Whether a stored message may be offered now."""
         return self._waiting < CAPACITY * 3 // 4
 
     @property
@@ -137,18 +133,12 @@ class Inbox:
             self._events.send_nowait(event)
 
     def end(self, error: Exception) -> None:
-        """Nothing comes any more: ``get`` raises ``error`` after what is queued. The first end counts."""
+        """``get`` raises the first ``error`` after what is queued."""
         self._end = self._end or error
         self._events.close()
 
     async def get(self) -> Event:
-        """The next event; waits for one.
-
-        Raises:
-            Exception: what ``end`` was given.
-
-        Cancellation: no event is lost.
-        """
+        """The next event. Raises what ``end`` was given."""
         try:
             return await self._out.receive()
         except trio.EndOfChannel:
@@ -161,15 +151,14 @@ class Inbox:
 
 
 PAGE = 20
-"""Messages asked for at once when some are missing: even the longest fit one frame."""
+"""Messages asked for at a time: even the longest fit one frame."""
 MESSAGES = "chats_messages"
-"""The operation that gives pages of a chat."""
 
 log = structlog.get_logger("klaw.client")
 
 
 def messages_of(result: dict[str, Any]) -> MessagePage:
-    """A page of messages. Raises ProtocolError: the server sent something else."""
+    """Raises ProtocolError: it is no page of messages."""
     try:
         return FRAMES.read(result, MessagePage)
     except BadValue as error:
@@ -177,7 +166,7 @@ def messages_of(result: dict[str, Any]) -> MessagePage:
 
 
 class Streams:
-    """The cursors of all watched chats, and what they are still waiting for.
+    """The cursors of all watched chats, and what they are waiting for.
 
     Args:
         positions: chats to watch, with the seq that was seen last.
@@ -191,7 +180,7 @@ class Streams:
         self._ask = ask
         self._up = False
         self._fills: dict[str, str] = {}
-        """Requests for missing messages: ref -> chat."""
+        """Chats of requests for missing messages, by ref."""
         self._fill_count = 0
         self._waiting: set[str] = set()
         """Chats with messages that the inbox has no room for."""
@@ -217,14 +206,13 @@ class Streams:
             cursor.resume()
 
     def lost(self) -> None:
-        """What was asked will not be answered any more."""
+        """What was asked will not be answered."""
         self._up = False
         self._fills.clear()
         for cursor in self._cursors.values():
             cursor.live()
 
     def place(self, entry: MessageFrame) -> None:
-        """Take an entry from wherever it came."""
         self._cursor(entry.chat).place(entry)
         self._advance(entry.chat)
 
@@ -256,8 +244,8 @@ class Streams:
         return True
 
     def refused(self, ref: str | None, chat: str | None) -> bool:
-        """A request failed, or the server has trouble with a chat; returns whether it was a request from here. It is
-        made again with the next message of the chat."""
+        """A request failed, or the server has trouble with a chat; returns whether it was asked here. It is asked again
+        with the next message of the chat."""
         if self._fills.pop(ref or "", None) is not None:
             return True
         if chat in self._cursors:
@@ -265,7 +253,7 @@ class Streams:
         return False
 
     def relieve(self) -> None:
-        """The consumer took an event: if it has made room, go on with what waited for that."""
+        """The consumer took an event: if there is room now, go on with what waited for it."""
         if self._waiting and self._inbox.is_half_empty:
             waiting, self._waiting = self._waiting, set()
             for chat in waiting:

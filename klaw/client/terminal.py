@@ -1,5 +1,4 @@
-"""``klaw chat`` at a terminal: what is typed goes out, what happens appears above the input line. The
-terminal is as it was in the end."""
+"""``klaw chat`` at a terminal: what is typed goes out, what happens appears above the input line."""
 
 import enum
 import math
@@ -33,7 +32,7 @@ DEFAULT_SIZE = (80, 24)
 
 
 def size_of(fd: int) -> tuple[int, int]:
-    """Columns and rows of a terminal now; the usual ones if it does not know."""
+    """Columns and rows of a terminal now."""
     try:
         columns, rows = os.get_terminal_size(fd)
     except OSError:
@@ -52,7 +51,7 @@ def key_by_key(fd: int) -> None:
 
 @contextmanager
 def borrowed_terminal(fd: int, out: TextIO) -> Iterator[None]:
-    """Use a terminal key by key; it is as it was afterwards, whatever happened."""
+    """Use a terminal key by key; it is restored afterwards, whatever happens."""
     before = termios.tcgetattr(fd)
     try:
         key_by_key(fd)
@@ -68,10 +67,7 @@ def borrowed_terminal(fd: int, out: TextIO) -> Iterator[None]:
 
 
 async def read_keys(fd: int) -> bytes:
-    """What was typed, as soon as there is something; empty when the terminal is gone.
-
-    Cancellation: nothing typed is lost.
-    """
+    """What was typed, as soon as there is something; empty when the terminal is gone."""
     await trio.lowlevel.wait_readable(fd)
     try:
         return os.read(fd, 4096)
@@ -81,7 +77,7 @@ async def read_keys(fd: int) -> bytes:
 
 
 MAX_WAITING = 32
-"""Lines typed while earlier ones are on their way (or the connection is down); more are refused, and stay typed."""
+"""Lines that wait to be sent; more are refused."""
 SECOND_PRESS_S = 2.0
 KEYS = "Alt-Enter: new line · Ctrl-C: stop · Ctrl-D or /quit: leave · /help"
 
@@ -89,22 +85,19 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signa
 
 
 class Press(enum.Enum):
-    """What Ctrl-C does."""
-
     STOP = "stop"
     CLEAR = "clear"
     QUIT = "quit"
 
 
 class Interrupts:
-    """Ctrl-C: the first stops the turn or clears what is typed; one soon after, or with nothing to do, quits. Typed
-    text is never lost by leaving."""
+    """Ctrl-C: the first stops the turn or clears the input; one soon after, or with nothing to do, quits. Typed text is
+    never lost by leaving."""
 
     def __init__(self) -> None:
         self._last = -math.inf
 
     def press(self, now: float, *, busy: bool, typed: bool) -> Press:
-        """What the key does now; ``now`` in seconds."""
         soon = now - self._last < SECOND_PRESS_S
         self._last = now
         if busy and not soon:
@@ -113,11 +106,7 @@ class Interrupts:
 
 
 class Terminal:
-    """One conversation at a terminal.
-
-    Args:
-        fd: the terminal's input, giving key by key.
-    """
+    """One conversation at a terminal whose input ``fd`` gives key by key."""
 
     def __init__(self, client: Client, chat: str, screen: Screen, fd: int) -> None:
         self._client = client
@@ -132,17 +121,11 @@ class Terminal:
         self._spinning = trio.Event()
         """Set while the row of the activity is shown."""
         self._typing = trio.Event()
-        """Set when keys are read; before that, what is typed is left to the shell."""
+        """Set when keys are read; before that, they are left to the shell."""
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
     async def run(self, earlier: Sequence[MessageFrame]) -> None:
-        """Talk until the user leaves.
-
-        Raises:
-            ServerRefused, ServerUnreachable: there is no connection any more.
-
-        Cancellation: what was typed last may not have been sent.
-        """
+        """Talk until the user leaves. Raises ServerRefused, ServerUnreachable."""
         for entry in earlier:
             self._transcript.entry(entry)
             if entry.role == "user":
@@ -153,10 +136,7 @@ class Terminal:
 
     async def ask(self, text: str) -> MessageFrame | NoAnswer:
         """Send one message to a watched chat, show its answer, and return it. Keys are read only for permissions.
-
-        Raises:
-            ServerRefused, ServerUnreachable: there is no connection any more.
-        """
+        Raises ServerRefused, ServerUnreachable."""
         verdict: MessageFrame | NoAnswer = INTERRUPTED
         self._once = True
 
@@ -221,8 +201,8 @@ class Terminal:
             self._see(await self._client.next_event())
 
     async def _spin(self) -> None:
-        """Turn the spinner while something is being done; slowly while something is typed: a terminal that is just
-        being resized is better left alone, and long lines in it move most."""
+        """Turn the spinner while something is being done; slowly while something is typed: a terminal that is being
+        resized is better left alone, and long lines in it move most."""
         while True:
             await self._spinning.wait()
             await trio.sleep(SLOW_SPIN_S if self._editor.text else SPIN_S)
@@ -240,7 +220,6 @@ class Terminal:
         self._refresh()
 
     def _on_key(self, happened: SubmittedLine | EditorKey) -> bool:
-        """Returns whether the user leaves."""
         match happened:
             case SubmittedLine(text=text):
                 return self._submit(text.strip())

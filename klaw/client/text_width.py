@@ -1,4 +1,4 @@
-"""Text on a terminal: making foreign text harmless, how wide it is, and breaking it into rows. Pure."""
+"""Text on a terminal: making foreign text harmless, how wide it is, and breaking it into rows."""
 
 import re
 import unicodedata
@@ -13,8 +13,8 @@ _AS_EMOJI = "\ufe0f"
 
 
 def harmless(text: str) -> str:
-    """Text that shows on a terminal and cannot command it: line ends stay, tabs become spaces, other control
-    characters become visible symbols, and reordering marks and lone surrogates become U+FFFD."""
+    """Text that cannot command a terminal: line ends stay, tabs become spaces, other control characters become visible
+    symbols, and reordering marks and lone surrogates become U+FFFD."""
     return "".join(_harmless_character(each) for each in text.replace("\r\n", "\n"))
 
 
@@ -46,7 +46,7 @@ def width_of(character: str) -> int:
 
 
 def width(text: str) -> int:
-    """Cells of one line of printable text. Where terminals differ (emoji of several characters), the larger number."""
+    """Cells of one line of printable text; where terminals differ, the larger number."""
     if text.isascii():
         return len(text)
     cells = sum(map(width_of, text))
@@ -66,7 +66,7 @@ def wrap(line: str, columns: int) -> list[str]:
     """The rows of one line of printable text, at least one.
 
     A word that does not fit goes to the next row; one that fits no row is cut. The spaces at a break go. The last row
-    keeps its spaces: ``wrap(last + more)`` goes on as ``wrap(line + more)`` would, so text may come in pieces.
+    keeps its spaces, so that ``wrap(last + more)`` goes on as ``wrap(line + more)`` would.
     """
     rows: list[str] = []
     row, used = "", 0
@@ -88,7 +88,7 @@ def wrap(line: str, columns: int) -> list[str]:
 
 
 def shown(row: str, columns: int) -> str:
-    """A row as it is written: the spaces that lie beyond its end wait for the next word."""
+    """A row as it is written, without spaces beyond its end."""
     beyond = width(row) - columns
     return row if beyond <= 0 else row[:-beyond] + row[-beyond:].rstrip(" ")
 
@@ -99,10 +99,8 @@ def least_width(row: str) -> int:
 
 
 def height(row: str, columns: int) -> int:
-    """Rows that a written row takes at least, on a terminal that has perhaps become narrower since.
-
-    A character of two cells that only half fits goes to the next row, and leaves a cell empty.
-    """
+    """Rows that a written row takes at least, on a terminal that may have become narrower. A character of two cells
+    that only half fits goes to the next row."""
     if row.isascii():
         return max(1, -(-len(row) // columns))
     rows, used = 1, 0
@@ -137,7 +135,6 @@ def _parts(line: str) -> Iterator[list[str]]:
 
 
 def _together(before: str, sign: str, *, apart: bool) -> bool:
-    """Whether no row may end between two signs."""
     if before == " " or sign == " ":
         return before == sign
     return sign[0] in _CLOSING or before[0] in _OPENING or not apart
@@ -169,7 +166,6 @@ _MAX_SIGN = 32
 
 
 def _cut(word: Sequence[str], columns: int) -> list[str]:
-    """A word that fits no row, cut into rows."""
     rows: list[list[str]] = [[]]
     used = 0
     for sign in word:

@@ -1,4 +1,4 @@
-"""What a chat's events look like on a screen. No waiting, no network: events in, calls of ``Screen`` out."""
+"""What a chat's events look like on a screen: events in, calls of ``Screen`` out."""
 
 import datetime as dt
 from collections import OrderedDict
@@ -24,12 +24,12 @@ from klaw.wire.frames import (
 
 PROMPT = "> "
 _ALIKE = 48
-"""Characters of an error that tell it from others: model, address, beginning of what happened."""
+"""Characters of an error that tell it from others."""
 BUSY_STATES = frozenset({"waiting", "thinking", "answering"})
 
 
 READ_S = 0.5
-"""A question that stands there for less was not read: the answer was meant for something before it."""
+"""A question shown for less was not read: the answer was meant for something before it."""
 
 _YES = frozenset({"y", "yes", "д", "да"})
 _NO = frozenset({"n", "no", "н", "нет"})
@@ -44,11 +44,11 @@ class Questions:
         self._shown_at = 0.0
 
     def asked(self, approval: ApprovalFrame) -> None:
-        """A question came; perhaps not for the first time."""
+        """A question came, perhaps again."""
         self._open.setdefault(approval.id, approval)
 
     def ended(self, ended: ApprovalEndedFrame) -> bool:
-        """A question is open no more. Returns whether it was the one that is shown."""
+        """A question is closed. Returns whether it was the one that is shown."""
         self._open.pop(ended.id, None)
         if ended.id != self._shown:
             return False
@@ -56,17 +56,16 @@ class Questions:
         return True
 
     def forget(self) -> None:
-        """The connection is gone: what is still open comes again with the next one."""
+        """The connection is gone: open questions come again with the next one."""
         self._open.clear()
         self._shown = None
 
     @property
     def standing(self) -> bool:
-        """Whether a question is shown."""
         return self._shown is not None
 
     def next(self, now: float) -> ApprovalFrame | None:
-        """The question to show now; None if one stands there already, or there is none. ``now`` in seconds."""
+        """The question to show now, if none is shown. ``now`` in seconds."""
         if self._shown is not None or not self._open:
             return None
         approval = next(iter(self._open.values()))
@@ -90,13 +89,12 @@ def _word(text: str) -> str:
 
 
 def question_text(approval: ApprovalFrame) -> str:
-    """The question in one line; the time is that of this machine's clock."""
     until = local_time(approval.until, "%H:%M:%S")
     return f"[{approval.tool} wants to run, allow it? y/n, until {until}] {approval.what}"
 
 
 def local_time(moment: str, form: str) -> str:
-    """A time of the server as this machine's clock shows it."""
+    """A time of the server in this machine's local time."""
     try:
         return dt.datetime.fromisoformat(moment).astimezone().strftime(form)
     except ValueError:
@@ -112,8 +110,6 @@ ENDINGS = {
 
 
 class ScreenTranscript:
-    """The text of one chat."""
-
     def __init__(self, screen: Screen, chat: str) -> None:
         self._screen = screen
         self._chat = chat
@@ -122,10 +118,10 @@ class ScreenTranscript:
         self._finished = ""
         """The last turn whose answer is complete."""
         self.with_passages = ""
-        """The last turn whose answer was given passages of knowledge bases."""
+        """The last turn whose answer refers to passages of knowledge bases."""
         self._degraded: dict[str, str] = {}
         self._explained = ""
-        """How the error of the last turn began: a notice about the same need not follow it."""
+        """The beginning of the last turn's error: a notice about the same is left out."""
         self.questions = Questions()
         self.busy = False
         """A turn runs or is about to."""
@@ -136,17 +132,15 @@ class ScreenTranscript:
         return self._answer is not None and self._answer.begun
 
     def submitted(self, message_id: str, text: str) -> None:
-        """The user sent a message: it stands there at once, and not again when it comes back stored."""
+        """The user sent a message: it is shown at once, and not again when it comes back stored."""
         self._mine.add(message_id)
         self._screen.line(_quoted(text), Style.BOLD)
 
     def refused(self, message_id: str, text: str) -> None:
-        """A message was not taken."""
         self._mine.discard(message_id)
         self._screen.line(f"[not sent: {text}]", Style.ALARM)
 
     def say(self, text: str) -> None:
-        """Something that the client itself has to say."""
         self._screen.line(f"[{text}]", Style.FAINT)
 
     def _connected(self, connected: ConnectedEvent) -> None:
@@ -159,7 +153,6 @@ class ScreenTranscript:
         self._degraded = current
 
     def show(self, event: Event) -> None:
-        """Show an event of this chat, or of the server."""
         if getattr(event, "chat", None) not in (None, self._chat):
             return
         match event:
@@ -194,13 +187,13 @@ class ScreenTranscript:
             self.say(ENDINGS.get(event.outcome, event.outcome))
 
     def ask(self, now: float) -> None:
-        """Show the next open question, if none stands there. ``now`` in seconds, as for ``questions.answer``."""
+        """Show the next open question, if none is shown. ``now`` in seconds."""
         approval = self.questions.next(now)
         if approval is not None:
             self._screen.line(question_text(approval), Style.ALARM)
 
     def entry(self, entry: MessageFrame) -> None:
-        """Show a stored message, unless it stands there already."""
+        """Show a stored message, unless it is shown already."""
         if entry.role == "user":
             if entry.id in self._mine:
                 self._mine.discard(entry.id)
@@ -218,7 +211,7 @@ class ScreenTranscript:
             self._answered(entry)
 
     def _answered(self, entry: MessageFrame) -> None:
-        """An answer, or what was said before a tool call: the answer goes on behind that."""
+        """An answer, or the text before a tool call, after which the answer goes on."""
         answer = self._answer if self._answer is not None and entry.turn == self._answer.turn else None
         rest = entry.content if answer is None else answer.rest(entry.content)
         if answer is not None and rest is None:

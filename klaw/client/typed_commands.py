@@ -1,4 +1,4 @@
-"""What is typed at a terminal and never sent: ``/attach FILE`` gives a file of this machine to the next message, and
+"""What is typed at a terminal and never sent: ``/attach FILE`` gives a file of this machine to the next message,
 ``/open N`` shows a passage that an answer refers to."""
 
 import stat
@@ -17,12 +17,11 @@ _threads = Threads("attach", 1)
 
 
 def label(file: FileOfMessage) -> str:
-    """A file in one line."""
     return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
 
 
 async def attach(client: Client, path: str) -> FileOfMessage:
-    """Have the server keep a file.
+    """Upload a file.
 
     Raises:
         RequestRefused: it cannot be read, or the server does not take it; the text says why.
@@ -56,10 +55,7 @@ def sources(used: ContextUsed) -> list[str]:
 
 
 async def passage(client: Client, turn: str, number: str) -> str:
-    """A passage as the model was given it.
-
-    Args:
-        turn: that made the answer; empty: there is none.
+    """A passage as the model was given it for ``turn`` (empty: none).
 
     Raises:
         RequestRefused: there is no such passage; the text says which there are.

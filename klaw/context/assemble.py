@@ -59,13 +59,12 @@ class Guard(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Layer:
-    """One layer of the context as the receipt shows it."""
+    """One layer of the context as the receipt shows it; ``cut``: it was shortened to its share of the budget."""
 
     name: str
     text: str
     tokens: int
     cut: bool = False
-    """Whether it was shortened to its share of the budget."""
 
 
 @attrs.frozen(kw_only=True)
@@ -111,7 +110,7 @@ class Context:
     window: tuple[Message, ...]
     recalled: RecallOutcome
     tokens: int
-    """Estimated tokens of the whole request."""
+    """Estimated, of the whole request."""
     topics: PackedTopics = NO_TOPICS
     chosen: ChosenTopics | None = None
     """None: nobody looked for topics."""
@@ -272,7 +271,6 @@ def _coarse(number: int) -> int:
 
 
 def headed(header: str, text: str) -> str:
-    """Data below its header; empty for none."""
     return f"{header}\n{quoted(text)}" if text else ""
 
 

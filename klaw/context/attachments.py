@@ -37,12 +37,8 @@ def pictures(messages: Sequence[Message]) -> list[Attachment]:
 
 
 def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
-    """The snapshot with the messages as a model reads them, and the pictures that are given beside them.
-
-    Args:
-        snapshot: with the messages as they are stored.
-        limit: estimated tokens that the pending messages may take.
-    """
+    """The snapshot (with the messages as they are stored) with the messages as a model reads them, and the pictures
+    that are given beside them. The pending messages may take ``limit`` estimated tokens."""
     messages = (*snapshot.history, *snapshot.pending)
     most = int(limit * PICTURES_SHARE) // IMAGE_TOKENS
     given = [each.sha256 for each in pictures(messages) if each.sha256 in snapshot.pictures][:most]

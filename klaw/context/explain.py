@@ -15,10 +15,8 @@ was found in all, and the numbers that explain a cut. Version 1 is still shown."
 
 
 def explain(plan: Plan, context: Context) -> dict[str, Any]:
-    """Describe what went into a request, what was recalled with which scores, and what was cut and why.
-
-    Messages stand in it by seq; their text stays in the chat.
-    """
+    """Describe what went into a request, what was recalled with which scores, and what was cut and why. Messages stand
+    in it by seq; their text stays in the chat."""
     snapshot = plan.snapshot
     summaries = [
         {"number": each.number, "first_seq": each.first_seq, "last_seq": each.last_seq, "tokens": each.tokens}

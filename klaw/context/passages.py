@@ -29,11 +29,10 @@ _SILENT = frozenset({"no_content"})
 
 @attrs.frozen(kw_only=True)
 class PackedPassages:
-    """What a prompt shows."""
+    """What a prompt shows before the question; the text may be empty."""
 
     used: ContextUsed
     text: str
-    """Stands before the question; may be empty."""
     tokens: int
 
 

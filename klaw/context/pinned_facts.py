@@ -15,12 +15,11 @@ HEADER = "[facts]"
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """Core memory with the facts that found room behind it."""
+    """Core memory with the facts that found room behind it, and how many did not."""
 
     text: str
     facts: tuple[Fact, ...] = ()
     left_out: int = 0
-    """So many found no room."""
 
     def describe(self) -> dict[str, Any]:
         """For the receipt: which facts, and why; nothing when there are none."""
@@ -34,13 +33,8 @@ class Standing:
 
 
 def standing(core: str, facts: Sequence[Fact]) -> Standing:
-    """Core memory with facts, the most important first, as many as its budget has room for. One that does not fit is
-    left out, and the next is tried.
-
-    Args:
-        core: core memory, rendered.
-        facts: those that are to stand in every context, the most important first.
-    """
+    """Core memory (rendered) with facts that are to stand in every context, the most important first, as many as its
+    budget has room for. One that does not fit is left out, and the next is tried."""
     left = MAX_TOKENS - _tokens(core) - _tokens(HEADER)
     shown: list[Fact] = []
     for fact in facts:

@@ -30,12 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] = EMPTY) -> list[ChatMessage]:
-    """Stored messages as a request has them; those that are no part of the dialogue are left out.
-
-    Args:
-        messages: of one chat.
-        beside: pictures by the row id of their message.
-    """
+    """Stored messages of one chat as a request has them, with the pictures by the row id of their message; those that
+    are no part of the dialogue are left out."""
     found = ((_said(message), beside.get(message.rowid, ())) for message in messages)
     return [
         attrs.evolve(said, images=images) if images and said.role == "user" else said  # no provider takes others

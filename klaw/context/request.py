@@ -32,13 +32,8 @@ LEAST_RESULT_TOKENS = 48
 
 
 def make_room(messages: Sequence[ChatMessage], first: int, max_tokens: int) -> tuple[ChatMessage, ...]:
-    """Shorten tool results, then long arguments of calls, each the oldest first, until the messages fit.
-
-    Args:
-        messages: of one request.
-        first: index of the first message that may be touched.
-        max_tokens: estimated tokens that all of them may take. When shortening does not suffice the result is longer.
-    """
+    """Shorten tool results, then long arguments of calls, each the oldest first, until the messages of a request fit;
+    only from the index ``first`` on. When shortening does not suffice the result is longer."""
     fitted = list(messages)
     over = request_tokens(fitted) - max_tokens
     for shrink in (_shorter_result, _shorter_arguments):

@@ -46,9 +46,9 @@ class TopicInPrompt:
     present: int
     """So many of its messages stand in the prompt anyway."""
     summary: bool
-    """Its summary is shown: a summary of the chat does not tell it already."""
+    """Whether its summary is shown: a summary of the chat does not tell it already."""
     excerpt: bool
-    """The reranker's excerpt stands for its messages."""
+    """Whether the reranker's excerpt stands for its messages."""
 
     @property
     def id(self) -> TopicId:
@@ -56,7 +56,6 @@ class TopicInPrompt:
 
     @property
     def tokens(self) -> int:
-        """Estimated."""
         return _cost(self.lines)
 
     @property
@@ -81,11 +80,10 @@ class TopicInPrompt:
 
 @attrs.frozen(kw_only=True)
 class PackedTopics:
-    """The layer, and what became of each topic."""
+    """The layer, and what became of each chosen topic."""
 
     shown: tuple[TopicInPrompt, ...] = ()
     fates: Mapping[TopicId, Fate] = attrs.Factory(dict)
-    """What became of the chosen topics."""
 
     @property
     def text(self) -> str:
@@ -111,11 +109,6 @@ def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> Pack
 
     Of a topic that does not fit as a whole, the messages that have most to do with the question are shown, in their
     order, with a mark where others are missing. Messages that the prompt shows anyway are left out.
-
-    Args:
-        chosen: what was chosen.
-        present: what the prompt shows without them.
-        max_tokens: at most so many, estimated.
     """
     mine = chosen.chosen if chosen is not None else ()
     left = max_tokens - _cost([HEADER])
@@ -134,12 +127,8 @@ def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> Pack
 
 
 def without(packed: PackedTopics, present: Present) -> PackedTopics:
-    """What is left when the prompt shows more without the topics; never more tokens than before.
-
-    Args:
-        packed: the layer.
-        present: what the prompt shows now: no less than the layer was made for.
-    """
+    """What is left when the prompt shows more without the topics than the layer was made for; never more tokens than
+    before."""
     fates, shown = dict(packed.fates), []
     for each in packed.shown:
         candidate = each.candidate

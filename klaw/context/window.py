@@ -46,11 +46,9 @@ def fit(
     """The newest exchanges that fit, oldest first; of some of them perhaps without their tool messages.
 
     Args:
-        history: the newest messages of the segment's dialogue, oldest first.
-        has_older: the segment has more before them, so that the first exchange may be incomplete: it is left out then,
-            unless it is the only one.
+        has_older: the segment has more before the history, so that the first exchange may be incomplete: it is left out
+            then, unless it is the only one.
         max_messages: ``context.slidingWindow``; tool messages do not count.
-        max_tokens: estimated tokens that the window may take.
         max_exchanges: ``kb.pairs``; None: any number.
     """
     units = exchanges(history)

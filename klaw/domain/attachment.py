@@ -15,17 +15,15 @@ from klaw.domain.text import clean_output, normalized
 from klaw.errors import BadValue
 
 FILES = "files"
-"""In the metadata of a message: its files."""
+"""The key in a message's metadata."""
 MAX_FILES = 10
-"""Of one message."""
 DOCUMENT_TOKENS = 2_000
-"""So much of the text of its documents belongs to a message, of all of them together (estimated)."""
+"""Estimated; what a message holds of the text of all its documents."""
 HEAD_BYTES = 65_536
-"""Of a file that are looked at: enough for ``DOCUMENT_TOKENS`` in any script."""
+"""What is looked at of a file: enough for ``DOCUMENT_TOKENS`` in any script."""
 MAX_NAME = 120
-"""Characters of a file's name."""
 MAX_PICTURE_BYTES = 3_750_000
-"""Of one that a model is given: 5 MB as base64, which is what the strictest providers take."""
+"""5 MB as base64, which is what the strictest providers take."""
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 TEXT = "text/plain"
 OTHER = "application/octet-stream"
@@ -45,7 +43,7 @@ def clean_name(name: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class NamedFile:
-    """A file that was kept before, as the sender of a message names it."""
+    """A stored file, as the sender of a message names it."""
 
     sha256: Sha256
     name: Annotated[str, Bounds(0, 1_000)] = attrs.field(default="file", converter=clean_name)
@@ -53,16 +51,14 @@ class NamedFile:
 
 @attrs.frozen(kw_only=True)
 class Attachment:
-    """A file of a message."""
-
     sha256: Sha256
     name: str
-    """Data: it is never a path."""
+    """Never a path."""
     type: str
-    """Media type, by its content: one of ``PICTURES``, ``application/pdf``, ``TEXT`` or ``OTHER``."""
+    """Media type by its content: one of ``PICTURES``, ``application/pdf``, ``TEXT`` or ``OTHER``."""
     bytes: int
     text: Annotated[str, OMIT] = attrs.field(default="", repr=False)
-    """Of a text the beginning."""
+    """The beginning of a text."""
     cut: Annotated[bool, OMIT] = False
     """Whether the text goes on."""
 
@@ -72,7 +68,7 @@ class Attachment:
 
 
 def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """The files in a message's metadata; what is none is left out."""
+    """The files in a message's metadata; malformed ones are left out."""
     found = []
     listed = metadata.get(FILES)
     for each in listed if isinstance(listed, list) else ():
@@ -82,7 +78,7 @@ def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 
 def names_of(metadata: Mapping[str, Any]) -> list[str]:
-    """The files in a message's metadata, each as one line."""
+    """The files in a message's metadata, one line each."""
     return [f"[{'picture' if each.is_picture else 'file'} {each.name}]" for each in files_of(metadata)]
 
 
@@ -96,7 +92,7 @@ _MAGIC = (
 
 
 def sniff(head: bytes) -> str:
-    """The media type of a file, by its first ``HEAD_BYTES``; whatever its name says."""
+    """The media type of a file by its first ``HEAD_BYTES``, whatever its name says."""
     for magic, kind in _MAGIC:
         if magic.match(head):
             return kind
@@ -108,11 +104,9 @@ _WORDS = re.compile(rb"[\xa8\xb8\xc0-\xff]{3,}")
 
 
 def _decoded(head: bytes) -> str | None:
-    """The text that a file begins with; None when it is none. The last character may be cut off.
+    """The text that a file begins with; None if it is not a text. The last character may be cut off.
 
-    UTF-16 is known by its mark. What is not UTF-8 is taken as windows-1251 or windows-1252, the old encodings of
-    Russian and of Western languages.
-    """
+    UTF-16 is known by its mark. What is not UTF-8 is taken as windows-1251 or windows-1252."""
     utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     single = "cp1251" if len(b"".join(_WORDS.findall(head))) * 2 > sum(byte > 127 for byte in head) else "cp1252"
     for encoding in ("utf-16",) if utf16 else ("utf-8-sig", single):
@@ -123,13 +117,8 @@ def _decoded(head: bytes) -> str | None:
 
 
 def beginning(head: bytes, size: int, max_tokens: int) -> tuple[str, bool]:
-    """The beginning of a text in at most so many tokens (estimated), and whether it goes on.
-
-    Args:
-        head: its first bytes.
-        size: of the whole file, in bytes.
-        max_tokens: at least 0.
-    """
+    """The beginning of a text in at most ``max_tokens`` (estimated), and whether it goes on. ``size``: bytes of the
+    whole file, which begins with ``head``."""
     text = clean_output(_decoded(head) or "").strip()
     estimated = tokens.estimate(text)
     if estimated > max_tokens:

@@ -12,7 +12,7 @@ _KNOWN = frozenset(
         "iso2022_jp", "shift_jis", "cp932", "euc_kr", "cp949",
     }
 )  # fmt: skip
-"""Of Python's codecs those that pages are written in: others, such as punycode or utf-7, are no charsets of text."""
+"""Python's codecs that pages are written in; others, such as punycode or utf-7, are not charsets of text."""
 _AS_WESTERN = frozenset({"ascii", "iso8859-1", "iso8859-9"})
 """Labels that on the web mean the Windows charsets."""
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -20,17 +20,12 @@ MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]{3,}")
 HEAD_BYTES = 2048
-"""In which a page declares its charset."""
+"""A page declares its charset within these."""
 
 
 def decode(data: bytes, header: str | None) -> str:
-    """The text of a page, by its declared charset if it is a real one, else by what its bytes look like. Bytes that do
-    not fit become U+FFFD.
-
-    Args:
-        data: the body, or its beginning.
-        header: the charset of the content type.
-    """
+    """The text of a page (or its beginning) by its declared charset, else by what its bytes look like. Bytes that do
+    not fit become U+FFFD. ``header``: the charset of the content type."""
     for mark, marked in MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(marked, "replace")
@@ -40,7 +35,7 @@ def decode(data: bytes, header: str | None) -> str:
 
 
 def python_name(label: str | None) -> str | None:
-    """The codec that a label from outside means; None for one that is unknown or no charset of text."""
+    """The codec that a label from outside means; None if it is unknown or not a charset of text."""
     if not label:
         return None
     try:
@@ -53,7 +48,7 @@ def python_name(label: str | None) -> str | None:
 
 
 def guess(data: bytes) -> str:
-    """UTF-8 if it is that; Cyrillic letters stand together, accented Latin ones alone."""
+    """UTF-8 if it is valid; else Cyrillic where letters stand together, Latin where accented ones stand alone."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -1,5 +1,4 @@
-"""What a user keeps of a chat beside its messages: a title, that it is out of the way, what is not recalled, from which
-knowledge bases it is answered. Pure."""
+"""What a user keeps of a chat beside its messages: title, archived, what is not recalled, knowledge bases. Pure."""
 
 from typing import Annotated
 
@@ -12,36 +11,31 @@ from klaw.domain.text import title
 from klaw.errors import InvalidValue
 
 MAX_TITLE = 100
-"""Characters."""
 MAX_UNRECALLED = 20_000
-"""Messages of a chat."""
+"""Messages of one chat."""
 
 
 def chat_title(text: str) -> str:
-    """A title as it is kept: NFC, in one line. Empty: there is none.
-
-    Raises:
-        InvalidValue: it is too long, or has a character that hides something.
-    """
+    """A title as it is kept: NFC, one line; empty for none. Raises InvalidValue."""
     return title(text, MAX_TITLE)
 
 
 @attrs.frozen(kw_only=True)
 class ChatMark:
-    """See the module."""
+    """What a user keeps of a chat beside its messages."""
 
     title: Annotated[str, OMIT, Quotes()] = ""
-    """Beside the chat's name, which is in paths and frames and never changes; empty: there is none."""
+    """Shown beside the chat's name, which is in paths and frames and never changes."""
     archived: Annotated[int, OMIT] = 0
-    """The chat's last ``seq`` when it was put away; what is said after that brings it back. 0: it was not."""
+    """The chat's last ``seq`` when it was archived; a later message brings it back. 0: it was not."""
     unrecalled: Annotated[tuple[int, ...], OMIT] = ()
     """Numbers of messages that recall never brings back by itself."""
     bases: Annotated[tuple[BaseId, ...], OMIT] = ()
-    """Knowledge bases that it is answered from."""
+    """Knowledge bases that answer it."""
 
 
 def check(mark: ChatMark) -> None:
-    """Raises InvalidValue when a value breaks its rule."""
+    """Raises InvalidValue."""
     if len(mark.title) > MAX_TITLE:
         raise InvalidValue(f"title: has at most {MAX_TITLE} characters")
     if mark.archived < 0:

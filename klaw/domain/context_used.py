@@ -1,9 +1,7 @@
-"""What a chat that is bound to knowledge bases was answered from: what was looked up, and what of it the model was
-given. Pure.
+"""What a chat that is bound to knowledge bases was answered from. Pure.
 
-It stands in the turn's receipt; in the answer's own metadata without the texts, so that every client knows what its
-marks refer to.
-"""
+It stands in the turn's receipt; in the answer's own metadata without the texts, so that clients know what its marks
+refer to."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,7 +16,6 @@ KEY = "context_used"
 """In receipts and in the metadata of answers."""
 
 _TEXTS = ("text", "sparql", "iri")
-"""Of what an answer was given."""
 
 _MOST_TOLD = 3
 """Other places of a passage that are named."""
@@ -29,50 +26,46 @@ Follows: TypeAlias = Literal["", "pair", "model"]
 
 @attrs.frozen(kw_only=True)
 class Ran:
-    """A query that a graph was asked."""
+    """A query that a graph was asked. ``error``: code of what went wrong."""
 
     source: SourceId
     sparql: str
     rows: int = 0
     error: Annotated[str, OMIT] = ""
-    """Code of what went wrong."""
 
 
 @attrs.frozen(kw_only=True)
 class ContextUsed:
-    """See the module."""
-
     query: str = ""
-    """What was searched."""
+    """What was searched in ``bases``."""
     follows: Annotated[Follows, OMIT] = ""
     bases: tuple[BaseId, ...] = ()
-    """Those that were searched."""
     gone: Annotated[tuple[BaseId, ...], OMIT] = ()
-    """Bases that the chat is bound to and that were deleted, or are not shared with its user any more."""
+    """Bases of the chat that were deleted, or are no longer shared with its user."""
     passages: tuple[UsedPassage, ...] = ()
-    """The best first; before they are given to the model all are numbered 0."""
+    """The best first; all are numbered 0 before the model gets them."""
     sparql: Annotated[tuple[Ran, ...], OMIT] = ()
     nothing: Annotated[str, OMIT] = ""
-    """Code of why no passage was given: ``too_far``, ``no_content``, ``no_passages``, ``no_bases``, ``no_room`` …"""
+    """Why no passage was given: ``too_far``, ``no_content``, ``no_passages``, ``no_bases``, ``no_room`` …"""
     degraded: Annotated[tuple[str, ...], OMIT] = ()
     """Codes of what was missing in the search."""
     removed: Annotated[int, OMIT] = 0
-    """Marks that did not hold and were taken out of the answer."""
+    """Invalid citations that were removed from the answer."""
     uncited: Annotated[bool, OMIT] = False
-    """The model was given passages, and its answer refers to none of them."""
+    """The model was given passages, and its answer cites none."""
 
     @property
     def texts(self) -> dict[int, str]:
-        """What each number stands for, with its name and headings: what an answer may quote."""
+        """What an answer may quote: each number's name, headings and text."""
         return {each.number: f"{each.name}\n{each.heading}\n{each.text}" for each in self.passages}
 
     @property
     def places(self) -> Iterator[Place]:
-        """Where what was given stands, also in further documents."""
+        """Where the passages stand, also in further documents."""
         return (place for each in self.passages for place in (each, *each.also))
 
     def written(self) -> dict[str, Any]:
-        """As a receipt has it."""
+        """The JSON of a receipt."""
         told: dict[str, Any] = JOURNAL.write(self)
         return told
 
@@ -83,7 +76,7 @@ class ContextUsed:
 
 
 def read(told: Mapping[str, Any]) -> ContextUsed | None:
-    """What a receipt, or the metadata of an answer, says of it. None: the chat was not bound, or it is not readable."""
+    """What a receipt, or the metadata of an answer, says of it. None: the chat was not bound, or it is malformed."""
     try:
         return JOURNAL.read(told[KEY], ContextUsed) if KEY in told else None
     except ValueError:
@@ -106,7 +99,7 @@ def _blank(each: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -
 
 
 def place_of(used: UsedPassage) -> str:
-    """Where a passage stands, for people and for the model: its name, pages and headings, in one line."""
+    """Where a passage stands, in one line: its name, pages and headings."""
     also = [_place(each, "") for each in used.also[:_MOST_TOLD]]
     more = len(used.also) - len(also)
     told = [*also, *([f"{plural(more, 'other place')}"] if more else [])]

@@ -14,17 +14,16 @@ from klaw.errors import InvalidValue
 Document: TypeAlias = dict[str, Any]
 
 MAX_TOKENS = 500
-"""Estimated, of the rendered core memory: it is paid for in every turn."""
+"""Estimated, when rendered: it is paid for in every turn."""
 MAX_NAME = 64
 """Characters of a section's or a key's name."""
 MAX_VALUE = 1_000
-"""Characters of one value."""
 MAX_BYTES = 256 * 1024
-"""A larger file is no core memory."""
+"""A larger file is not core memory."""
 
 
 def parse(data: bytes) -> Document:
-    """The document in a file's bytes; of an empty file an empty one. Raises ValueError when it is none."""
+    """The document of a file; empty for an empty file. Raises ValueError for a malformed one."""
     if len(data) > MAX_BYTES:
         raise ValueError("too large")
     text = data.decode("utf-8")
@@ -40,16 +39,12 @@ def parse(data: bytes) -> Document:
 
 
 def dump(document: Document) -> bytes:
-    """The file's bytes."""
     return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
 
 
 def updated(document: Document, section: str, key: str, value: str) -> Document:
-    """The document with a value in it, a new one or in place of another.
-
-    Raises:
-        InvalidValue: a name or the value breaks its rule, the section is no place for it, or there is no room.
-    """
+    """The document with a value added or replaced. Raises InvalidValue: a name or the value is invalid, the section is
+    not an object, or there is no room."""
     section, key, value = _name("section", section), _name("key", key), _value(value)
     present = document.get(section, {})
     if not isinstance(present, dict):
@@ -67,11 +62,8 @@ def updated(document: Document, section: str, key: str, value: str) -> Document:
 
 
 def removed(document: Document, section: str, key: str | None) -> Document:
-    """The document without a value, or without a whole section. A section that becomes empty goes too.
-
-    Raises:
-        InvalidValue: there is nothing of that name.
-    """
+    """The document without a value, or without a whole section; a section that becomes empty goes too. Raises
+    InvalidValue: there is nothing of that name."""
     section = _name("section", section)
     if section not in document:
         raise InvalidValue("section: there is no such section; core memory has: " + (_listed(document) or "nothing"))
@@ -89,14 +81,7 @@ def removed(document: Document, section: str, key: str | None) -> Document:
 
 
 def render(value: Any) -> str:
-    """Core memory as lines ``- key: value`` below their section.
-
-    Args:
-        value: the parsed core_memory.json: an object of sections, each an object, a list or a text.
-
-    Raises:
-        ValueError: the top level is not an object.
-    """
+    """Core memory as lines ``- key: value`` below their section. Raises ValueError: ``value`` is not an object."""
     if not isinstance(value, dict):
         raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for all malformed files
     lines: list[str] = []

@@ -1,11 +1,9 @@
-"""Days of local time, the time of this machine's zone: the day of a moment, the days that a question names ("on 5
-January 2024", «в прошлом месяце», "two weeks ago"), and the times that people give to a search (``2024-05-01``, ``7d``,
-``yesterday``). English and Russian. Pure.
+"""Days of local time: the day of a moment, the days that a question names ("on 5 January 2024", «в прошлом месяце»),
+and the times that people give to a search (``2024-05-01``, ``7d``, ``yesterday``). English and Russian. Pure.
 
-In a question only expressions that can hardly mean anything else are read: "may" is a month in "in May" or "5 May",
-not in "may I". What was said on those days, or soon after, is what such a question is about. In the times of a search,
-a day, month or year is meant as a whole.
-"""
+In a question only expressions that can hardly mean anything else are read: "may" is a month in "in May" or "5 May", not
+in "may I". What was said on those days, or soon after, is what such a question is about. In the times of a search, a
+day, month or year is meant as a whole."""
 
 import calendar
 import re
@@ -19,7 +17,7 @@ from klaw.domain.names import clock_text
 from klaw.errors import InvalidValue
 
 MAX_QUERY_CHARACTERS = 2_000
-"""Of a longer text only the beginning is read."""
+"""Only the beginning of a longer text is read."""
 MAX_PERIODS = 4
 
 _ENGLISH_MONTHS = (
@@ -45,7 +43,7 @@ _COUNTS = {
     **dict.fromkeys(("couple of", "a couple of", "две", "пару"), 2),
     **dict.fromkeys(("few", "a few", "несколько"), 3),
 }
-"""How many days or weeks "ago"; none is one."""
+"""Words for how many days or weeks "ago"."""
 _COUNT = "|".join(sorted((word for word in _COUNTS if word), key=len, reverse=True))
 _WEEKDAY_STARTS = ("mon tue wed thu fri sat sun", "пон вто сре чет пят суб вос")
 _WEEKDAYS = {name: number for line in _WEEKDAY_STARTS for number, name in enumerate(line.split())}
@@ -57,7 +55,7 @@ def local_day(moment: float) -> date:
 
 
 def local_clock(moment: str) -> str:
-    """A moment (ISO-8601) in local time, to the minute, as models read it: ``2026-11-23 Mon 09:00 +01:00``."""
+    """An ISO-8601 time in local time, as models read it: ``2026-11-23 Mon 09:00 +01:00``."""
     local = datetime.fromisoformat(moment).astimezone().replace(second=0, microsecond=0)
     return clock_text(local.isoformat())
 
@@ -78,11 +76,7 @@ class Period:
 def find_periods(text: str, *, today: date, latest: date) -> tuple[Period, ...]:
     """The days that a text names, at most ``MAX_PERIODS``; relative ones only where it names no date.
 
-    Args:
-        text: a question.
-        today: what "yesterday" is counted from.
-        latest: when something was last said; a month or day without its year is the last one up to then.
-    """
+    "Yesterday" is counted from ``today``; a month or day without its year is the last one up to ``latest``."""
     head = text[:MAX_QUERY_CHARACTERS]
     relative = (period for _, period in _relative(head, today))
     found = tuple(dict.fromkeys(_absolute(head, latest))) or tuple(dict.fromkeys(relative))
@@ -108,7 +102,7 @@ def _absolute(text: str, latest: date) -> Iterator[Period]:
 
 
 def _relative(text: str, today: date) -> Iterator[tuple[str, Period]]:
-    """Periods that are counted from today, with the words that name them."""
+    """Periods counted from today, with the words that name them."""
     for pattern, read in _RELATIVE:
         match = pattern.search(text)
         period = read(match, today) if match else None
@@ -137,7 +131,7 @@ def _read_numbers(match: re.Match[str], _latest: date) -> Period | None:
 
 
 def _read_slashes(match: re.Match[str], _latest: date) -> Period | None:
-    """Day first or month first: read only where one of both cannot be."""
+    """Day first or month first: read only where one of both is impossible."""
     first, second, year = int(match[1]), int(match[2]), int(match[3])
     readings = {_make(year, second, first), _make(year, first, second)} - {None}
     return _one(readings.pop()) if len(readings) == 1 else None
@@ -282,13 +276,13 @@ _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
 def read_since(text: str, now: float) -> float:
-    """Unix seconds of the beginning of a time that a person gave; "yesterday" is counted from ``now``. Raises
-    InvalidValue, which lists the forms that are possible."""
+    """The beginning of a time that a person gave, in Unix seconds; "yesterday" is counted from ``now``. Raises
+    InvalidValue, which lists the possible forms."""
     return _read(text, now)[0]
 
 
 def read_until(text: str, now: float) -> float:
-    """Unix seconds of its end, exclusive: a day, month or year is over then. Like ``read_since`` otherwise."""
+    """Its end, exclusive: a day, month or year is over then."""
     return _read(text, now)[1]
 
 
@@ -310,7 +304,7 @@ def _ago(given: str, now: float) -> tuple[float, float] | None:
 
 
 def _days(given: str, today: date) -> tuple[float, float] | None:
-    """A day, a week, a month or a year. Not every day has 24 hours."""
+    """A day, a week, a month or a year."""
     if match := _YEAR_OR_MONTH.fullmatch(given):
         period = _whole_month(int(match[1]), int(match[2])) if match[2] else _whole_year(int(match[1]))
     elif match := _DOTTED.fullmatch(given):

@@ -1,4 +1,4 @@
-"""What the rest of Klaw may know of the embedder's state."""
+"""The state of the embedder, for the rest of Klaw."""
 
 import enum
 
@@ -6,10 +6,10 @@ import attrs
 
 
 class EmbedderState(enum.StrEnum):
-    """Whether there are vectors to search with. The values are the codes that status, receipts and frames show."""
+    """Whether there are vectors to search with: the codes that status, receipts and frames show."""
 
     OFF = "off"
-    """Switched off in the configuration."""
+    """By configuration."""
     LOADING = "loading"
     NO_MODEL = "no_model"
     """The model is missing or unusable; recall is full-text only."""
@@ -20,19 +20,15 @@ class EmbedderState(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class EmbedderStatus:
-    """A snapshot."""
-
     state: EmbedderState
     reason: str | None
     """Why there is no model: names files, never content."""
     since: float
     """Unix seconds."""
     embedded: int
-    """Messages with a vector."""
     waiting: int
-    """Messages that still wait for one."""
     reembedding: int = 0
-    """While vectors are made again: how many messages waited when that began."""
+    """How many messages waited when the vectors began to be made again."""
 
     @property
     def reembedded_percent(self) -> int:

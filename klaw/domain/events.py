@@ -1,6 +1,4 @@
-"""What happens in chats, for whoever watches them. Delivered in order; stored messages can be read again later. Among
-it questions whether a tool may do what the model asked for.
-"""
+"""What happens in chats, for those who watch them, in order. Stored messages can be read again later."""
 
 import enum
 from collections.abc import Mapping
@@ -15,28 +13,27 @@ from klaw.domain.turn import TurnStatus
 
 @attrs.frozen(kw_only=True)
 class Approval:
-    """An open question to the user of a chat."""
+    """An open question to the user of a chat: may a tool do what the model asked for?"""
 
     id: str
     chat: ChatId
     tool: str
     what: str
-    """What would be done, whole and in printable characters only, for the user to judge."""
+    """What would be done, complete and in printable characters only."""
     until: str
-    """ISO-8601 UTC; without an answer by then it counts as no."""
+    """ISO-8601 UTC; no answer by then counts as no."""
     turn: str | None = None
     """The turn that waits for it; None for a subagent's run."""
 
 
 class Outcome(enum.StrEnum):
-    """How a question ended."""
+    """How an approval ended."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
     EXPIRED = "expired"
-    """Nobody answered in time."""
     WITHDRAWN = "withdrawn"
-    """What asked was stopped."""
+    """The turn or run that asked was stopped."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,8 +45,6 @@ class MessageStored:
 
 @attrs.frozen(kw_only=True)
 class TurnStarted:
-    """A turn began to work on the messages up to ``last_seq``."""
-
     chat: ChatId
     turn: str
     last_seq: int
@@ -59,35 +54,31 @@ class Step(enum.StrEnum):
     """What is being done before an answer begins."""
 
     WAITING = "waiting"
-    """For further messages, to answer them together; no turn has begun."""
+    """For further messages, to answer them together."""
     QUEUED = "queued"
     """For a free place among the calls to models."""
     RECALLING = "recalling"
-    """What belongs into the context is looked up."""
+    """The context is being put together."""
     THINKING = "thinking"
-    """The model was asked."""
     NOTHING = "nothing"
     """What waited for an answer was stopped."""
 
 
 @attrs.frozen(kw_only=True)
 class StepChanged:
-    """A chat does something else now."""
-
     chat: ChatId
     turn: str | None
-    """None before there is one."""
     step: Step
 
 
 @attrs.frozen(kw_only=True)
 class TextStreamed:
-    """The next piece of the answer that is being made; not stored yet."""
+    """The next piece of an answer that is not stored yet."""
 
     chat: ChatId
     turn: str
     offset: int
-    """Characters of the answer before this piece."""
+    """Characters of the answer before it."""
     text: str
 
 
@@ -102,13 +93,11 @@ class ToolUsed:
     state: str
     """``started``, ``done`` or ``failed``."""
     what: str = ""
-    """Of one that started: its arguments in short, in one line of printable characters."""
+    """The arguments of a started call, shortened to one line of printable characters."""
 
 
 @attrs.frozen(kw_only=True)
 class ApprovalAsked:
-    """A tool call waits for the user's word."""
-
     approval: Approval
 
     @property
@@ -118,8 +107,6 @@ class ApprovalAsked:
 
 @attrs.frozen(kw_only=True)
 class ApprovalEnded:
-    """It waits no more."""
-
     chat: ChatId
     id: str
     outcome: Outcome
@@ -127,7 +114,7 @@ class ApprovalEnded:
 
 @attrs.frozen(kw_only=True)
 class TurnEnded:
-    """A turn is over. A finished answer was emitted as ``MessageStored`` before."""
+    """A turn is over; a finished answer came before, as ``MessageStored``."""
 
     chat: ChatId
     turn: str
@@ -137,12 +124,11 @@ class TurnEnded:
     text: str | None
     """What to tell the user about a failed turn; may quote the provider."""
     citations_removed: int = 0
-    """Marks that did not hold and were taken out of the answer."""
 
 
 @attrs.frozen(kw_only=True)
 class HealthChanged:
-    """Something that all users should see: a part became degraded or well again."""
+    """A part became degraded, or works again; for all users."""
 
     code: str
     text: str

@@ -1,4 +1,4 @@
-"""Facts: the long-lived statements of archival memory, and what may be one. Pure."""
+"""Facts: the long-lived statements of archival memory. Pure."""
 
 import enum
 import re
@@ -16,27 +16,25 @@ from klaw.errors import InvalidValue
 FactId = NewType("FactId", str)
 
 MAX_TEXT = 2_000
-"""Characters of a fact: a statement, not a document."""
+"""Characters: a statement, not a document."""
 MAX_CATEGORY = 32
 CATEGORIES = ("identity", "preference", "person", "project", "event", "place", "health", "work", "other")
 """What the model is offered; others are allowed."""
 DEFAULT_IMPORTANCE = 50
 STANDING_IMPORTANCE = 90
-"""From here on a fact stands in every context."""
+"""A fact stands in every context from here on."""
 STANDING_CATEGORY = "identity"
-"""So does every fact of this category."""
+"""Facts of this category do so too."""
 
 _CATEGORY = r"[a-z][a-z0-9_-]*"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
 class FactSource(enum.StrEnum):
-    """By which way it came to be kept."""
+    """How it came to be kept."""
 
     TOOL = "tool"
-    """The model called memory_save."""
     USER = "user"
-    """The person gave a command."""
     ARCHIVIST = "archivist"
     """Drawn from a topic, or from a day's talk, in the background."""
     CHAT = "chat"
@@ -44,22 +42,19 @@ class FactSource(enum.StrEnum):
 
 
 class Origin(enum.StrEnum):
-    """Whose words it goes back to. Nothing that a model wrote is ever the user's own."""
+    """Whose words it goes back to. What a model wrote is never the user's own."""
 
     USER = "user"
     """The person's own words, given by a command."""
     ASSISTANT = "assistant"
-    """A model wrote it down, out of a conversation alone."""
+    """A model wrote it, from a conversation alone."""
     TOOL = "tool"
-    """A model wrote it down after something from outside (web, MCP, a program) had been read: it may be that one's."""
+    """A model wrote it after reading something from outside (web, MCP, a program)."""
 
 
 def fact_text(text: str) -> str:
-    """A text as it is kept: without control characters and space around it.
-
-    Raises:
-        InvalidValue: nothing is left, or it is too long.
-    """
+    """A text as it is kept: without control characters and outer space. Raises InvalidValue: nothing is left, or it is
+    too long."""
     kept = clean_output(text).strip()
     if not any(character.isalnum() for character in kept):
         raise InvalidValue("text: is empty, or has no letter or digit")
@@ -69,7 +64,6 @@ def fact_text(text: str) -> str:
 
 
 def category_name(name: str) -> str:
-    """Check the name of a category. Raises InvalidValue."""
     if not re.fullmatch(_CATEGORY, name) or len(name) > MAX_CATEGORY:
         raise InvalidValue("category: must have 1 to 32 of a-z, 0-9, _ and -, and begin with a letter")
     return name
@@ -110,23 +104,21 @@ class Fact:
     source: Annotated[FactSource, Column(alone=True)]
     origin: Annotated[Origin, Column("in the words of", alone=True)]
     chat: Annotated[ChatId | None, Wire("chat_id")] = None
-    """Where it was said."""
     message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
-    """Id of the message that it was drawn from."""
+    """The message that it was drawn from."""
     turn: Annotated[str | None, Wire("turn_id"), MadeFrom("turn")] = None
-    """Id of the turn, or of the run, that saved it."""
+    """The turn, or the run, that saved it."""
     topic: Annotated[str | None, MadeFrom("topic"), Column(alone=True)] = None
-    """Id of the topic that it was drawn from."""
+    """The topic that it was drawn from."""
     created_at: str
     updated_at: Annotated[str, Column("changed")]
     superseded_by: Annotated[FactId | None, Column("replaced by", alone=True)] = None
-    """The newer statement that took its place. Then it is history: no search finds it."""
+    """The newer statement that replaced it: then no search finds it."""
     day: Annotated[str | None, OMIT, Column(alone=True)] = None
-    """Date of the day whose talk it was drawn from, such as 2026-11-21."""
+    """Date of the day whose talk it was drawn from."""
     client: Annotated[str | None, OMIT, Column("saved by", alone=True)] = None
     """The program that saved it over MCP: ``mcp:`` and the id of its token."""
     imported: Annotated[ImportId | None, OMIT, MadeFrom("import"), Column("from", shown=ORIGIN.__add__)] = None
-    """The import that brought it."""
 
     @property
     def active(self) -> bool:
@@ -134,7 +126,7 @@ class Fact:
 
 
 def check(fact: Fact) -> None:
-    """Raises InvalidValue when a value breaks its rule."""
+    """Raises InvalidValue."""
     if not _ID.fullmatch(fact.id):
         raise InvalidValue("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
     if fact.text != fact_text(fact.text):
@@ -147,8 +139,7 @@ def check(fact: Fact) -> None:
 
 
 def normal_form(text: str) -> str:
-    """What two texts that say the same in the same words have in common: case, width, punctuation and space do not
-    count."""
+    """What two texts with the same words have in common: case, width, punctuation and space do not count."""
     folded = normalized("NFKC", text).casefold().replace("ё", "е")
     return " ".join("".join(each if each.isalnum() or each in _MEANING else " " for each in folded).split())
 

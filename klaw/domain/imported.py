@@ -1,8 +1,7 @@
-"""What is moved in from another program: where it came from, how its messages and chats are called here. Pure.
+"""What is moved in from another program: its origin, and how its messages and chats are called here. Pure.
 
-Ids are hashes of source, chat and message, so a second import adds nothing. Which import brought a message stands in
-its channel: an import is listed and undone by an index, without a record of its own that a kill could lose.
-"""
+Ids are hashes of source, chat and message, so a second import adds nothing. A message's channel names its import, so an
+import is listed and undone by an index, without a record that a kill could lose."""
 
 import hashlib
 import re
@@ -20,11 +19,11 @@ ImportId = NewType("ImportId", str)
 """``chatgpt-20261123-061330-512``: the source, and when the import began (UTC)."""
 
 ORIGIN = "import:"
-"""Before the import's id in the channel of a message that it brought."""
+"""Before the import's id in a message's channel."""
 WITH_TOPICS = "topics"
-"""In the metadata of a message that was imported: the archivist may make topics of it."""
+"""In the metadata of an imported message: the archivist may make topics of it."""
 MAX_CHARS = 100_000
-"""Of a message; a longer one is imported in several."""
+"""A longer message is imported in several."""
 MAX_SAID = 1_000
 """Messages of one request."""
 MAX_KEPT = 100
@@ -36,20 +35,17 @@ _IMPORT = re.compile(IMPORT_FORM)
 
 
 def import_id(text: str) -> str:
-    """Check an import's id. Raises ValueError."""
     if not _IMPORT.fullmatch(text):
         raise ValueError("must be an import's id, such as chatgpt-20261123-061330-512: klaw import list shows them")
     return text
 
 
 def chat_prefix(source: str, key: str) -> str:
-    """What the ids of all messages of one chat of a source begin with: by it the chat is found again, whatever it is
-    called by then."""
+    """What the ids of all messages of one chat of a source begin with; the chat is found again by it, even renamed."""
     return f"{source}-{_digest(source, key)[:16]}"
 
 
 def message_id(prefix: str, *key: str) -> str:
-    """The id of a message of that chat: the same at every import."""
     return f"{prefix}.{_digest(*key)[:24]}"
 
 
@@ -68,13 +64,13 @@ def name_for(title: str, instead: str) -> str:
 
 
 def numbered(name: str, number: int) -> str:
-    """A chat's name, or where that is taken the name with a number: ``Garden 2``."""
+    """A chat's name with a number, if that is not 1: ``Garden 2``."""
     end = f" {number}" if number > 1 else ""
     return f"{name[: MAX_CHAT_NAME - len(end)].rstrip()}{end}"
 
 
 def _stored_id(text: str) -> str:
-    """Check an id of a message, also of one that a run sent: ``RUN/1``, ``RUN/notice``. Raises InvalidName."""
+    """Check the id of a message, also of a run's: ``RUN/1``, ``RUN/notice``. Raises InvalidName."""
     client_id(_OF_RUN.sub("", text))
     return text
 
@@ -90,4 +86,3 @@ class ImportedMessage:
     created_at: Instant
     metadata: dict[str, Any] = attrs.Factory(dict)
     files: Annotated[tuple[NamedFile, ...], Bounds(0, MAX_FILES)] = ()
-    """That were kept before."""

@@ -1,8 +1,7 @@
-"""Knowledge bases: what one is, who may do what with it, where its knowledge comes from, and what is cited of it. Pure.
+"""Knowledge bases: who may do what with one, where its knowledge comes from, and what is cited of it. Pure.
 
 A base has members, each with a role, and sources. A source has documents (a graph has none), and a document passages,
-which are what is searched, shown to the model and cited.
-"""
+which are what is searched, shown to the model and cited."""
 
 import enum
 import hashlib
@@ -23,7 +22,6 @@ SourceId = NewType("SourceId", str)
 DocumentId = NewType("DocumentId", str)
 
 MAX_NAME = 80
-"""Characters of a base's name."""
 MAX_DESCRIPTION = 2_000
 MAX_MEMBERS = 100
 MAX_BASES = 16
@@ -47,7 +45,7 @@ class BaseRole(enum.StrEnum):
 
 
 def base_name(text: str) -> str:
-    """A base's name as it is kept: one line. Raises InvalidValue without the field's name."""
+    """A base's name as it is kept: one line. Raises InvalidValue."""
     if name := title(text, MAX_NAME):
         return name
     raise InvalidValue(f"has 1 to {MAX_NAME} characters")
@@ -64,7 +62,7 @@ class Base:
 
     id: Annotated[BaseId, Column("base")]
     user: Annotated[UserId, Wire("user_id")]
-    """Who owns it."""
+    """The owner."""
     name: Annotated[
         str,
         Quotes(),
@@ -79,9 +77,9 @@ class Base:
         Edit("code of the language of most texts, such as en or ru", title="Language of most texts", given=_Language),
         Column(alone=True),
     ] = ""
-    """ISO 639 code; empty: not told."""
+    """ISO 639 code; empty if unknown."""
     members: Mapping[str, Literal["editor", "viewer"]] = attrs.Factory(dict)
-    """Roles of the users it is shared with."""
+    """The users it is shared with."""
     created_at: str
     updated_at: Annotated[str, Column("changed", alone=True)]
 
@@ -94,17 +92,15 @@ class SourceKind(enum.StrEnum):
     FOLDER = "folder"
     """Watched; its files stay where they are."""
     WEB = "web"
-    """An address; what was fetched is kept."""
+    """A page; what was fetched is kept."""
     RDF = "rdf"
-    """A graph in a file that was uploaded."""
+    """A graph in an uploaded file."""
     SPARQL = "sparql"
     """A graph behind a SPARQL 1.1 endpoint."""
 
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """One source of a base."""
-
     id: SourceId
     user: Annotated[UserId, Wire("user_id")]
     """The base's owner, whoever added it."""
@@ -115,20 +111,16 @@ class Source:
     where: Annotated[str, Wire("place"), Quotes()] = ""
     """A folder's absolute path; the address of a page or an endpoint, or the endpoint's name in ``kb.endpoints``."""
     sha256: str = ""
-    """Of the bytes that are kept."""
+    """Of the kept bytes, like ``size``."""
     size: int = 0
-    """Bytes that are kept."""
     added_by: str
-    """A user; empty: whoever runs the server."""
+    """A user; empty: the operator."""
     created_at: str
     updated_at: str
 
 
 class DocumentState(enum.StrEnum):
-    """How far a document has come."""
-
     WAITING = "waiting"
-    """To be read, or read again."""
     READ = "read"
     """Its passages are there; ``problems`` names pages that could not be read."""
     FAILED = "failed"
@@ -140,42 +132,40 @@ class DocumentProblem:
     """Something of a document that could not be read."""
 
     code: str
-    """In lower case, such as ``encrypted``."""
+    """Such as ``encrypted``."""
     text: str
-    """For people: document and page, what is wrong, and what can be done. Never a text of the document."""
+    """For people: document and page, what is wrong, what can be done. Never a text of the document."""
     page: Annotated[int | None, OMIT] = None
 
 
 @attrs.frozen(kw_only=True)
 class Document:
-    """A document as it was when it was last looked at. It is made of its source, not of the logs."""
+    """A document as it was when last looked at; made from its source, not from the logs."""
 
     id: DocumentId
     base: Annotated[BaseId, Wire("base_id")]
     source: Annotated[SourceId, Wire("source_id")]
     name: str
-    """A path below the source, with ``/``; of a file or a page its name."""
+    """A path below the source, with ``/``; the name of a file or a page."""
     title: str = ""
     """As the document gives it."""
     format: str = ""
     language: str = ""
     size: int = 0
-    """Bytes."""
     stamp: str = ""
     """Changes with the file: quicker to look at than ``sha256``."""
     sha256: str = ""
     state: DocumentState = DocumentState.WAITING
     pages: int = 0
-    """0 for a format without pages."""
     passages: int = 0
     digest: str = ""
-    """SHA-256 of its passages; two documents of the same digest have the same."""
+    """SHA-256 of its passages."""
     problems: tuple[DocumentProblem, ...] = ()
     read_at: str = ""
 
 
 def document_id(source: SourceId, name: str) -> DocumentId:
-    """The id of a document, the same whenever the database is made again."""
+    """The id of a document, the same whenever the database is rebuilt."""
     return DocumentId(hashlib.sha256(f"{source}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:20])
 
 
@@ -215,9 +205,9 @@ class Place:
     base: BaseId
     source: SourceId
     document: DocumentId | None = None
-    """None: it came from a graph."""
+    """None for a graph."""
     name: str
-    """Of the document, or of what the graph tells about."""
+    """The document's, or that of what the graph tells about."""
     heading: Annotated[str, OMIT] = ""
     first_page: Annotated[int | None, OMIT] = None
     last_page: Annotated[int | None, OMIT] = None
@@ -227,7 +217,7 @@ class Place:
 
 @attrs.frozen(kw_only=True)
 class UsedPassage(Place):
-    """A passage, or something that a graph says, as it was given to the model: what ``[n]`` in an answer refers to."""
+    """A passage, or something that a graph says, as the model was given it: what ``[n]`` in an answer refers to."""
 
     number: int
     """n, from 1."""
@@ -235,11 +225,10 @@ class UsedPassage(Place):
     """Where the same text was found, too."""
     score: float = 0.0
     cited: bool = False
-    """Whether the answer refers to it."""
     text: Annotated[str, OMIT] = ""
     """As it was given: a document may change later."""
     iri: Annotated[str, OMIT] = ""
-    """Of what the graph tells about."""
+    """What the graph tells about."""
     sparql: Annotated[str, OMIT] = ""
     """The query that found it."""
 
@@ -248,7 +237,7 @@ class UsedPassage(Place):
 
 
 def check_base(base: Base) -> None:
-    """Raises InvalidValue when a value breaks its rule."""
+    """Raises InvalidValue."""
     if not 1 <= len(base.name) <= MAX_NAME:
         raise InvalidValue(f"name: has 1 to {MAX_NAME} characters")
     if len(base.description) > MAX_DESCRIPTION:
@@ -267,7 +256,7 @@ def check_base(base: Base) -> None:
 
 
 def check_source(source: Source) -> None:
-    """Raises InvalidValue when a value breaks its rule."""
+    """Raises InvalidValue."""
     if not 1 <= len(source.name) <= MAX_WHERE:
         raise InvalidValue(f"name: has 1 to {MAX_WHERE} characters")
     if len(source.where) > MAX_WHERE:

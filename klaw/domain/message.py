@@ -12,8 +12,6 @@ from klaw.domain.notes import Quotes
 
 
 class Role(enum.StrEnum):
-    """Who a message is from."""
-
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
@@ -49,17 +47,17 @@ Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 
 ECHO = "echo"
-"""In the metadata of an answer: what the model's provider wants back with it, ``klaw.llm.types.Echo``. It stays inside:
-it is neither shown nor exported."""
+"""Key in an answer's metadata: what the provider wants back with it (``klaw.llm.types.Echo``). Neither shown nor
+exported."""
 CUT = "cut"
-"""In the metadata of an answer that ended before its end: why, a word of ``Completion.finish_reason``."""
+"""Key in the metadata of an answer that was cut off: why, a word of ``Completion.finish_reason``."""
 SHOWN = "forgetting"
-"""In the metadata of an answer that showed, in words, what would be forgotten: it goes with the next forgetting."""
+"""Key in the metadata of an answer that showed what would be forgotten: it goes with the next forgetting."""
 TOLD = "told"
-"""In the metadata of an answer: the digest of the words that were streamed, where those are not the words stored."""
+"""Key in an answer's metadata: the digest of the streamed words, where those are not the words stored."""
 SESSION_PAUSE_S = 3600
-"""After so long a pause two messages of a chat belong to different sessions, as by the default of
-``topics.chunkIntervalSeconds``, and do not explain each other."""
+"""Two messages of a chat with a longer pause between them belong to different sessions and do not explain each other;
+the default of ``topics.chunkIntervalSeconds``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,18 +81,16 @@ class NewMessage:
 
 @attrs.frozen(kw_only=True)
 class Message(NewMessage):
-    """A stored message."""
-
     rowid: int
     """Key in messages, vectors and full text; the same after a rebuild."""
     seq: int
     """1, 2, 3 … in its chat, without gaps."""
     segment: int
-    """0, 1, 2 …: how many ``/new`` came before it in its chat."""
+    """How many ``/new`` came before it in its chat."""
 
 
 def is_searchable(role: Role, kind: Kind) -> bool:
-    """Whether recall may ever return such a message: what the user and the assistant said to each other."""
+    """Whether recall may return such a message: what the user and the assistant said to each other."""
     return role in (Role.USER, Role.ASSISTANT) and kind in (Kind.TEXT, Kind.SCHEDULED)
 
 

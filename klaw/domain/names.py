@@ -1,4 +1,4 @@
-"""Users, chats and time zones: identifiers that scope everything, and rules for names that come from outside."""
+"""Users, chats and time zones: identifiers and rules for names that come from outside."""
 
 import datetime as dt
 import difflib
@@ -12,26 +12,25 @@ from klaw.errors import InvalidName
 
 UserId = NewType("UserId", str)
 ChatId = NewType("ChatId", str)
-"""``user:name``; unique over all users. Clients only ever see and send the name."""
+"""``user:name``; unique over all users. Clients only see and send the name."""
 
 LOCAL_USER = UserId("local")
 MAX_CHAT_NAME = 64
 MAX_CLIENT_ID = 64
 _MOST_PIECES = 4
-"""Characters of which one letter is made at most, before it is normalised."""
+"""Characters of one letter at most, before it is normalised."""
 
 USER_FORM = r"[a-z0-9][a-z0-9_-]{0,31}"
 CLIENT_ID_FORM = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 CHAT_FORM = r"[^\x00-/:-@\[-`{-\x7f][^\x00-\x1f!-,/:-@\[-^`{-\x7f]{0,63}"
-"""What can be said of a normalised chat's name without the tables of Unicode: its length, and which of ASCII stands in
-it."""
+"""The rule for a normalised chat's name as far as a JSON schema can say it."""
 
 _USER = re.compile(USER_FORM)
 _CLIENT_ID = re.compile(CLIENT_ID_FORM)
 
 
 def user_id(name: str) -> UserId:
-    """Check a user's name: ``[a-z0-9][a-z0-9_-]{0,31}``. Raises InvalidName."""
+    """Check a user's name. Raises InvalidName."""
     if not _USER.fullmatch(name):
         raise InvalidName("a user name has 1 to 32 of a-z, 0-9, _ and -, and begins with a letter or digit")
     return UserId(name)
@@ -39,11 +38,8 @@ def user_id(name: str) -> UserId:
 
 @lru_cache(maxsize=4096)
 def chat_name(text: str) -> str:
-    """Check and normalise (NFC) a chat's name.
-
-    1 to 64 characters: letters and digits of any script, ``_``, ``-``, ``.`` and single inner spaces; it begins with a
-    letter or digit. Raises InvalidName.
-    """
+    """Check and normalise (NFC) a chat's name: letters and digits of any script, ``_``, ``-``, ``.`` and single inner
+    spaces, beginning with a letter or digit. Raises InvalidName."""
     if len(text) > MAX_CHAT_NAME * _MOST_PIECES:  # before anything is done with it: it comes from anybody
         raise InvalidName(f"a chat name has at most {MAX_CHAT_NAME} characters")
     name = unicodedata.normalize("NFC", text)
@@ -98,7 +94,7 @@ _CITIES = {
     "+10:30": "Australia/Lord_Howe", "+12:45": "Pacific/Chatham", "-03:30": "America/St_Johns",
     "-09:30": "Pacific/Marquesas",
 }  # fmt: skip
-"""What people call a zone that has no such name, and only one zone that they can mean."""
+"""What people call a zone that IANA does not know by this name."""
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 """Files beside the zones on some systems; what they mean depends on the machine."""
 _NO_AREAS = ("posix/", "right/")
@@ -107,11 +103,9 @@ _NO_AREAS = ("posix/", "right/")
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """The zone of an IANA name such as ``Europe/Berlin`` or ``UTC``; upper and lower case matter. A distance from UTC
-    (``UTC+3``, ``GMT-5``, ``+03:00``) means what people mean by it; IANA's name has the other sign: ``Etc/GMT-3``.
-
-    Raises InvalidName, whose text suggests a zone where one is near.
-    """
+    """The zone of an IANA name such as ``Europe/Berlin``; case matters. A distance from UTC (``UTC+3``, ``+03:00``)
+    means what people mean by it; IANA's name has the other sign: ``Etc/GMT-3``. Raises InvalidName, which suggests a
+    near one."""
     if offset := _OFFSET.fullmatch(name.strip()):
         sign, hours, minutes = offset.groups()
         return ZoneInfo(_zone_of_offset("+" if sign == "+" else "-", hours, minutes))
@@ -126,8 +120,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def local_time(moment: float, name: str) -> str:
-    """A moment (Unix seconds) on the clock of a zone, with its offset: ``2026-11-23T09:00:00+01:00``. A zone that this
-    machine does not know gives UTC."""
+    """A moment (Unix seconds) on a zone's clock: ``2026-11-23T09:00:00+01:00``; in UTC if the zone is unknown here."""
     try:
         known: dt.tzinfo = zone(name)
     except InvalidName:
@@ -144,7 +137,6 @@ def clock_text(moment: str) -> str:
 
 
 def _zone_of_offset(sign: str, hours: str, minutes: str | None) -> str:
-    """Raises InvalidName: there is none without a country."""
     number, minutes = int(hours), minutes or "00"
     if minutes != "00" or number > (14 if sign == "+" else 12):
         city = _CITIES.get(f"{sign}{number:02}:{minutes}")

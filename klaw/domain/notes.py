@@ -26,10 +26,10 @@ class MadeFrom:
 
 @attrs.frozen
 class Quotes:
-    """The field holds words that may repeat what somebody said. Forgetting searches it and redacts it."""
+    """The field may repeat what somebody said. Forgetting searches it and redacts it."""
 
     stays: bool = False
-    """Other things are known by the field, such as a task by its name: it is searched and reported, never redacted."""
+    """Something is known by the field, such as a task by its name: it is reported, never redacted."""
 
 
 @attrs.frozen
@@ -37,11 +37,11 @@ class Edit:
     """People may set the field, with add and edit."""
 
     help: str
-    """One line for ``--help``, the form on the page and the description of the MCP tool."""
+    """One line for ``--help``, the form on the page and the MCP tool."""
     name: str = ""
     """What the argument is called, if not like the field."""
     given: Any = None
-    """The type that the argument is read as, if not the field's; it may refuse what old records have."""
+    """The argument's type, if not the field's; it may refuse what old records have."""
     option: str | None = None
     """On the command line, if not ``--name``."""
     title: str = ""
@@ -52,16 +52,16 @@ class Edit:
 
 @attrs.frozen
 class Column:
-    """Lists show the field, and so does whatever shows one thing alone. A field that is None is left out."""
+    """Lists show the field, and so does whatever shows one thing alone. None is left out."""
 
     title: str = ""
-    """Head of the column; the field's name if empty."""
+    """Head of the column, if not the field's name."""
     right: bool = False
-    """Whether its values are flush right, as numbers are."""
+    """Values are flush right, as numbers are."""
     wide: bool = False
-    """Whether its values are long, so that the column stands last."""
+    """Values are long: the column stands last."""
     alone: bool = False
-    """Whether only what shows one thing alone has it."""
+    """Only what shows one thing alone has it."""
     shown: Callable[[Any], str] | None = None
     """What people see of a value, if not the value itself."""
 
@@ -70,7 +70,7 @@ N = TypeVar("N")
 
 
 def notes(cls: Any, note: type[N]) -> dict[str, N]:
-    """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
+    """The fields of a class that have a note of a kind, in their order."""
     return {name: each for name, of_field in _notes(cls).items() for each in of_field if isinstance(each, note)}
 
 

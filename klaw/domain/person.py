@@ -1,9 +1,8 @@
 """People whom a user speaks of: what may be one, when two names are the same, and whether a text names somebody. Pure.
 
 Names are found as whole words in any case, in the cases of Russian grammar too. The forms of a Russian name are
-declined by rule and not found by its stem: a stem like «люб» would find every sentence with «люблю». A few forms are
-other words as well («Люба», «любой»): who forgets somebody sees first what would go.
-"""
+declined by rule, not found by its stem: «люб» would find every sentence with «люблю». A few forms are other words as
+well («Люба», «любой»): who forgets somebody sees first what would go."""
 
 import enum
 import re
@@ -41,17 +40,12 @@ class PersonSource(enum.StrEnum):
     """Whose word the name and the relation are."""
 
     ARCHIVIST = "archivist"
-    """Drawn from a topic, in the background."""
     USER = "user"
-    """The user gave a command."""
 
 
 def person_name(text: str, field: str = "name") -> str:
-    """A name as it is kept: one line, without control characters.
-
-    Raises:
-        InvalidValue: nothing is left, it is too long, or it names the user, the assistant or nobody.
-    """
+    """A name as it is kept: one line, without control characters. Raises InvalidValue: nothing is left, it is too long,
+    or it names the user, the assistant or nobody."""
     kept = " ".join(clean_output(text).split())
     if len(kept) > MAX_NAME:
         raise InvalidValue(f"{field}: has at most {MAX_NAME} characters")
@@ -63,7 +57,7 @@ def person_name(text: str, field: str = "name") -> str:
 
 
 def relation_text(text: str) -> str:
-    """A relation as it is kept; may be empty. Raises InvalidValue when it is too long."""
+    """A relation as it is kept; may be empty. Raises InvalidValue."""
     kept = " ".join(clean_output(text).split())
     if len(kept) > MAX_RELATION:
         raise InvalidValue(f"relation: has at most {MAX_RELATION} characters")
@@ -98,25 +92,24 @@ class Person:
         Edit("another name; may be repeated", option="--alias", title="Other names", given=tuple[PersonName, ...]),
         Column("also", wide=True),
     ] = ()
-    """Other names, none of them the name itself or another's normal form."""
+    """Other names; no two of all have the same normal form."""
     relation: Annotated[
         str,
         Quotes(),
         Edit("who the person is to the user, for instance sister", title="Who it is to you", given=_Relation),
         Column(wide=True),
     ] = ""
-    """Who it is to the user, in the user's language."""
+    """In the user's language."""
     source: Annotated[PersonSource, Column(alone=True)]
     said_at: str
     """When the user said what name and relation say: an older message does not change them."""
     created_at: str
     updated_at: Annotated[str, Column("changed", alone=True)]
     merged_into: Annotated[PersonId | None, Column("now", alone=True)] = None
-    """The person who it turned out to be. Then it is history: no list shows it."""
+    """The person who it turned out to be: then no list shows it."""
     imported: Annotated[ImportId | None, OMIT, MadeFrom("import"), Column("from", alone=True, shown=ORIGIN.__add__)] = (
         None
     )
-    """The import that brought it."""
 
     @property
     def active(self) -> bool:
@@ -149,15 +142,14 @@ class Mention:
     """A topic that names a person, or a day's talk."""
 
     topic: Annotated[str, MadeFrom("topic")]
-    """Its id when it was read, it may be a part of another one since; or ``day`` and the date."""
+    """Its id when it was read (it may be a part of another one since), or ``day`` and the date."""
     message: Annotated[str, MadeFrom("message")]
-    """Id of the user's message."""
+    """The user's message."""
     at: str
-    """When that was said."""
 
 
 def check(person: Person) -> None:
-    """Raises InvalidValue when a value breaks its rule."""
+    """Raises InvalidValue."""
     if not 1 <= len(person.id) <= 64 or not person.id.isascii() or not person.id.isprintable() or " " in person.id:
         raise InvalidValue("id: has 1 to 64 printable ASCII characters without a space")
     if person.name != person_name(person.name):
@@ -171,11 +163,8 @@ def check(person: Person) -> None:
 
 
 def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Aliases as they are kept: each once, in their order, without the name itself.
-
-    Raises:
-        InvalidValue: one is no name, or there are too many.
-    """
+    """Aliases as they are kept: each once, in order, without the name itself. Raises InvalidValue: one is not a name,
+    or there are too many."""
     found: dict[str, str] = {}
     for alias in given:
         kept = person_name(alias, "aliases")
@@ -187,7 +176,7 @@ def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
 
 
 def adds_nothing(new: Person, known: Person) -> bool:
-    """Whether each name of somebody is one of a known person, and who it is to the user is said of that one too."""
+    """Whether a known person has each name of somebody, and the same relation if one is given."""
     names = {normal_name(name) for name in known.names}
     return all(normal_name(name) in names for name in new.names) and (
         not new.relation or normal_name(new.relation) == normal_name(known.relation)
@@ -195,7 +184,7 @@ def adds_nothing(new: Person, known: Person) -> bool:
 
 
 def merged(keeper: Person, loser: Person) -> Person:
-    """A person with the names of another one who it turned out to be; of too many aliases the first are kept."""
+    """A person with the names of another one who it turned out to be; the first of too many aliases are kept."""
     room: dict[str, str] = {}
     for alias in (*keeper.aliases, *loser.names):
         if normal_name(alias) != normal_name(keeper.name):
@@ -221,7 +210,7 @@ def folded(text: str) -> str:
 
 
 def word_forms(word: str) -> frozenset[str]:
-    """A word of a name (folded) as it may stand in a sentence; of words that are not Russian the word alone."""
+    """A word of a name (folded) as it may stand in a sentence; only the word itself if it is not Russian."""
     if len(word) < 3 or not _CYRILLIC.fullmatch(word):
         return frozenset((word,))
     ends: dict[str, tuple[str, ...]] = {}
@@ -245,11 +234,7 @@ def word_forms(word: str) -> frozenset[str]:
 
 @attrs.frozen
 class Finder:
-    """Looks for names in texts.
-
-    Args:
-        names: each as a whole, its words in their order.
-    """
+    """Looks for names in texts, each as a whole, its words in their order."""
 
     names: tuple[str, ...]
     _pattern: re.Pattern[str] = attrs.field(init=False, repr=False)
@@ -260,11 +245,10 @@ class Finder:
         return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(wanted))})(?!\w)" if wanted else r"(?!)")
 
     def finds(self, text: str) -> bool:
-        """Whether a text names one of them."""
         return self._pattern.search(folded(text)) is not None
 
     def without(self, text: str, mark: str) -> str:
-        """A text with a mark in place of each of them; one that names none as it is."""
+        """A text with a mark in place of each name."""
         if not self.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
             return text
         text = normalized("NFC", text)
@@ -282,7 +266,7 @@ class Finder:
 
 @attrs.frozen
 class Words:
-    """The words of a text, for telling who may be meant in it: looked up, so many people cost little."""
+    """The words of a text, for telling who may be meant in it; many people cost little."""
 
     said: frozenset[str]
 
@@ -293,7 +277,6 @@ class Words:
 
 
 def words_of(text: str) -> Words:
-    """The words of a text."""
     return Words(frozenset(_words(text)))
 
 

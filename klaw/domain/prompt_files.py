@@ -1,10 +1,9 @@
-"""Which files of the workspace reach later prompts: they stand in them, are found by search, or tell an agent what to
-do. Pure."""
+"""Files of the workspace that reach later prompts, are found by search, or instruct an agent. Pure."""
 
 from klaw.domain.names import LOCAL_USER, UserId
 
 AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
-"""What the agent is, the same for all users. In the workspace of the user ``local``, like its skills."""
+"""What the agent is, the same for all users; in the workspace of the user ``local``, like its skills."""
 USER_FILE = "USER.md"
 HEARTBEAT_FILE = "HEARTBEAT.md"
 MEMORY_FILE, MEMORY_FOLDER = "MEMORY.md", "memory"
@@ -17,16 +16,11 @@ def prompt_files(user: UserId) -> tuple[str, ...]:
 
 
 def prompt_folders(user: UserId) -> tuple[str, ...]:
-    """… and of folders of which every file is one."""
+    """Folders in which every file is one."""
     return (MEMORY_FOLDER, *((SKILLS_FOLDER,) if user == LOCAL_USER else ()))
 
 
 def is_prompt_file(user: UserId, path: str) -> bool:
-    """Whether a file is one of them.
-
-    Args:
-        user: whose folder it is in.
-        path: relative to it, without links and ``..``. Upper and lower case are one, as on some disks.
-    """
+    """Whether a path (relative to the user's folder, without links and ``..``) is one of them, in any case."""
     top = path.partition("/")[0].casefold()
     return any(top == name.casefold() for name in (*prompt_files(user), *prompt_folders(user)))

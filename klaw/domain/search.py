@@ -1,4 +1,4 @@
-"""What searches find: recall and knowledge bases, with why it was kept or cut, for receipts; a user's whole history."""
+"""What searches find, in recall, knowledge bases and a user's whole history, with why it was kept or cut."""
 
 import abc
 import enum
@@ -15,7 +15,7 @@ from klaw.domain.names import ChatId
 from klaw.domain.person import PersonId
 
 Kind: TypeAlias = Literal["message", "fact", "file", "note"]
-"""What a result is: a message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
+"""A message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
 
 
 @attrs.frozen(kw_only=True)
@@ -23,12 +23,12 @@ class Ranks:
     """By what something was found, and how well."""
 
     score: float
-    """Larger is better. Of another query's or kind's results it says nothing."""
+    """Larger is better. Comparable within one query and kind only."""
     vector_rank: int | None
     distance: float | None
     """Cosine distance. Calibrated where it is shown: 0 = identical, 1 = as far as random pairs of the model."""
     text_rank: int | None
-    """Rank by words; of a message its neighbours' shares included."""
+    """Rank by words; a message's includes its neighbours' shares."""
     bm25: float | None
     """None when it has none of the words."""
 
@@ -44,9 +44,9 @@ class RankDetails(Ranks):
     shared_words: int = 0
     """How many of the query's content words it has."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
-    """What the score is made of: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
+    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
     boosts: tuple[str, ...] = ()
-    """What the query says of a message: ``speaker`` (who said it), ``date`` (or when)."""
+    """What the query says of a message: ``speaker`` (who said it), ``date`` (when)."""
     dated_rank: int | None = None
     """Rank by vector among the messages of the days that the query names."""
     token_score: float | None = None
@@ -59,49 +59,41 @@ class RankDetails(Ranks):
 
 @attrs.frozen(kw_only=True)
 class ResultMatch(Ranks):
-    """What all results have in common: how they were found."""
+    """How a result was found."""
 
     words: tuple[str, ...]
     """The query's words that it has, as the query writes them."""
     snippet: str
     """One line: the text, or the part of it with the most of the words."""
     marks: tuple[tuple[int, int], ...]
-    """Matches in the snippet: first character and the one after the last, in order, apart from each other."""
+    """Matches in the snippet: first character and the one after the last, in order, not overlapping."""
 
 
 @attrs.frozen(kw_only=True)
 class SearchResult(ResultMatch):
-    """One message that was found."""
-
     chat: ChatId
     seq: int
     id: str
     rowid: int
     role: Role
     created_at: str
-    """ISO-8601 UTC."""
     boosts: tuple[str, ...]
-    """What the query says of it: ``speaker`` (who said it), ``date`` (or when)."""
+    """As ``RankDetails.boosts``."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicResult:
-    """A topic that was found: a label for a part of a chat."""
-
     id: int
     chat: ChatId
     summary: str
     first_at: str
     last_at: str
-    """When its first and its last message were written, ISO-8601 UTC."""
     messages: int
     score: float
 
 
 @attrs.frozen(kw_only=True)
 class FactResult(ResultMatch):
-    """A saved fact that was found."""
-
     id: FactId
     category: str
     importance: int
@@ -113,7 +105,7 @@ class FactResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class FileResult(ResultMatch):
-    """A piece of a memory file that was found."""
+    """A piece of a memory file."""
 
     path: str
     """Relative to the user's workspace."""
@@ -124,23 +116,20 @@ class FileResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class NoteResult(ResultMatch):
-    """A note on a tool call that was found."""
+    """A note on a tool call, which is in the message ``seq``."""
 
     chat: ChatId
     seq: int
-    """The number of the message that holds the call."""
     tool: str
     created_at: str
-    """When it was called, ISO-8601 UTC."""
 
 
 @attrs.frozen(kw_only=True)
 class NamedFact:
-    """A fact that names a person."""
+    """A fact that names a person, in one line."""
 
     id: FactId
     text: str
-    """One line."""
 
 
 @attrs.frozen(kw_only=True)
@@ -151,9 +140,8 @@ class PersonResult:
     name: str
     aliases: tuple[str, ...]
     relation: str
-    """Who it is to the user; may be empty."""
     last_at: str | None
-    """When they were last named in a topic or a day's talk, ISO-8601 UTC."""
+    """When they were last named in a topic or a day's talk."""
     facts: tuple[NamedFact, ...]
 
 
@@ -175,7 +163,7 @@ def kind_of(result: AnyResult) -> Kind:
 
 @attrs.frozen(kw_only=True)
 class SearchPage:
-    """A page of results: the lists of the kinds, the best of each first, fused by rank."""
+    """A page of results of all kinds, fused by rank."""
 
     results: tuple[AnyResult, ...]
     page: int
@@ -191,14 +179,13 @@ class SearchPage:
     words: tuple[str, ...]
     """What full text looked for; empty for a query without any word, for which nothing is searched."""
     words_left_out: tuple[str, ...]
-    """Words of the query that are so frequent that only rarer ones were looked for."""
+    """Words so frequent that only the rarer ones were looked for."""
     degraded: tuple[str, ...]
     """Codes of what was missing: ``embedding_no_model``, ``reembedding:37%``, ``text_search_failed`` …"""
     timings_ms: dict[str, float]
     topics: tuple[TopicResult, ...] = ()
-    """On the first page: the topics that fit best."""
+    """The topics that fit best; on the first page only, like ``people``."""
     people: tuple[PersonResult, ...] = ()
-    """On the first page: those whom the query names."""
 
 
 class Decision(enum.StrEnum):
@@ -241,7 +228,7 @@ class JudgedCandidate(RankDetails, abc.ABC):
     tokens: int
     """Estimated, of the lines that show ``text``."""
     left_tokens: int | None = None
-    """What was left of the budget, if the candidate did not fit."""
+    """What was left of the budget, if it did not fit."""
 
     @property
     @abc.abstractmethod
@@ -255,8 +242,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 
 @attrs.frozen(kw_only=True)
 class Candidate(JudgedCandidate):
-    """One message that recall brought up."""
-
     message: Message
     repeated_by: int | None = None
     """The seq of the newer message that says the same."""
@@ -283,8 +268,6 @@ C = TypeVar("C", bound=JudgedCandidate)
 
 @attrs.frozen(kw_only=True)
 class SearchOutcome(Generic[C]):
-    """Outcome of one search for a prompt."""
-
     candidates: tuple[C, ...] = ()
     """Every candidate, the best first."""
     query_words: int = 0
@@ -321,7 +304,7 @@ class RecallOutcome(SearchOutcome[Candidate]):
 
     @property
     def kept(self) -> tuple[Candidate, ...]:
-        """The candidates that go into the context, oldest first."""
+        """Oldest first."""
         return tuple(sorted(super().kept, key=lambda each: each.message.rowid))
 
 
@@ -330,14 +313,13 @@ NOTHING = RecallOutcome()
 
 @attrs.frozen(kw_only=True)
 class FoundPassage(Passage):
-    """A passage with what it is a part of."""
+    """A passage with what it is a part of. ``name``: the document's."""
 
     rowid: int
     base: BaseId
     source: SourceId
     document: DocumentId
     name: str
-    """The document's name."""
     title: str
 
     @property
@@ -352,8 +334,6 @@ class FoundPassage(Passage):
 
 @attrs.frozen(kw_only=True)
 class PassageCandidate(JudgedCandidate):
-    """One passage that a search brought up."""
-
     passage: FoundPassage
     also: tuple[FoundPassage, ...] = ()
     """Others with the same text: they are ``repeated``."""
@@ -365,8 +345,6 @@ class PassageCandidate(JudgedCandidate):
 
 @attrs.frozen(kw_only=True)
 class PassageOutcome(SearchOutcome[PassageCandidate]):
-    """Outcome of one search of knowledge bases."""
-
     @property
     def why_nothing(self) -> str:
         """Why nothing is kept, as a code; empty where something is: ``no_content`` (small talk), ``search_failed``,

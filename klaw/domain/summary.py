@@ -1,4 +1,4 @@
-"""Summaries: the condensed older part of a segment, and what of it still stands in the context."""
+"""Summaries: the condensed older part of a segment."""
 
 import enum
 from typing import Annotated
@@ -16,14 +16,12 @@ MAX_NOTE = 1_000
 
 
 class SummaryState(enum.StrEnum):
-    """Whether a summary still speaks for its messages."""
-
     LIVE = "live"
     """It stands in the context while its segment lasts."""
     SUPERSEDED = "superseded"
     """A newer one was made from it and holds its range."""
     EVICTED = "evicted"
-    """It had to make room. Its messages are found by search only."""
+    """It had to make room: its messages are found by search only."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,9 +29,8 @@ class ToolNote:
     """What one tool call of the summarised part brought, in a sentence or two."""
 
     seq: int
-    """Of the message that holds the call."""
+    """The message that holds the call."""
     call: str
-    """Id of the call."""
     tool: str
     text: Annotated[str, Quotes()]
 
@@ -53,22 +50,18 @@ class NewSummary:
     model: str
     """``provider/model`` that wrote it."""
     created_at: str
-    """ISO-8601 UTC with milliseconds."""
     prompt_tokens: int = 0
-    """Used to make it, all attempts together; with ``completion_tokens`` what it cost."""
+    """All attempts together, like ``completion_tokens``."""
     completion_tokens: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class Summary(NewSummary):
-    """A stored summary."""
-
     number: int
     """1, 2, 3 … in its chat."""
     state: SummaryState = SummaryState.LIVE
 
     def holds(self, seq: int) -> bool:
-        """Whether a message of its chat is in its range."""
         return self.first_seq <= seq <= self.last_seq
 
 

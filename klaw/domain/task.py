@@ -2,9 +2,8 @@
 a chat.
 
 A task is a standing order of one user; a run is one execution of it, or of a subagent that was spawned at once. Ids of
-a run's messages follow from the run, so a repetition is recognised; after a crash the messages of a run are found by
-them. No client can choose one: ``/`` is not allowed in a client's id.
-"""
+a run's messages follow from the run, so a repetition is recognised; no client can choose one: ``/`` is not allowed in a
+client's id."""
 
 import enum
 import re
@@ -27,12 +26,12 @@ TaskName = NewType("TaskName", str)
 """Unique among the tasks of one user."""
 
 MAX_TASK_MESSAGE_BYTES = 16_384
-"""Longest request of a task, in UTF-8."""
+"""In UTF-8."""
 MAX_TIMEOUT_S = 86_400
 MAX_RUN_TOKENS = 1_000_000_000
 
 HEARTBEAT = TaskName("heartbeat")
-"""The name under which the heartbeat keeps its runs; no task may take it."""
+"""The task of the heartbeat; no other may take the name."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _MAX_MODEL = 200
@@ -44,14 +43,13 @@ _SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def task_name(text: str) -> TaskName:
-    """Check a task's name: ``[a-z0-9][a-z0-9_-]{0,63}``. Raises InvalidName."""
     if not _NAME.fullmatch(text):
         raise InvalidName("a task name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit")
     return TaskName(text)
 
 
 def task_message(text: str) -> str:
-    """A request to a subagent, without white space around it. Raises ValueError."""
+    """A request to a subagent, without outer white space. Raises ValueError."""
     text = text.strip()
     if not text:
         raise ValueError("must say what is to be done, and not be empty")
@@ -110,10 +108,7 @@ _Tokens = Annotated[int, Bounds(1, MAX_RUN_TOKENS)]
 
 
 def run_folder(user: UserId, name: TaskName) -> str:
-    """Folder of a task's transcripts below ``conversations``.
-
-    ``@`` stands in neither name, and a chat's folder has an encoded colon: no two of them can be the same.
-    """
+    """Folder of a task's transcripts below ``conversations``. No chat's folder has this name."""
     return f"scheduler_{name}" if user == LOCAL_USER else f"scheduler_{name}@{user}"
 
 
@@ -154,8 +149,7 @@ def _read_trigger(value: Any) -> Trigger:
 
 @attrs.frozen(kw_only=True)
 class TriggerInput:
-    """A trigger as people and models give it: exactly one of ``cron``, ``every`` and ``at``. See
-    ``runs.task_input``."""
+    """A trigger as people and models give it: exactly one of ``cron``, ``every`` and ``at``."""
 
     cron: Annotated[str | None, Edit("five cron fields: 0 9 * * MON-FRI", title="Calendar")] = None
     zone: Annotated[str | None, Edit("time zone of cron and at: Europe/Berlin", title="Time zone")] = None
@@ -166,8 +160,6 @@ class TriggerInput:
 
 @attrs.frozen(kw_only=True)
 class Task:
-    """One row of ``tasks``."""
-
     user: Annotated[UserId, Wire("user_id")]
     name: Annotated[TaskName, Quotes(stays=True), Edit("its name: a-z, 0-9, _ and -", given=_Name), Column("task")]
     trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write), Column("runs")]
@@ -202,7 +194,7 @@ class Task:
             given=_Tokens,
         ),
     ] = None
-    """In a UTC day; None for no limit of its own."""
+    """In a UTC day; None for no limit."""
     created_at: str
     updated_at: str
     anchor_at: str
@@ -217,13 +209,11 @@ class RunKind(enum.StrEnum):
     MANUAL = "manual"
     """A person asked for a task to run now."""
     SPAWNED = "spawned"
-    """A model or a person started a subagent, at once and once."""
+    """A model or a person started a subagent."""
     HEARTBEAT = "heartbeat"
 
 
 class RunStatus(enum.StrEnum):
-    """How a run stands."""
-
     RUNNING = "running"
     DONE = "done"
     SILENT = "silent"
@@ -234,7 +224,7 @@ class RunStatus(enum.StrEnum):
     INTERRUPTED = "interrupted"
     """The process ended while it ran."""
     REFUSED = "refused"
-    """It was not begun: a spending limit, or its chat does not exist."""
+    """A spending limit forbade it."""
 
     @property
     def over(self) -> bool:
@@ -243,7 +233,7 @@ class RunStatus(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One row of ``runs``. A task's fire time has one row for each attempt."""
+    """A task's fire time has one run for each attempt."""
 
     id: str
     user: Annotated[UserId, Wire("user_id")]
@@ -255,7 +245,7 @@ class Run:
     """1, 2 …; unique with user, task, kind and due."""
     status: RunStatus
     message: Annotated[str, Quotes()]
-    """The request, as it was when the run began: the task may be edited or removed meanwhile."""
+    """The request as it was when the run began."""
     model: str
     """``provider/model`` that it was begun with."""
     inject_into: str | None = None
@@ -270,15 +260,24 @@ class Run:
     result: Annotated[str, Quotes()] = ""
     """The final text; also kept when it could not be delivered."""
     delivered: int = 0
-    """Messages of it that stand in a chat."""
+    """Its messages in a chat."""
     parent: Annotated[str | None, MadeFrom("run")] = None
-    """Id of the run that spawned it."""
+    """The run that spawned it."""
     notify: str | None = None
     """Name of the chat that is notified when a spawned subagent ends."""
     depth: int = 0
     """0 for a task's own runs and for what a chat spawned; one more for each spawning run above it."""
     details: Annotated[Mapping[str, Any], Quotes()] = attrs.Factory(dict)
     """Rounds, tool calls and the like; JSON."""
+
+    @property
+    def listener(self) -> str | None:
+        """Name of the chat that is told of its end."""
+        return self.notify or self.inject_into
+
+    def noted(self, note: str | None) -> str | None:
+        """Its note with another one behind it."""
+        return "; ".join(filter(None, (self.note, note))) or None
 
 
 SCHEDULED_ORIGIN = "scheduled"

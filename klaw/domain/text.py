@@ -1,8 +1,7 @@
 """What text Klaw accepts and keeps, how data stands in a prompt, and the lines of a prompt that are Klaw's own. Pure.
 
 Data is what anybody said or wrote: messages, summaries, facts, topics, results of tools, names. No line of it may begin
-like one of ours, so each stands behind a label or behind ``MARK``, which none of ours begins with.
-"""
+like one of ours, so each stands behind a label or behind ``MARK``, which none of ours begins with."""
 
 import hashlib
 import math
@@ -14,7 +13,7 @@ from typing import Literal
 from klaw.errors import InvalidValue
 
 HAS_LETTER = r"[\s\S]*[^\x00-@\[-`{-\x7f][\s\S]*"
-"""What can be said of it without the tables of Unicode."""
+"""As far as a JSON schema can say it."""
 
 _FORBIDDEN = re.compile(r"[\0\ud800-\udfff]")
 
@@ -30,7 +29,7 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in words, two units at most: ``3 h 20 min``."""
+    """A length of time, two units at most: ``3 h 20 min``."""
     left = max(0, math.floor(seconds))
     parts: list[str] = []
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
@@ -48,8 +47,8 @@ def minute(time: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with escapes for all that does not print as itself: nothing in it hides, by control characters, by
-    invisible ones or by turning the direction of writing."""
+    """The text with escapes for all that does not print as itself: no control or invisible characters, no change of the
+    direction of writing."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -64,7 +63,7 @@ def words(text: str) -> str:
 
 
 def digest_of_words(text: str) -> str:
-    """By which two texts are known to have the same words: 32 hex digits."""
+    """The same for two texts of the same words: 32 hex digits."""
     return hashlib.sha256(words(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -74,11 +73,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def clean_output(text: str) -> str:
-    """Text of a tool or a program as plain data.
-
-    Line ends become line feeds, terminal codes and control characters are left out, and what cannot be stored is
-    replaced (see ``clean``).
-    """
+    """Text of a tool or a program as plain data: no terminal codes, no control characters; see ``clean``."""
     plain = _ESCAPES.sub("", clean(text)).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", plain)
 
@@ -92,8 +87,7 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
     """``unicodedata.normalize`` in linear time.
 
     It sorts the marks of a character, which takes the square of their number: 10 s and the interpreter's lock for 64 KB
-    of nothing else. So a long run of marks is normalised in pieces.
-    """
+    of nothing else. So a long run of marks is normalised in pieces."""
     if text.isascii():
         return text
     pieces, done = [], 0
@@ -108,11 +102,8 @@ _JOINERS = frozenset("\u200c\u200d")
 
 
 def title(text: str, most: int) -> str:
-    """What a user calls something, as it is kept: NFC, in one line, at most ``most`` characters; may be empty.
-
-    Raises:
-        InvalidValue: it is too long, or has a character that hides something.
-    """
+    """What a user calls something, as it is kept: NFC, one line, at most ``most`` characters; may be empty. Raises
+    InvalidValue: it is too long, or has a character that hides something."""
     if len(text) > 8 * most:  # before anything is done with it: it comes from anybody
         raise InvalidValue(f"has at most {most} characters")
     kept = normalized("NFC", " ".join(text.split()))
@@ -142,7 +133,7 @@ _OURS = re.compile(
 
 
 def one_line(text: str) -> str:
-    """Data behind a label, in one line."""
+    """The text with single spaces for all white space."""
     return " ".join(text.split())
 
 
@@ -167,7 +158,7 @@ def prose(text: str) -> str:
 
 
 def tagged(name: str, text: str) -> str:
-    """A block of lines that cannot end it. ``text``: lines that are labelled or marked already."""
+    """A block of labelled or marked lines that cannot end it."""
     inside = text.replace("</", "<\u200b/")
     return f"<{name}>\n{inside}\n</{name}>"
 

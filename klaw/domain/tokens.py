@@ -6,7 +6,7 @@ import re
 LATIN_CHARACTERS_PER_TOKEN = 3.5
 OTHER_CHARACTERS_PER_TOKEN = 2.0
 PER_MESSAGE = 4
-"""What role markers and separators of a chat template cost for each message."""
+"""What a chat template costs for each message."""
 
 _OTHER = re.compile("[^\u0000-\u024f]+")
 """What is not Latin: up to Latin Extended-B are ASCII and the accented letters of European languages."""

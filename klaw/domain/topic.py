@@ -1,9 +1,8 @@
-"""Topics: a piece of a chat that is about one thing, with an LLM's summary of it; and which of them, found for a turn,
+"""Topics: a piece of a chat that is about one thing, with a model's summary of it; and which of them, found for a turn,
 go into its prompt. Pure.
 
 What a model wrote about the chosen ones (an excerpt) goes into the prompt and nowhere else: receipts hold ids and
-numbers, so that a forgotten message leaves nothing in them.
-"""
+numbers, so that a forgotten message leaves nothing in them."""
 
 import enum
 from typing import Annotated, NewType
@@ -19,7 +18,7 @@ TopicId = NewType("TopicId", int)
 """Never used twice; the same after a rebuild."""
 
 MAX_SUMMARY_CHARS = 2_000
-"""Longer summaries are cut: a summary, not a copy."""
+"""Longer summaries are cut."""
 MAX_MERGED = 50
 """Topics that become one at once."""
 
@@ -35,14 +34,12 @@ class Topic:
     general: bool
     """What no topic of its chunk claimed: "General conversation"."""
     messages: Annotated[int, Column(right=True)]
-    """How many there are."""
     chars: int
-    """Of their contents."""
+    """Of its messages' contents."""
     first_rowid: int
     """Only a span: messages of other topics may lie within."""
     last_rowid: int
     first_at: Annotated[str, Column("from")]
-    """When its first message was said, ISO-8601 UTC."""
     last_at: Annotated[str, Column("to")]
     created_at: str
     updated_at: str
@@ -56,7 +53,7 @@ class Fate(enum.StrEnum):
     """What became of a topic that was found."""
 
     CHOSEN = "chosen"
-    """It is to go into the prompt; once the prompt is put together: it is there."""
+    """It goes into the prompt."""
     NOT_CHOSEN = "not_chosen"
     """The reranker left it out."""
     TOO_FAR = "too_far"
@@ -70,28 +67,22 @@ class Fate(enum.StrEnum):
     UNWANTED = "unwanted"
     """The user said that none of its messages is ever to be recalled."""
     GONE = "gone"
-    """It was merged, or forgotten, meanwhile; or it could not be read in time."""
+    """It was merged or forgotten meanwhile, or could not be read in time."""
 
 
 class TopicLookup(enum.StrEnum):
-    """Whether topics were looked for."""
-
     SEARCHED = "searched"
     NO_CONTENT = "no_content"
     """The question is small talk."""
     NO_TOPICS = "no_topics"
-    """The user has none."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicCandidate:
-    """One topic that the search found."""
-
     topic: Topic
     score: float
-    """Of the search; larger is better."""
     cosine: float | None = None
-    """Of its vector and the question's; None when it was not found by it."""
+    """Between its vector and the question's; None when it was not found by it."""
     words_rank: int | None = None
     """By the words of its summary."""
     message_rank: int | None = None
@@ -102,9 +93,9 @@ class TopicCandidate:
     """How many of the question's content words its summary, or one of its messages, has."""
     fate: Fate = Fate.TOO_FAR
     place: int | None = None
-    """Of a chosen one: 1 for the most useful."""
+    """1 for the most useful; chosen ones only."""
     messages: tuple[Message, ...] = ()
-    """Of a chosen one: what the user and the assistant said, in its order."""
+    """What the user and the assistant said, in order; chosen ones only."""
     worths: tuple[float, ...] = ()
     """How much each of these messages has to do with the question."""
     excerpt: str = ""
@@ -113,13 +104,10 @@ class TopicCandidate:
 
 @attrs.frozen(kw_only=True)
 class ChosenTopics:
-    """Outcome of one search and choice."""
-
     asked: TopicLookup
     candidates: tuple[TopicCandidate, ...] = ()
     """In the order of the search."""
     reranked: bool = False
-    """A model chose."""
     fallback: str | None = None
     """Why a model that was to choose did not: ``timeout``, ``bad_answer``, ``llm_…``."""
     loads: int = 0
@@ -130,6 +118,6 @@ class ChosenTopics:
 
     @property
     def chosen(self) -> tuple[TopicCandidate, ...]:
-        """Those that are to go into the prompt, the most useful first."""
+        """Those that go into the prompt, the most useful first."""
         mine = [each for each in self.candidates if each.fate is Fate.CHOSEN]
         return tuple(sorted(mine, key=lambda each: each.place or 0))

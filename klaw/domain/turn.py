@@ -12,19 +12,15 @@ from klaw.domain.notes import Quotes
 
 
 class TurnStatus(enum.StrEnum):
-    """How a turn ended."""
-
     DONE = "done"
     STOPPED = "stopped"
     """The user stopped it; its messages count as dealt with."""
     FAILED = "failed"
-    """The LLM failed; its messages stay pending."""
+    """Its messages stay pending."""
 
 
 @attrs.frozen(kw_only=True)
 class TurnRecord:
-    """One row of ``turns``."""
-
     id: Annotated[str, Wire("turn_id")]
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
@@ -34,7 +30,6 @@ class TurnRecord:
     first_seq: int
     """First user message that the turn was to answer."""
     last_seq: int
-    """Last of them."""
     started_at: Instant
     ended_at: Instant
     error: str | None
@@ -47,5 +42,5 @@ class TurnRecord:
 
 
 def kept_text(why: str) -> str:
-    """What people are told of a message without an answer. Args: ``why`` there is none."""
+    """What people are told of a message without an answer, and why there is none."""
     return f"{why}. Your message is kept: send another one or /retry to try again."

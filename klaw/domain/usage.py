@@ -1,8 +1,7 @@
-"""What calls to models used: tokens by kind and what they cost, added up and written down. Pure.
+"""What calls to models used: tokens by kind and cost. Pure.
 
 Money is counted in whole nano-dollars (a billionth of a US dollar): a token of a model that costs 0.001 dollars a
-million is one of them, so sums are exact.
-"""
+million is one of them, so sums are exact."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import attrs
 
 NANO = 1_000_000_000
-"""Nano-dollars in a dollar."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,15 +20,15 @@ class UsageSum:
     """Whole prompts, whether cached or not."""
     completion_tokens: int = 0
     cached_tokens: int = 0
-    """Of the prompts, read from the provider's cache."""
+    """The part of the prompts that was read from the provider's cache."""
     cache_write_tokens: int = 0
-    """Of the prompts, written to it."""
+    """The part that was written to it."""
     cost_nano: int = 0
     """Nano-dollars; without the calls whose price is not known."""
     unpriced_calls: int = 0
     """Calls whose price is not known."""
     unpriced_tokens: int = 0
-    """Prompt and completion tokens of them."""
+    """Their prompt and completion tokens."""
     estimated_calls: int = 0
     """Calls whose tokens are an estimate: they were stopped half-way, or the provider did not count."""
 
@@ -40,12 +38,11 @@ class UsageSum:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion together."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def cost_usd(self) -> float:
-        """Dollars, for people and scripts; not for sums."""
+        """For people and scripts; not for sums."""
         return self.cost_nano / NANO
 
 
@@ -53,19 +50,12 @@ FIELDS = tuple(field.name for field in attrs.fields(UsageSum))
 
 
 def add(spent: Iterable[UsageSum]) -> UsageSum:
-    """All of it together."""
     return sum(spent, UsageSum())
 
 
 def record(by_model: Mapping[str, UsageSum]) -> dict[str, Any]:
-    """What a turn or a run keeps of its calls, as plain JSON values: the sums, and the same for each model.
-
-    Args:
-        by_model: the models that answered, ``provider/model``, the first one first.
-
-    Returns:
-        Empty when there was no call.
-    """
+    """What a turn or a run keeps of its calls, as JSON: the sums, and the same for each model (``provider/model``, the
+    first to answer first). Empty when there was no call."""
     if not by_model:
         return {}
     parts = [{"model": model, **attrs.asdict(spent)} for model, spent in by_model.items()]
@@ -73,8 +63,7 @@ def record(by_model: Mapping[str, UsageSum]) -> dict[str, Any]:
 
 
 def dollars(nano: int) -> str:
-    """An amount for people: cents from a dollar on, else four digits that matter; never ``$0`` for what is not
-    nothing."""
+    """An amount for people: cents from a dollar on, else four digits that matter; never ``$0`` for something."""
     amount = nano / NANO
     if nano == 0 or amount >= 1:
         return f"${amount:,.2f}"

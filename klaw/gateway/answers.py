@@ -35,7 +35,7 @@ class StoredOnce:
 
     @property
     def text(self) -> str:
-        """The ``message`` frame."""
+        """The ``message`` frame, encoded."""
         if self._text is None:
             self._text = message_text(self.message, replayed=False)
         return self._text
@@ -80,7 +80,6 @@ def event_texts(
 
 
 def approval_text(approval: Approval) -> str:
-    """The ``approval`` frame of an open question, encoded."""
     return encode(
         frames.ApprovalFrame(
             chat=name_of(approval.chat),
@@ -94,14 +93,12 @@ def approval_text(approval: Approval) -> str:
 
 
 def chat_status(name: str, status: Mapping[str, Any]) -> Status:
-    """What a chat does now, as ``ChatDirectory.chat_status`` or ``unanswered`` says."""
     details = {key: value for key, value in status.items() if key not in ("state", "turn", "doing")}
     turn, doing = status.get("turn"), status.get("doing")
     return Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
 
 
 def degraded(health: Mapping[str, Any]) -> list[DegradedPart]:
-    """What does not work as it should, as ``ChatDirectory.health`` says."""
     return [DegradedPart(code=code, text=str(text)) for code, text in sorted(health.items())]
 
 

@@ -1,8 +1,8 @@
 """Who may hold a connection, and how much one user may send on all of them. No I/O: the time is an argument.
 
-A connection in use keeps its place. One that is idle gives way when a newcomer needs it: one whose user is not known
-before an HTTP connection between two requests, one without a good token first, at the address with the most of them. So
-neither sockets that say nothing nor kept-alive ones lock anybody out. Each user has a few places that nobody can take.
+A connection in use keeps its place. When a newcomer needs one, an idle connection gives way: first those whose user is
+not known, then HTTP connections between two requests; those without a good token first, at the address that has most.
+So idle sockets lock nobody out, and each user has a few places that nobody can take.
 """
 
 import enum
@@ -17,12 +17,8 @@ from klaw.domain.names import UserId
 
 
 class TokenBucket:
-    """Holds up to ``burst`` tokens and gains ``rate`` a second.
-
-    Args:
-        burst: tokens at the start and at most.
-        now: seconds of any clock that only goes forward.
-    """
+    """Holds up to ``burst`` tokens and gains ``rate`` a second; ``now`` is in seconds of a clock that only goes
+    forward."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self._rate = rate
@@ -31,8 +27,8 @@ class TokenBucket:
         self._filled_at = now
 
     def take(self, now: float, count: float = 1.0) -> float:
-        """Take so many tokens, of more than ``burst`` all that fit. Returns 0, or how many seconds to wait for them;
-        then nothing was taken."""
+        """Take tokens (of more than ``burst``, all that fit). Returns 0, or how many seconds to wait for them; then
+        nothing was taken."""
         count = min(count, self._burst)
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
@@ -42,15 +38,14 @@ class TokenBucket:
         return (count - self._tokens) / self._rate
 
     def spend(self, now: float, count: float) -> float:
-        """Take so many tokens, if need be ones that are yet to come, up to ``burst``. Returns in how many seconds the
-        last of them comes."""
+        """Take tokens, if need be future ones, up to ``burst``. Returns in how many seconds the last one comes."""
         wait_s = self.take(now, count)
         if wait_s > 0:
             self._tokens = max(-self._burst, self._tokens - count)
         return wait_s
 
     def wait(self, now: float, at_most_s: float) -> float | None:
-        """Take one token, if need be one that is yet to come. Returns in how many seconds it comes; None: later than in
+        """Take one token, if need be a future one. Returns in how many seconds it comes; None: later than in
         ``at_most_s``, and none was taken."""
         wait_s = self.take(now)
         if wait_s > at_most_s:
@@ -61,15 +56,15 @@ class TokenBucket:
 
 
 AT_ONCE_S = 5.0
-"""Seconds' worth of what is limited by the second that may come at once."""
+"""Seconds' worth of what is limited per second that may come at once."""
 MAX_ADDRESSES = 4096
-"""Addresses whose arrivals are remembered; of more the oldest are forgotten."""
+"""Addresses whose arrivals are remembered; the oldest are forgotten."""
 MAX_WAIT_S = 1.0
-"""A connection that comes too fast waits so long at most before it is served; one that had to wait longer is closed."""
+"""A connection that comes too fast waits at most this long to be served; one that had to wait longer is closed."""
 FRESH_S = 0.25
-"""A connection that is being read, or whose request nobody has judged yet, is left alone for so long."""
+"""A connection whose request is still being read or judged is left alone for this long."""
 BROKEN_COST = 4.0
-"""A frame that cannot be read counts as so many more: answering it costs the server more than its sender."""
+"""Extra cost of a frame that cannot be read: answering it costs the server more than its sender."""
 OWN_PLACES = 4
 """Connections that each user may have even if ``gateway.maxConnections`` is reached."""
 
@@ -78,9 +73,9 @@ class Arrival(enum.Enum):
     """Why a new connection is not let in."""
 
     TURN_AWAY = enum.auto()
-    """Tell it that there is no place."""
+    """It is told that there is no place."""
     TOO_FAST = enum.auto()
-    """Its address opens too many: close it without a word, which costs least."""
+    """Its address opens too many: it is closed without a word, which costs least."""
 
 
 @attrs.define(eq=False)
@@ -92,13 +87,11 @@ class Connection:
     has_unread: Callable[[], bool]
     arrived_at: float
     wait_s: float
-    """It is served after so long, since its address opens connections too fast."""
+    """Delay before it is served, since its address opens connections too fast."""
     busy: bool = False
-    """It is a WebSocket whose user is known, or an HTTP request is being answered. Set to False by who has answered."""
+    """It is a WebSocket whose user is known, or an HTTP request is being answered."""
     trusted: bool = False
-    """Its request had a good token."""
     user: UserId | None = None
-    """Known from a WebSocket's hello or from the last good HTTP request."""
 
     @property
     def idle(self) -> bool:
@@ -106,42 +99,34 @@ class Connection:
 
 
 class UserAllowance:
-    """What a user may send on all connections together."""
-
     def __init__(self, frames_per_second: float, bytes_per_second: float, now: float) -> None:
         self._frames = TokenBucket(frames_per_second, max(1, round(frames_per_second * AT_ONCE_S)), now)
         self._bytes = TokenBucket(bytes_per_second, max(1, round(bytes_per_second * AT_ONCE_S)), now)
 
     def take(self, size: int, now: float) -> float:
-        """Take a frame of so many bytes. Returns 0, or how many seconds to wait for it."""
         return self._frames.take(now) or self._bytes.take(now, size)
 
     def spend(self, now: float) -> float:
-        """Pay for a frame that could not be read, beyond what was taken for it. Returns 0, or how many seconds to
-        wait."""
+        """Pay extra for a frame that could not be read. Returns 0, or how many seconds to wait."""
         return self._frames.spend(now, BROKEN_COST)
 
 
 class Admission:
-    """The places of one gateway."""
-
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
         self._connections: dict[str, Connection] = {}
-        """By their ids, the oldest first."""
         self._arrivals: dict[str, TokenBucket] = {}
         self._allowances: dict[UserId, UserAllowance] = {}
 
     def arrive(
         self, connection: str, peer: str, drop: Callable[[], None], has_unread: Callable[[], bool], now: float
     ) -> Connection | Arrival:
-        """A new connection.
+        """Give a new connection its place, or say why it gets none.
 
         Args:
             peer: the address that it came from.
             drop: ends it, when a newcomer needs its place.
             has_unread: whether bytes have come that were not read yet.
-            now: seconds of any clock that only goes forward.
         """
         config, address = self._config, _group(peer)
         wait_s = self._bucket(address, now).wait(now, MAX_WAIT_S)
@@ -159,8 +144,8 @@ class Admission:
         return made
 
     def log_in(self, connection: str, user: UserId, now: float) -> UserAllowance | None:
-        """A WebSocket has said a good hello, or an HTTP connection made a good request: what its user may send. None:
-        the user has, or all have, too many already."""
+        """Note the user of a connection, after a good hello or HTTP request. Returns what the user may send; None: the
+        user has, or all have, too many connections."""
         found = self._connections.get(connection)
         if found is None:
             return None  # it gave way in this moment
@@ -178,11 +163,10 @@ class Admission:
         return self._allowances[user]
 
     def leave(self, connection: str) -> None:
-        """It is gone."""
         self._connections.pop(connection, None)
 
     def _make_room(self, among: list[Connection], newcomer: str, now: float) -> bool:
-        """Drop one of these for a connection from the address ``newcomer``. False: all of them are in use."""
+        """Drop a connection for one from the address ``newcomer``. False: all of them are in use."""
         waiting = Counter(each.address for each in among if each.user is None)
         most = max(waiting.values(), default=0)
         crowded = [each for each in among if each.user is None and waiting[each.address] == most]
@@ -194,7 +178,7 @@ class Admission:
         return self._drop_first(stale, idle=False)
 
     def _drop_first(self, among: list[Connection], *, idle: bool = True) -> bool:
-        """Drop the oldest of these, of those without a good token first; with ``idle`` only one that is not in use."""
+        """Drop the oldest, those without a good token first; with ``idle`` only one that is not in use."""
         found = min(
             (each for each in among if not idle or each.idle),
             key=lambda each: (each.user is not None, each.trusted),
@@ -218,7 +202,7 @@ class Admission:
 
 
 def _group(peer: str) -> str:
-    """What counts as one address: of IPv6 the network that one customer has."""
+    """What counts as one address: for IPv6, the network that one customer has."""
     try:
         address = ipaddress.ip_address(peer.split("%", 1)[0])
     except ValueError:

@@ -1,9 +1,9 @@
 """What one connection watches: a cursor for each chat, live delivery, and the catch-up from the database.
 
-Exactly once and in order: a message goes out only if its ``seq`` is the cursor's next one. A message that is not, or
-that finds the outbox rather full, only marks the chat as behind; the catch-up then reads pages from the database, with
-the outbox's back-pressure, until it has the newest, and live delivery takes over without a gap, because nothing is
-awaited between the last page's end and that.
+Exactly once and in order: a message goes out only if its ``seq`` is the cursor's next one. Any other, or one that finds
+the outbox rather full, only marks the chat as behind. The catch-up then reads pages from the database, with the
+outbox's back-pressure, until it has the newest; nothing is awaited between its end and live delivery, so there is no
+gap.
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ from klaw.wire.frames import Ack, CaughtUp, Error
 MAX_WATCHED = 1000
 """Chats that one connection may watch."""
 PAGE = 64
-"""Messages that the catch-up reads at once."""
+"""Messages that the catch-up reads at a time."""
 LIVE_SHARE = 0.75
 """A live message goes straight out while less than this share of the outbox is taken; the rest is for answers."""
 CATCH_UP_SHARE = 0.5
@@ -41,34 +41,31 @@ log = structlog.get_logger("klaw.gateway")
 
 @attrs.define
 class _Cursor:
-    """Where one watched chat stands."""
-
     chat: ChatId
     next_seq: int | None = None
-    """What is sent next; None until the chat's head is known."""
+    """The next one to send; None until the chat's head is known."""
     head: int = 0
-    """The newest ``seq`` heard of."""
     behind: bool = False
     replay_until: int = 0
-    """Up to this ``seq`` messages are marked as replayed."""
+    """Messages up to this ``seq`` are marked as replayed."""
     announce: bool = False
-    """Say ``caught_up`` when the catch-up has ended."""
+    """Send ``caught_up`` when the catch-up ends."""
     unanswered: dict[str, Any] | None = None
-    """See ``ChatDirectory.unanswered``; for that."""
+    """What ``ChatDirectory.unanswered`` said, for the status after ``caught_up``."""
     ref: str | None = None
     missed_text: bool = False
-    """Streamed text was left out meanwhile."""
+    """Streamed text was left out while the chat was behind."""
     held: list[str] = attrs.Factory(list)
 
 
 @attrs.define
 class _PendingAck:
-    """A message of this connection without an ack yet."""
+    """A message of this connection that has no ack yet."""
 
     count: int = 0
-    """How many times it was sent."""
+    """How often it was sent."""
     seq: int | None = None
-    """Its place, once it is known to be stored; the stream will acknowledge it there."""
+    """Set once it is stored and waits for the stream to acknowledge it in its place."""
 
 
 class Delivery:
@@ -101,9 +98,8 @@ class Delivery:
         self._cursors: dict[ChatId, _Cursor] = {}
         self._behind: OrderedDict[ChatId, _Cursor] = OrderedDict()
         self._expected: dict[tuple[ChatId, str], _PendingAck] = {}
-        """Messages of this connection without an ack yet."""
         self._announced: dict[ChatId, int] = {}
-        """Watches that were asked for and have not been carried out yet."""
+        """How many watches of a chat were asked for and not carried out yet."""
         self._wake = trio.lowlevel.ParkingLot()
         self._carried_out = trio.lowlevel.ParkingLot()
         self._watching = trio.Lock()
@@ -113,7 +109,6 @@ class Delivery:
         return len(self._cursors)
 
     def watches(self, chat: ChatId) -> bool:
-        """Whether this connection is told what happens in a chat."""
         return chat in self._cursors
 
     # -- watching --------------------------------------------------------------------------------------------------
@@ -164,12 +159,12 @@ class Delivery:
             self._settle(cursor)
 
     def is_ready(self, chat: ChatId) -> bool:
-        """Whether a message may be sent to a chat: its place is known, and no watch is to come before."""
+        """Whether a message may be sent to a chat: its place is known, and no watch comes before."""
         cursor = self._cursors.get(chat)
         return cursor is not None and cursor.next_seq is not None and chat not in self._announced
 
     async def watch_from_now(self, name: str) -> None:
-        """Watch a chat if it is not watched, without any frame about it. Raises like ``watch``."""
+        """Watch a chat that is not watched, without any frame about it. Raises like ``watch``."""
         chat = chat_id(self._user, name)
         while chat in self._announced:
             await self._carried_out.park()
@@ -183,14 +178,14 @@ class Delivery:
                 self._put_approvals(cursor)
 
     def _move(self, cursor: _Cursor, next_seq: int) -> None:
-        """Go on from another place; what the stream still owed before it is acknowledged now."""
+        """Go on from another place; what the stream owed before it is acknowledged now."""
         cursor.next_seq = next_seq
         for (chat, message_id), expected in list(self._expected.items()):
             if chat == cursor.chat and expected.seq is not None and expected.seq < next_seq:
                 self._acknowledge(chat, message_id, expected.seq)
 
     async def _locate(self, chat: ChatId) -> _Cursor:
-        """The chat's cursor, subscribed and with its head read from the database, in that order: no gap between."""
+        """The chat's cursor: subscribed first, then its head read from the database, so there is no gap between."""
         cursor = self._cursors.get(chat)
         if cursor is None:
             if len(self._cursors) >= MAX_WATCHED:
@@ -204,11 +199,10 @@ class Delivery:
     # -- acknowledgements ------------------------------------------------------------------------------------------
 
     def expect(self, chat: ChatId, message_id: str) -> None:
-        """From now on this message, when it is stored, goes out as ``ack``."""
+        """When this message is stored, it goes out as ``ack``."""
         self._expected.setdefault((chat, message_id), _PendingAck()).count += 1
 
     def give_up(self, chat: ChatId, message_id: str) -> None:
-        """One sending of this message failed."""
         expected = self._expected.get((chat, message_id))
         if expected is not None:
             expected.count -= 1
@@ -216,7 +210,7 @@ class Delivery:
                 del self._expected[chat, message_id]
 
     def confirm(self, appended: AppendedMessage) -> None:
-        """The message is stored. Acknowledge it, unless the chat's stream has done or will do so in its place."""
+        """Acknowledge a stored message, unless the chat's stream has done so or will in its place."""
         message = appended.message
         cursor = self._cursors[message.chat]
         expected = self._expected.get((message.chat, message.id))
@@ -231,7 +225,7 @@ class Delivery:
             self._fall_behind(cursor)
 
     def _acknowledge(self, chat: ChatId, message_id: str, seq: int) -> bool:
-        """Send an ack for each time that the message was sent. Returns whether this connection sent it."""
+        """Send an ack for each time that the message was sent; False: not by this connection."""
         expected = self._expected.pop((chat, message_id), None)
         if expected is None:
             return False
@@ -244,7 +238,6 @@ class Delivery:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def stored(self, stored: StoredOnce) -> None:
-        """A message of a watched chat is durable. Never waits."""
         message = stored.message
         cursor = self._cursors[message.chat]
         cursor.head = max(cursor.head, message.seq)
@@ -259,7 +252,6 @@ class Delivery:
             self._fall_behind(cursor)
 
     def happened(self, event: ChatEvent) -> None:
-        """Something else happened in a watched chat. Never waits."""
         cursor = self._cursors[event.chat]
         name = name_of(event.chat)
         if isinstance(event, TextStreamed):
@@ -283,8 +275,6 @@ class Delivery:
 
         Raises:
             KlawError: the messages could not be read; the client has to resume on a new connection.
-
-        Cancellation: whatever was not sent is sent again on resume.
         """
         while True:
             while not self._behind:
@@ -327,7 +317,7 @@ class Delivery:
         self._wake.unpark()
 
     def _go_live(self, cursor: _Cursor) -> None:
-        """All stored messages are sent: send what waited for that."""
+        """All stored messages are sent: now send what waited for that."""
         cursor.behind = False
         self._behind.pop(cursor.chat, None)
         name = name_of(cursor.chat)

@@ -1,6 +1,5 @@
 """From an accepted TCP connection to a session: read the request's head, decide who may come in, shake hands. What is
-no WebSocket goes on to the HTTP doors.
-"""
+no WebSocket goes on to the HTTP server."""
 
 import socket
 from collections.abc import Callable
@@ -30,20 +29,19 @@ RESPOND_S = 3.0
 
 
 class RequestHead:
-    """A request head. Header names are lower-case; of a repeated header the first counts."""
+    """A request head. Header names are lower-case; the first of a repeated header counts."""
 
     def __init__(self, request: h11.Request, raw: bytes) -> None:
         self.method = request.method.decode("ascii")
         self.path = request.target.decode("latin-1").split("?", 1)[0]
         self.raw = raw
-        """All bytes read so far."""
+        """All bytes read so far, head and beyond."""
         self.headers: dict[str, str] = {}
         for name, value in request.headers:
             self.headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
 
     @property
     def is_websocket(self) -> bool:
-        """Whether the client asks for a WebSocket."""
         return self.method == "GET" and self.headers.get("upgrade", "").lower() == "websocket"
 
 
@@ -52,8 +50,6 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
 
     Raises:
         HttpRefusal: it is no usable request, or too large.
-
-    Cancellation: what was read is lost; close the stream.
     """
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     raw = b""
@@ -84,7 +80,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
 async def respond(
     stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S, *headers: str
 ) -> None:
-    """Answer with a short plain text and end the connection. A peer that has gone, or does not read, is no error."""
+    """Answer with a short plain text and end the connection; the peer may be gone."""
     body = text.encode() + b"\n"
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
@@ -99,7 +95,7 @@ async def respond(
 
 
 async def linger(stream: HalfCloseableStream) -> None:
-    """Let the peer read what was sent: closing with its bytes unread would reset the connection. At most 1 s."""
+    """Let the peer read what was sent, for at most 1 s: closing with its bytes unread would reset the connection."""
     with trio.move_on_after(LINGER_S):
         try:
             await stream.send_eof()
@@ -111,7 +107,7 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 PATHS = ("/", "/ws")
 VERSION = "13"
-"""Version of the WebSocket protocol."""
+"""Of the WebSocket protocol."""
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -123,7 +119,7 @@ async def serve_stream(
     services: Services,
     on_session: Callable[[ClientSession | None], None],
 ) -> None:
-    """Serve one connection until it ends. The stream is left to the caller to close.
+    """Serve one connection until it ends; the caller closes the stream.
 
     Args:
         raw: the socket below the stream.
@@ -170,11 +166,7 @@ async def serve_stream(
 
 
 def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | None:
-    """What the request's headers allow; None if hello has to bring a token.
-
-    Raises:
-        HttpRefusal: it is answered with an HTTP error.
-    """
+    """What the request's headers allow; None if hello has to bring a token. Raises HttpRefusal."""
     if head.path not in PATHS:
         raise HttpRefusal(404, "there is nothing here; the WebSocket is at /ws")
     if not head.is_websocket:

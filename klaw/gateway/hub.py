@@ -1,7 +1,6 @@
 """Who watches which chat: the event sink that the chats emit into, and the table of subscribers.
 
-Called by the chats synchronously, in the order of commits; it neither waits nor raises. What a subscriber does with an
-event is its own matter (``delivery``), and a subscriber that cannot take more drops itself.
+Called by the chats synchronously, in the order of commits; it neither waits nor raises.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ log = structlog.get_logger("klaw.gateway")
 
 
 class Subscriber(Protocol):
-    """One connection. None of these may wait."""
+    """One connection. None of these methods may wait."""
 
     def stored(self, stored: StoredOnce) -> None:
         """A message of a watched chat is durable."""
@@ -70,7 +69,7 @@ class RunningAnswer:
 
 
 class Hub:
-    """The table of watchers; implements ``domain.events.EventSink``."""
+    """The watchers of all chats; implements ``domain.events.EventSink``."""
 
     def __init__(self) -> None:
         self._everybody: dict[int, Subscriber] = {}
@@ -78,7 +77,7 @@ class Hub:
         self._running: dict[ChatId, RunningAnswer] = {}
 
     def emit(self, event: Event) -> None:
-        """Tell everybody concerned. Never waits; an error of one subscriber is logged and concerns nobody else."""
+        """Tell everybody concerned; an error of one subscriber is logged and concerns nobody else."""
         match event:
             case MessageStored(message=message):
                 self._round_over(message)
@@ -95,11 +94,10 @@ class Hub:
                     self._each(watchers, lambda watcher: watcher.happened(event))
 
     def join(self, subscriber: Subscriber) -> None:
-        """Count a connection in."""
         self._everybody[id(subscriber)] = subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Forget a connection and all that it watched."""
+        """Forget a connection and all its watches."""
         self._everybody.pop(id(subscriber), None)
         for chat in [chat for chat, watchers in self._watchers.items() if id(subscriber) in watchers]:
             del self._watchers[chat][id(subscriber)]
@@ -107,19 +105,16 @@ class Hub:
                 del self._watchers[chat]
 
     def watch(self, subscriber: Subscriber, chat: ChatId) -> None:
-        """From now on tell it of this chat."""
         self._watchers.setdefault(chat, {})[id(subscriber)] = subscriber
 
     def running(self, chat: ChatId) -> RunningAnswer | None:
-        """What the chat's running turn has said so far."""
         return self._running.get(chat)
 
     def watchers(self, chat: ChatId) -> int:
-        """How many connections watch a chat."""
         return len(self._watchers.get(chat, ()))
 
     def _round_over(self, message: Message) -> None:
-        """What a turn said before a tool call is stored: who begins to watch now gets it as a message."""
+        """What a turn said before a tool call is stored now: new watchers get it as a message."""
         running = self._running.get(message.chat)
         if message.type is Kind.TOOL_CALL and running is not None and running.turn == message.metadata.get("turn"):
             self._running[message.chat] = RunningAnswer(running.turn)

@@ -1,8 +1,8 @@
 """The transport half of a connection: WebSocket frames (wsproto) over a socket, a bounded outbox, liveness, and how it
-ends. Knows no frame's meaning.
+ends. It knows no frame's meaning.
 
-The session reads in a task of its own and the writer sends in one: a message costs each of them one turn of the event
-loop, and all that came with one reading, or waits to be sent, is done in that turn.
+The session reads in a task of its own and the writer sends in one: all that came with one reading, or waits to be sent,
+costs one turn of the event loop.
 """
 
 import enum
@@ -23,7 +23,7 @@ from klaw.wire.frames import ServerFrame
 
 
 class Close(enum.Enum):
-    """A reason to close: WebSocket close code, reason text, and whether queued frames are sent before."""
+    """A reason to close: close code, text, and whether queued frames are sent before."""
 
     SHUTDOWN = (1001, "shutdown", True)
     BINARY_FRAME = (1003, "binary frame", True)
@@ -44,15 +44,15 @@ class Close(enum.Enum):
 
 
 SHARE = 2.0
-"""So many frames on the wire may come for each message: pings and pieces of messages never reach a session, but each of
+"""Frames on the wire that may come for each message: pings and pieces of messages never reach a session, but each of
 them costs as much as a small message."""
 READ_BYTES = 4096
-"""Read at once: some hundred frames at most, so that no connection keeps the event loop for long."""
+"""Some hundred frames at most, so that no connection keeps the event loop for long."""
 SEND_S = 15.0
-"""A client that does not take what is sent at once in this time is dropped."""
+"""A client that does not take what is sent in this time is dropped."""
 PONG_S = 10.0
 CLOSE_S = 2.0
-"""For sending what is queued and for the closing handshake together."""
+"""For sending what is queued and the closing handshake together."""
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -65,8 +65,8 @@ class WebSocketLink:
         ws: its protocol, after the handshake.
         messages_per_second, burst: how fast messages may come, and how many at once.
         capacity: frames that may wait to be sent.
-        max_bytes: of a message; of a longer one the beginning is handed over.
-        ping_s: a peer that is silent for so long is asked for a sign of life.
+        max_bytes: of a message; only the beginning of a longer one is handed over.
+        ping_s: a peer that is silent for this long is asked for a sign of life.
     """
 
     def __init__(
@@ -100,9 +100,8 @@ class WebSocketLink:
         self._mid_frame = False
 
     async def run(self, body: Callable[[], Awaitable[None]]) -> None:
-        """Write what is put while ``body`` runs; close when it ends or ``end`` was called.
-
-        ``body`` is cancelled by ``end`` and when the peer closes. The writer then gets a moment to send what is queued.
+        """Write what is put while ``body`` runs; close when it ends, when the peer closes, or after ``end``, which both
+        cancel it. The writer then gets a moment to send what is queued.
 
         Cancellation: no close frame is sent; close the stream.
         """
@@ -117,16 +116,14 @@ class WebSocketLink:
             self.outbox.close(clear=True)
 
     def put(self, frame: ServerFrame) -> None:
-        """Queue a frame that must not be lost: a client without room for it is dropped."""
+        """Queue a frame that must not be lost: a client that has no room for it is dropped."""
         self.put_text(encode(frame))
 
     def put_text(self, text: str) -> None:
-        """``put`` of a frame that is encoded already."""
         if not self.outbox.put(text):
             self.drop_slow()
 
     def drop_slow(self) -> None:
-        """Drop the client because it does not read; it can resume."""
         log.warning("client_too_slow", connection=self._name, depth=self.outbox.depth)
         self.end(Close.TOO_SLOW)
 
@@ -138,13 +135,11 @@ class WebSocketLink:
             self._body.cancel(reason=close.reason)
 
     async def receive(self) -> str | bytes:
-        """The next message, of a binary one nothing but that it is one. To be awaited all the time: pings and closing
-        are answered here. Messages that came together are taken in turn with those of other connections.
+        """The next message; b"" for a binary one. To be awaited all the time: pings and closing are answered here.
+        Messages that came together are taken in turn with those of other connections.
 
         Raises:
             trio.EndOfChannel: the peer has closed the connection, or is gone.
-
-        Cancellation: a message may be lost; close the connection.
         """
         await trio.lowlevel.checkpoint()  # which is cancelled when the connection is closing
         while True:
@@ -170,10 +165,8 @@ class WebSocketLink:
             await self._read()
 
     async def stay_alive(self, still_allowed: Callable[[], bool]) -> None:
-        """Ask a silent peer for a sign of life, now and then; end when it gives none.
-
-        Whatever comes counts as one. Before each ping ``still_allowed`` may end the connection instead.
-        """
+        """Ping a silent peer now and then; end the connection when nothing comes back. Before each ping
+        ``still_allowed`` may end it instead."""
         asked_at = self._heard_at
         while True:
             now = trio.current_time()
@@ -207,7 +200,7 @@ class WebSocketLink:
         self._ws.receive_data(data)
 
     def _joined(self, event: TextMessage) -> str | None:
-        """The whole message, when it is; or what there is of one that is too long."""
+        """The message once it is complete, or what there is of one that is too long."""
         if event.message_finished and not self._pieces:
             return event.data
         if event.data:  # a peer may send empty pieces for ever
@@ -228,7 +221,7 @@ class WebSocketLink:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def _send_now(self, event: Ping | Pong | CloseConnection) -> None:
-        """Send a control frame before all that waits; nothing on a connection that is closing already."""
+        """Send a control frame before all that waits; nothing if the connection is closing."""
         with suppress(LocalProtocolError):
             self.outbox.interrupt(self._ws.send(event))
 

@@ -1,8 +1,5 @@
-"""The gateway actor: listens, accepts, owns all connections. A failure of its own ends the process (it is vital); an
-error of one connection concerns that one only.
-
-Asked by the admin socket (``connections``) and by the watchdog (``ping``); stopped by closing its mailbox.
-"""
+"""The gateway actor: listens, accepts, owns all connections. Its failure ends the process (it is vital); an error of
+one connection concerns that one only. It stops when its mailbox is closed."""
 
 import errno
 import itertools
@@ -30,13 +27,13 @@ from klaw.gateway.session import ClientSession, SessionReport
 STOP_S = 5.0
 """How long sessions get to say goodbye."""
 FULL_PAUSE_S = 0.2
-"""Pause when the process has no file descriptor or memory left for a connection; one may be freed meanwhile."""
+"""Pause when the process has no file descriptor or memory left for a connection."""
 LOG_FLOOD_S = 10.0
-"""Connections that are closed because too many come are logged at most once in this time."""
+"""Connections that are closed because too many come are logged at most this often."""
 MAX_REFUSALS = 16
-"""Connections over the limit that are told so at the same time; the rest is closed without a word."""
+"""Connections over the limit that are told so at a time; the rest is closed without a word."""
 AT_ONCE = 32
-"""Connections that are accepted in one step."""
+"""Connections accepted in one step."""
 _BROKEN_OFF = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM)
 """What accept() says of a connection that is gone again, or that a firewall forbids (accept(2))."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -46,17 +43,11 @@ log = structlog.get_logger("klaw.gateway")
 
 @attrs.frozen(kw_only=True)
 class Ping:
-    """Prove that the actor is alive."""
-
     reply: Reply[None]
 
 
 class Gateway:
-    """The handle and the actor.
-
-    Args:
-        on_listening: told the host and port once it listens.
-    """
+    """The handle and the actor. ``on_listening`` is told host and port once it listens."""
 
     def __init__(self, services: Services, on_listening: Callable[[str, int], None]) -> None:
         self.mailbox: Mailbox[Ping] = Mailbox("gateway", 16)  # filled by the watchdog; full means it hangs
@@ -64,26 +55,21 @@ class Gateway:
         self._on_listening = on_listening
         self._sessions: dict[str, ClientSession] = {}
         self._http: set[str] = set()
-        """Connections that speak HTTP."""
         self._numbers = itertools.count(1)
         self._arriving: set[trio.CancelScope] = set()
-        """Connections that have no session yet; a stop does not wait for them."""
+        """Connections without a session yet; a stop does not wait for them."""
         self._admission = Admission(services.config)
         self._refusing = 0
         self._closed_unheard = 0
-        """Since it was logged last."""
         self._logged_at = -math.inf
 
     def spec(self) -> ActorSpec:
-        """How the supervisor runs it."""
         return ActorSpec(name="gateway", run=self.run, mailbox=self.mailbox, vital=True, stop_budget_s=STOP_S + 2.0)
 
     def connections(self) -> list[SessionReport]:
-        """A snapshot of every session."""
         return [session.report() for session in self._sessions.values()]
 
     def http_connections(self) -> int:
-        """How many connections speak HTTP."""
         return len(self._http)
 
     async def ping(self) -> None:
@@ -96,8 +82,6 @@ class Gateway:
         Raises:
             CannotListen: the address is taken or not there.
             ConfigError: it must not listen there without a token.
-
-        Cancellation: connections break off without a close frame.
         """
         listeners = await self._listen()
         async with trio.open_nursery() as connections:
@@ -150,8 +134,8 @@ class Gateway:
         return listeners
 
     async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
-        """Accept until cancelled, all that wait at once: in a flood a newcomer need not wait until each before it had a
-        turn of the event loop."""
+        """Accept until cancelled, all that wait at once: in a flood, a newcomer does not wait a turn of the event loop
+        for each before it."""
         with listener.socket, socket.socket(fileno=os.dup(listener.socket.fileno())) as listening:
             listening.setblocking(False)
             while True:
@@ -228,14 +212,12 @@ class Gateway:
             stream.socket.close()
 
     def _count_closed(self) -> None:
-        """A flood must not fill the log as well."""
         self._closed_unheard += 1
         if trio.current_time() - self._logged_at >= LOG_FLOOD_S:
             log.warning("connections_too_fast", count=self._closed_unheard)
             self._logged_at, self._closed_unheard = trio.current_time(), 0
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
-        """Say that there is no place; a peer that has gone is no error."""
         try:
             await respond(stream, 503, "too many connections; try again later", 1.0, "Retry-After: 1")
         finally:

@@ -1,7 +1,7 @@
-"""Who may come in, as the headers of a request say: where it comes from, and its token or its session's cookie.
+"""Who may come in, as the headers of a request say: its origin, and its token or its session's cookie.
 
-A browser sends ``Origin``, a native client does not. Without tokens every page that a person visits could otherwise
-talk to the server on their own machine, so only pages of this server, and those that the configuration names, may.
+A browser sends ``Origin``, a native client does not. Without this check, every page that a person visits could talk to
+the server on their machine, so only pages of this server, and those that the configuration names, may.
 """
 
 import ipaddress
@@ -23,9 +23,9 @@ _FORWARDED = frozenset(
         "x-envoy-external-address",
     }
 )  # fmt: skip
-"""Headers that proxies add, by their names in lower case, whatever they say …"""
+"""Headers that proxies add, in lower case, whatever they say …"""
 _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x-amzn-trace-id", "x-proxy")
-"""… and how others of them begin."""
+"""… and how others begin."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,13 +33,11 @@ class Endpoints:
     """Where a connection comes from and where it ends."""
 
     loopback: bool
-    """It comes from this machine."""
     own_hosts: frozenset[str]
     """Names and addresses of this server in lower case, besides loopback."""
 
     @classmethod
     def of(cls, config: GatewayConfig, *, peer: str, local: str) -> "Endpoints":
-        """The ends of a connection from the address ``peer`` to our address ``local``."""
         name = socket.gethostname().lower()
         return cls(loopback=is_loopback(peer), own_hosts=frozenset({config.host.lower(), local, name, f"{name}.local"}))
 
@@ -53,8 +51,7 @@ class Endpoints:
 
         Args:
             allowed: further origins, such as ``https://example.org``.
-            site: what the browser says of the page behind it, in ``Sec-Fetch-Site``: also of a request that has no
-                origin.
+            site: ``Sec-Fetch-Site``, which the browser sends also where there is no origin.
         """
         page = _origin(origin) if origin is not None else None
         if page is not None and page in map(_origin, allowed):
@@ -78,7 +75,6 @@ def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[s
     Args:
         headers: names in lower case.
         allowed: origins besides our own.
-        place: where it comes from; what a proxy passed on is ``passed_on``.
 
     Raises:
         HttpRefusal: its origin is not allowed, or its token is wrong.
@@ -101,12 +97,12 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str], place: En
 
 
 def passed_on(headers: Mapping[str, str]) -> bool:
-    """Whether a proxy passed a request on: then it is not from where its connection comes from."""
+    """Whether a proxy passed a request on: then its connection does not say where it comes from."""
     return any(name in _FORWARDED or name.startswith(_FORWARDED_BEGIN) for name in headers)
 
 
 def session_of(headers: Mapping[str, str]) -> str | None:
-    """The secret of a browser's session. It needs no quotes, and so none are read: to undo those of a long cookie takes
+    """The secret of a browser's session. It needs no quotes, so none are read: to undo those of a long cookie takes
     ``http.cookies`` half a second."""
     for each in headers.get("cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
@@ -116,7 +112,7 @@ def session_of(headers: Mapping[str, str]) -> str | None:
 
 
 def _bearer(authorization: str | None) -> str | None:
-    """The token of an Authorization header. One of another scheme is not for us: of a proxy with a password."""
+    """The token of an Authorization header; another scheme is a proxy's password."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
@@ -137,7 +133,7 @@ _PORTS = {"http": 80, "https": 443}
 _HOST = r"(?P<name>\[[0-9a-f:.]+\]|[^\s/?#@:\\\[\]%]+)(?::(?P<port>[1-9][0-9]{0,4}))?"
 _SERVER = re.compile(_HOST, re.IGNORECASE)
 _ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_HOST}", re.IGNORECASE)
-"""Nothing else may stand there: no user, no path. ``urlsplit`` would take them off and go on."""
+"""No user, no path may stand there. ``urlsplit`` would take them off and go on."""
 
 
 def _server(host: str | None) -> tuple[str, int | None] | None:
@@ -147,7 +143,7 @@ def _server(host: str | None) -> tuple[str, int | None] | None:
 
 
 def _origin(text: str) -> tuple[str, str, int] | None:
-    """Scheme, name and port of an origin, port 0 where the scheme has none of its own; None if it is not valid."""
+    """Scheme, name and port of an origin, port 0 where the scheme has no usual one; None if it is not valid."""
     found = _ORIGIN.fullmatch(text)
     if found is None or _port(found) > 65535:
         return None
@@ -156,7 +152,7 @@ def _origin(text: str) -> tuple[str, str, int] | None:
 
 
 def written(origin: str) -> str:
-    """An origin as browsers write it: lower case, without the port that its scheme has anyway."""
+    """An origin as browsers write it: lower case, without its scheme's usual port."""
     found = _ORIGIN.fullmatch(origin.lower())
     assert found is not None  # the configuration was checked
     port = _port(found)

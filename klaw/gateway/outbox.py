@@ -1,4 +1,4 @@
-"""What waits to be written to one client: bounded, with pieces of the same answer joined. One writer takes from it."""
+"""What waits to be written to one client: bounded, with pieces of the same answer joined."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from klaw.wire.codec import encode
 from klaw.wire.frames import Delta
 
 MAX_CHARS = 4_000_000
-"""Characters that may wait for one client: bounds the memory of one that asks for pages of history and never reads."""
+"""Characters that may wait for one client: bounds the memory of one that asks for pages and never reads."""
 MAX_CONTROL_BYTES = 1024
 AT_ONCE_CHARS = 16_384
-"""So many characters at least are taken at once, if they are there."""
+"""Characters that are taken at once, at least, if they are there."""
 
 
 @attrs.define
 class _JoinedDeltas:
-    """Pieces of one answer that follow each other, waiting as one frame."""
+    """Successive pieces of one answer, waiting as one frame."""
 
     chat: str
     turn: str
@@ -56,7 +56,7 @@ class Outbox:
         self.high_water = 0
         self._frames: deque[str | _JoinedDeltas] = deque()
         self._open_pieces: dict[str, _JoinedDeltas] = {}
-        """By chat: the last queued frame of that chat, if it is a delta."""
+        """By chat: its last queued frame, if that is a delta."""
         self._control = b""
         self._closed = False
         self._takers = trio.lowlevel.ParkingLot()
@@ -81,7 +81,7 @@ class Outbox:
         return self._append(text)
 
     def put_delta(self, chat: str, turn: str, offset: int, text: str) -> bool:
-        """Queue a piece of an answer, joined to the piece before it if that still waits. False when full."""
+        """Queue a piece of an answer, joined to the piece before it if that still waits."""
         pieces = self._open_pieces.get(chat)
         if pieces is not None and pieces.turn == turn and pieces.offset + pieces.length == offset:
             if self._chars + len(text) > self._max_chars:
@@ -99,21 +99,19 @@ class Outbox:
         return len(self._frames) < max(1, int(self.capacity * share)) and self._chars < self._max_chars * share
 
     async def wait_for_room(self, share: float) -> None:
-        """Wait until less than this share of the capacity is taken."""
         await trio.lowlevel.checkpoint()
         while not self.has_room(share):
             await self._room.park()
 
     def interrupt(self, data: bytes) -> None:
-        """Have bytes sent before all that waits, also by a closed outbox: a control frame. Those that nobody takes are
-        dropped, as of a peer that asks for pongs and does not read them."""
+        """Have a control frame sent before all that waits, also by a closed outbox. Those that nobody takes are
+        dropped: a peer may ask for pongs and not read them."""
         if len(self._control) + len(data) <= MAX_CONTROL_BYTES:
             self._control += data
             self._takers.unpark()
 
     async def take(self) -> list[str | bytes] | None:
-        """What is to be sent next, several frames if they are short; None once it is closed and empty. Cancellation:
-        nothing was taken."""
+        """What is to be sent next, several frames if they are short; None once it is closed and empty."""
         if self._frames or self._control or self._closed:
             await trio.lowlevel.checkpoint()
         while not (self._frames or self._control):

@@ -1,7 +1,5 @@
-"""From an exception to what a client is told of it: one mapping for the WebSocket, the HTTP API and the admin socket.
-
-The texts are fixed here, or are those of Klaw's own errors, which never quote content.
-"""
+"""What a client is told of an exception: one mapping for the WebSocket, the HTTP API and the admin socket. The texts
+are fixed here, or are those of Klaw's own errors, which never quote content."""
 
 from collections.abc import Sequence
 
@@ -33,12 +31,9 @@ log = structlog.get_logger("klaw.gateway")
 
 @attrs.frozen
 class ErrorAnswer:
-    """Why something was not done."""
-
     code: str
     text: str
     problems: Sequence[Problem] = ()
-    """The arguments that are wrong."""
     retryable: bool = False
     wait_s: int | None = None
 
@@ -80,7 +75,7 @@ def refusal_of(error: Exception) -> ErrorAnswer:
 
 
 def error_frame(error: Exception, answered: object = None) -> Error:
-    """The error frame of an exception, with the marks of the frame that it answers."""
+    """The error frame of an exception, with the marks (ref, id, chat) of the frame that it answers."""
     told = refusal_of(error)
     frame = Error(
         code=told.code,
@@ -92,6 +87,5 @@ def error_frame(error: Exception, answered: object = None) -> Error:
 
 
 def with_marks(error: Error, answered: object) -> Error:
-    """The error frame with the marks of the frame that it answers."""
     ref, own, chat = (getattr(answered, name, None) for name in ("ref", "id", "chat"))
     return attrs.evolve(error, ref=ref, id=own, chat=chat)

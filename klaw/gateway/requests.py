@@ -1,8 +1,5 @@
-"""Requests of one connection and their answers: calls of operations, stops, and uploads in pieces that fit into
-frames.
-
-Each is answered in a task of its own and in bounded time, so that none holds up another, or the connection's frames.
-"""
+"""Requests of one connection: calls of operations, stops, and uploads in pieces. Each is answered in a task of its own
+and in bounded time, so that none holds up another, or the connection's frames."""
 
 from typing import Any
 
@@ -24,9 +21,9 @@ from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.frames import MAX_RESULT_CHARS, CallFrame, Error, RequestFrame, ResultFrame, Stop, StoppedFrame
 
 MAX_REQUESTS = 16
-"""Requests of one connection that are being answered; more are refused as ``busy``."""
+"""Requests of a connection that wait for their answers; more are refused as ``busy``."""
 AT_ONCE = 4
-"""Calls of one connection that are carried out at the same time: bounds the memory of results that nobody reads."""
+"""Calls of one connection carried out at a time: bounds the memory of results that nobody reads."""
 RESULT_SHARE = 0.5
 """A call, and its result, wait until less than this share of the outbox is taken."""
 
@@ -36,11 +33,7 @@ _TOO_MANY = Error(
 
 
 class Requests:
-    """The requests of one connection.
-
-    Args:
-        nursery: of the tasks that answer.
-    """
+    """The requests of one connection, answered by tasks of ``nursery``."""
 
     def __init__(self, caller: Caller, services: Services, link: WebSocketLink, nursery: trio.Nursery) -> None:
         self._caller = caller
@@ -52,11 +45,10 @@ class Requests:
         self._places = trio.CapacityLimiter(AT_ONCE)
 
     async def run(self) -> None:
-        """Until cancelled. Then nothing is left of an upload that was not finished."""
+        """Wait until cancelled; then remove what is there of an unfinished upload."""
         await self._uploads.run()
 
     def submit(self, frame: RequestFrame) -> None:
-        """Take a request without waiting."""
         if self._open >= MAX_REQUESTS:
             self.refuse(frame)
             return
@@ -64,7 +56,6 @@ class Requests:
         self._nursery.start_soon(self._answer, frame, name=f"gateway {frame.type}")
 
     def refuse(self, frame: object) -> None:
-        """Too many wait already."""
         self._link.put(with_marks(_TOO_MANY, frame))
 
     async def _answer(self, frame: RequestFrame) -> None:
@@ -100,7 +91,7 @@ class Requests:
 
 
 class _Uploads:
-    """One upload at a time; the next one gives the one before up."""
+    """One upload at a time; the next one gives up the one before."""
 
     def __init__(self, user: UserId, attachments: Attachments) -> None:
         self._user, self._attachments = user, attachments
@@ -108,7 +99,6 @@ class _Uploads:
         self._alone = trio.Lock()
 
     async def run(self) -> None:
-        """Until cancelled. Then nothing is left of an upload that was not finished."""
         try:
             await trio.sleep_forever()
         finally:
@@ -121,9 +111,7 @@ class _Uploads:
 
         Raises:
             ProtocolError: ``bad_offset``; the upload goes on where it was.
-            AttachmentRefused, StorageFull: it is given up.
-
-        Cancellation: as ``run``.
+            AttachmentRefused, StorageFull: the upload is given up.
         """
         async with self._alone:
             if frame.offset == 0:

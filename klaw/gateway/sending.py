@@ -1,7 +1,7 @@
 """The messages that one connection is sending: in order for each chat, side by side for different chats, bounded.
 
-A message costs no task: the chat's answer calls back. Only a chat that this connection does not watch yet, or that does
-not run, is prepared in a task.
+A message costs no task: the chat's answer calls back. Only a chat that is not watched yet, or does not run, is prepared
+in a task.
 """
 
 from collections import deque
@@ -22,21 +22,21 @@ from klaw.wire.frames import Error, Send
 
 MAX_IN_FLIGHT = 128
 MAX_IN_FLIGHT_CHARS = 1_000_000
-"""Messages of one connection that wait for their ack, and their characters; more are refused as ``busy``."""
+"""Messages of one connection without an ack, and their characters; more are refused as ``busy``."""
 ANSWER_S = 30.0
-"""A chat that has not stored a message after this time is given up; the client may send it again."""
+"""A message that is not stored after this time is given up; the client may send it again."""
 
 
 @attrs.frozen(eq=False)
 class _UnderWay:
-    """A message that its chat has; the chat's next one waits for its answer."""
+    """A message that was handed to its chat; the chat's next one waits for its answer."""
 
     frame: Send
     until: float
 
 
 class Sending:
-    """Hands messages to the chats, one after the other in each chat, so that they are stored in the order sent."""
+    """Hands messages to the chats, one after the other in each, so that they are stored in the order sent."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Sending:
             self._go_on(frame.chat)
 
     async def run(self) -> None:
-        """Give up messages that were not answered in time; until cancelled. Then nothing more is handed over."""
+        """Give up messages that were not answered in time; until cancelled. After that nothing is handed over."""
         try:
             while True:
                 oldest = next(iter(self._under_way.values()), None)
@@ -87,7 +87,6 @@ class Sending:
             self._under_way.clear()
 
     def _go_on(self, chat: str) -> None:
-        """Hand the next message to its chat, or have the chat prepared for it."""
         while queue := self._queues.get(chat):
             try:
                 ready = self._hand_over(queue[0])
@@ -131,7 +130,7 @@ class Sending:
         self._go_on(sent.frame.chat)
 
     def _over(self, frame: Send, error: Exception | None = None) -> None:
-        """Nothing more is to be done for the first message of its chat."""
+        """The first message of its chat is done."""
         if error is not None:
             self._delivery.give_up(chat_id(self._user, frame.chat), frame.id)
             self._put_error(error_frame(error, frame))

@@ -1,4 +1,4 @@
-"""What every connection of the gateway needs, and what is behind those that speak HTTP."""
+"""What every connection of the gateway needs."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -22,25 +22,21 @@ from klaw.toolbox.approvals import Approvals
 
 @attrs.define(eq=False)
 class GatewayConnection:
-    """A connection that has its place, whatever it speaks."""
+    """A connection that was admitted, whatever it speaks."""
 
     id: str
     place: Endpoints
     log_in: Callable[[UserId], UserAllowance | None]
-    """Called with the user at a good hello or the first good request; returns what the user may send, or None if there
-    is no place."""
+    """Called at a good hello or the first good request; returns what the user may send; None: there is no place."""
     pace: TokenBucket
-    """Limits its HTTP requests."""
     admitted: Connection
-    """Its place among all connections."""
     user: UserId | None = None
     allowance: UserAllowance | None = None
     operator: bool = False
-    """It is of the admin socket: the operator asks, without a token and without limits."""
+    """It is the admin socket's: the operator asks, without a token and without limits."""
 
     @classmethod
     def of_operator(cls) -> "GatewayConnection":
-        """A connection of the admin socket."""
         now, much = trio.current_time(), 1 << 40
         return cls(
             id="admin",
@@ -54,10 +50,10 @@ class GatewayConnection:
 
 
 class HttpDoor(Protocol):
-    """Serves plain HTTP on the gateway's port; ``klaw.api.server`` does."""
+    """Serves HTTP on the gateway's port; ``klaw.api.server`` does."""
 
     async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: GatewayConnection) -> None:
-        """Serve a connection of which ``read`` was read already, until it ends."""
+        """Serve a connection until it ends; ``read`` was read of it already."""
         ...
 
     async def close(self) -> None:
@@ -67,8 +63,6 @@ class HttpDoor(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Services:
-    """What every session needs."""
-
     config: GatewayConfig
     chats: ChatDirectory
     hub: Hub
@@ -77,6 +71,6 @@ class Services:
     attachments: Attachments
     clock: Clock
     perform: Callable[[Call, Caller], Awaitable[dict[str, Any]]]
-    """Carries out an operation: ``operations.perform`` with the server's parts."""
+    """``operations.perform`` with the server's parts."""
     http: HttpDoor | None = None
     """None: WebSockets only."""

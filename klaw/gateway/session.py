@@ -45,6 +45,8 @@ from klaw.wire.frames import (
 )
 
 MAX_CLIENT_NAME = 64
+READ_SHARE = 0.5
+"""Frames are read while less than this share of the outbox is taken."""
 MAX_PAUSE_S = 1.0
 """Longest pause of reading after a frame that came too soon: pings wait as long."""
 
@@ -57,32 +59,28 @@ log = structlog.get_logger("klaw.gateway")
 
 @attrs.frozen(kw_only=True)
 class SessionReport:
-    """A snapshot of a connection for the admin socket."""
+    """A snapshot of a connection."""
 
     id: str
     user: str | None
-    """None before hello."""
     client: str | None
     peer: str
     """``loopback`` or ``network``."""
     since: float
-    """Unix seconds."""
     frames_in: int
     frames_out: int
     outbox: int
     outbox_high_water: int
     watched: int
     in_flight: int
-    """Messages that are being stored."""
 
 
 class ClientSession:
-    """Serves one WebSocket; a ``hub.Subscriber``.
+    """Serves one WebSocket.
 
     Args:
-        raw: the socket.
-        ws: its protocol, after the handshake.
-        grant: what the request's header allowed; None if hello has to bring a token.
+        raw, ws: the socket, and its protocol after the handshake.
+        grant: what the request's headers allowed; None if hello has to bring a token.
     """
 
     def __init__(
@@ -111,10 +109,7 @@ class ClientSession:
         self._client: str | None = None
 
     async def run(self) -> None:
-        """Serve until either side closes.
-
-        Cancellation: the connection breaks off without a close frame; ``shut_down`` ends it politely.
-        """
+        """Serve until either side closes. ``shut_down`` ends it politely, cancellation without a close frame."""
         try:
             await self._link.run(self._serve)
         finally:
@@ -124,7 +119,7 @@ class ClientSession:
             log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
     def shut_down(self) -> None:
-        """The server stops: say so and close."""
+        """Say that the server stops, and close."""
         self._refuse(Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
 
     def report(self) -> SessionReport:
@@ -182,10 +177,12 @@ class ClientSession:
                     if wait_s > 0:
                         # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
                         await trio.sleep(min(wait_s, MAX_PAUSE_S))
+                    if not self._link.outbox.has_room(READ_SHARE):
+                        await self._link.outbox.wait_for_room(READ_SHARE)  # it does not read, and gets no more answers
             nursery.cancel_scope.cancel(reason="the peer closed the connection")
 
     async def _receive_hello(self) -> Hello | None:
-        """The first frame, if it is a good hello of somebody who may; else the connection is being closed."""
+        """The first frame, if it is a good hello of somebody who may connect; else the connection is being closed."""
         frame = await self._decode(await self._link.receive(), first=True)
         if not isinstance(frame, Hello):
             return None
@@ -242,8 +239,8 @@ class ClientSession:
         return self._talk
 
     async def _take(self, data: str | bytes, talk: "_Conversation") -> float:
-        """Handle a frame without waiting, except while a large one is read: whatever takes time is handed to a task.
-        Returns how many seconds to wait before the next one."""
+        """Handle a frame without waiting, except while a large one is read. Returns how many seconds to wait before the
+        next one."""
         if not self._still_allowed():
             return 0.0
         now = trio.current_time()
@@ -272,7 +269,7 @@ class ClientSession:
             talk.requests.submit(frame)
 
     async def _decode(self, data: str | bytes, *, first: bool = False) -> ClientFrame | None:
-        """The frame; None after an error frame was queued (and the connection closed, if it is the first)."""
+        """The frame; None after an error frame was queued (and the connection closed, if it is the first frame)."""
         if isinstance(data, bytes):
             self._refuse(Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
             return None
@@ -285,7 +282,7 @@ class ClientSession:
             return None
 
     def _approve(self, frame: Approve, talk: "_Conversation") -> None:
-        """Only who watches the chat, and so was shown the question, may answer it."""
+        """Answer a question; only a watcher of its chat, who was shown it, may."""
         approvals = self._services.approvals
         asked = approvals.find(talk.user, frame.id)
         outcome = None
@@ -306,7 +303,6 @@ class ClientSession:
         talk.watch_asked.unpark()
 
     async def _carry_out_watches(self, talk: "_Conversation") -> None:
-        """Carry out watches in the order asked for."""
         while True:
             while not talk.watches:
                 await talk.watch_asked.park()
@@ -343,11 +339,10 @@ class ClientSession:
 
 @attrs.define
 class _Conversation:
-    """What a session has from its hello on."""
+    """What a session has once its user is known."""
 
     user: UserId
     allowance: UserAllowance
-    """Shared by all connections of the user."""
     delivery: Delivery
     sending: Sending
     requests: Requests
@@ -357,5 +352,4 @@ class _Conversation:
 
 
 def _printable(client: str | None) -> str | None:
-    """A client's name as it may stand in a log line."""
     return "".join(filter(str.isprintable, client[:MAX_CLIENT_NAME])) if client else None

@@ -1,6 +1,6 @@
 """Who may connect: the tokens file, and the check that every connection passes.
 
-A token is 32 random bytes; the file holds its SHA-256 only. Such a token cannot be guessed, so a plain hash is enough.
+A token is 32 random bytes, of which the file holds the SHA-256. It cannot be guessed, so a plain hash is enough.
 
 Before the first token there is no file, and this machine is served without one. From then on every connection needs a
 token, also when the last one was revoked, until the owner allows this machine in again (``allow_local`` in the file).
@@ -31,47 +31,42 @@ MAX_FILE_BYTES = 1 << 22
 FILE_NAME = "tokens.json"
 _PREFIX = "klaw_"
 MAX_LOGINS = 32
-"""Browsers of one user that are logged in; the oldest goes."""
+"""Browsers of one user that are logged in; the oldest is logged out."""
 
 log = structlog.get_logger("klaw.auth")
 
 
 @attrs.frozen(kw_only=True)
 class StoredToken:
-    """One entry of the tokens file."""
-
     id: str
     """Names the token in lists and for ``revoke``; not secret."""
     user: Annotated[UserId, Check(user_id)]
     sha256: Annotated[str, Bounds(pattern="[0-9a-f]{64}")] = attrs.field(repr=False)
     created_at: str
     operator: Annotated[bool, OMIT] = False
-    """Whether it may ask what only the operator may ask."""
     login_of: Annotated[str | None, OMIT] = None
-    """For a browser's login: the id of the token that it was made with, and with which it ends."""
+    """For a browser's login: the id of the token that it was made with, and ends with."""
     expires_at: Annotated[str | None, OMIT] = None
 
     def told(self) -> dict[str, Any]:
-        """What people and programs may see of it, as JSON has it."""
+        """What people and programs may see of it."""
         return {name: value for name, value in JOURNAL.write(self).items() if name != "sha256"}
 
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """What a connection may do, and by which token (None: as the local user, without one)."""
+    """What a connection may do. ``token`` is its id; None: the local user, without one."""
 
     user: UserId
     token: str | None
     operator: bool = False
-    """Whether it may ask what only the operator may: by such a token, or from this machine while there is no token."""
+    """By such a token, or from this machine while there is no token."""
 
 
 @attrs.frozen(kw_only=True)
 class TokenTable:
-    """What the tokens file says."""
-
     local: Annotated[bool, Wire("allow_local"), Form(lambda value: value is True, bool)] = False
-    """Whether a connection from this machine needs no token: it is the user ``local``'s."""
+    """Whether this machine needs no token: its user is ``local``."""
     tokens: tuple[StoredToken, ...]
 
 
@@ -80,11 +75,7 @@ def tokens_file(config_dir: Path) -> Path:
 
 
 def load_access(path: Path) -> TokenTable:
-    """Read the tokens file; no tokens, and this machine allowed in, if it was never made.
-
-    Raises:
-        ConfigError: it cannot be read or is not a tokens file.
-    """
+    """Read the tokens file; if it was never made: no tokens, and this machine allowed in. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -105,12 +96,8 @@ def _broken(path: Path, why: str) -> ConfigError:
 
 
 def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[StoredToken, str]:
-    """Make a token for a user and store it. Returns its entry and the token itself, which is not kept.
-
-    Raises:
-        InvalidName: the user's name breaks its rule.
-        ConfigError: the file cannot be read or written.
-    """
+    """Make a token for a user and store it. Returns its entry and the token itself, which is not kept. Raises
+    InvalidName, ConfigError."""
     name = user_id(user)
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = StoredToken(
@@ -122,11 +109,7 @@ def add_token(path: Path, user: str, created_at: str, *, operator: bool = False)
 
 def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str:
     """Log a browser in with what a token grants; a user's oldest login goes when there are too many. Returns the
-    login's secret.
-
-    Raises:
-        ConfigError: the file cannot be read or written.
-    """
+    login's secret. Raises ConfigError."""
     secret = _PREFIX + secrets.token_urlsafe(32)
     login = StoredToken(
         id=secrets.token_hex(4),
@@ -150,10 +133,7 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
 
 def revoke_tokens(path: Path, name: str) -> tuple[StoredToken, ...]:
     """Remove the token of this id with its logins, or all tokens of the user of this name. Returns what was removed.
-
-    Raises:
-        ConfigError: the file cannot be read or written.
-    """
+    Raises ConfigError."""
     revoked: list[StoredToken] = []
 
     def without(access: TokenTable) -> TokenTable:
@@ -167,15 +147,12 @@ def revoke_tokens(path: Path, name: str) -> tuple[StoredToken, ...]:
 
 def allow_local(path: Path, *, allowed: bool) -> TokenTable:
     """Let connections from this machine in without a token, as the user ``local``, or no longer. Returns what holds.
-
-    Raises:
-        ConfigError: the file cannot be read or written.
-    """
+    Raises ConfigError."""
     return _change(path, lambda access: attrs.evolve(access, local=allowed))
 
 
 def _change(path: Path, change: Callable[[TokenTable], TokenTable]) -> TokenTable:
-    """Change the file under a lock; it is written, private and at once, unless the same comes back. A new file does not
+    """Change the file under a lock; it is written at once, and private, unless the same comes back. A new file does not
     let this machine in by itself."""
     ensure_private_dir(path.parent)
     try:
@@ -196,9 +173,8 @@ def _digest(secret: str) -> str:
 
 
 class Authenticator:
-    """Checks tokens against the file, which it reads again when it changes: each answer is by what the file says now.
-
-    A file that became unreadable, or is gone, leaves all as it was: a slip while editing locks nobody in or out.
+    """Checks tokens against the file, which it reads again when it changes. A file that became unreadable, or is gone,
+    leaves all as it was: a slip while editing locks nobody in or out.
 
     Args:
         clock: Unix seconds, by which logins expire.
@@ -215,7 +191,7 @@ class Authenticator:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is any token; logins count, they need one."""
+        """Whether there is any token."""
         self._refresh()
         return bool(self._access.tokens)
 
@@ -226,9 +202,7 @@ class Authenticator:
 
     def grant(self, secret: str | None, *, loopback: bool, login: bool = False) -> Grant | None:
         """What a connection with this token, or without one, may do; None: nothing. With ``login`` the secret is a
-        browser's cookie: neither may stand in the other's place.
-
-        Every stored token is compared, in constant time each, whichever fits.
+        browser's cookie: neither may stand in the other's place. Every stored token is compared, in constant time each.
         """
         self._refresh()
         if secret is None:
@@ -244,15 +218,13 @@ class Authenticator:
         return Grant(user=found.user, token=found.id, operator=found.operator)
 
     def listed(self) -> TokenTable:
-        """What the file says now. Raises ConfigError: it cannot be read."""
         return load_access(self.path)
 
     def revoke(self, name: str) -> tuple[StoredToken, ...]:
-        """See ``revoke_tokens``."""
         return revoke_tokens(self.path, name)
 
     def holds(self, grant: Grant) -> bool:
-        """Whether what was granted still is: the token was not revoked, or none is needed still."""
+        """Whether a grant still holds: the token was not revoked, or none is needed still."""
         self._refresh()
         if grant.token is None:
             return self._access.local

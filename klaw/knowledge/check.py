@@ -11,7 +11,7 @@ import attrs
 from klaw.config.safe_open import NotPlain
 from klaw.domain.knowledge import Document, DocumentState, Source, SourceId, SourceKind
 from klaw.domain.text import plural
-from klaw.knowledge import original
+from klaw.knowledge import scan
 from klaw.store import originals
 
 READ_AGAIN = "--repair reads it again"
@@ -52,7 +52,7 @@ def files(data_dir: Path, source: Source, found: Sequence[Document], *, full: bo
 
 def _compared(data_dir: Path, source: Source, document: Document, *, full: bool) -> tuple[str, str] | None:
     try:
-        with original.opened(data_dir, source, document) as file:
+        with scan.original(data_dir, source, document) as file:
             if document.size != file.info.st_size:
                 return "file_differs", "has another size than when it was read"
             if full and document.sha256:

@@ -220,7 +220,7 @@ def _with(
             )
         )
     mixed = [each for pair in zip_longest(used, of_graphs) for each in pair if each is not None]
-    degraded = [*passages.degraded, *(f"graph_{each.code}" for each in (said.failed if said is not None else ()))]
+    degraded = [*passages.degraded, *(f"graph_{code}" for code in (said.failed.values() if said is not None else ()))]
     if graphs and said is None:
         degraded.append("graph_failed")
     nothing = passages.why_nothing or "too_far"

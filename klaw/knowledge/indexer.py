@@ -27,10 +27,9 @@ from klaw.domain.knowledge import Document, DocumentId, DocumentState, Source, S
 from klaw.domain.names import UserId
 from klaw.domain.text import span
 from klaw.errors import StorageError, StorageFull
-from klaw.knowledge import source_state
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
+from klaw.knowledge.scan import SourceState
 from klaw.knowledge.source_scanner import UNWATCHED_S, SourceScanner
-from klaw.knowledge.source_state import SourceState
 from klaw.knowledge.watching import Watches
 from klaw.knowledge.web_pages import WebPages
 from klaw.store.engine.database import Readers
@@ -53,6 +52,19 @@ COUNT_S = 2.0
 """Between two counts while documents are read."""
 BEHIND_S = 3600.0
 """After documents have waited this long, ``klaw status`` says so."""
+
+_PROBLEMS = {
+    "missing": "a watched folder is not there: what was read of it is kept",
+    "empty": "a watched folder is suddenly empty",
+    "partly_empty": "a watched folder is suddenly empty in part",
+    "unreadable": "a watched folder cannot be read in full",
+    "not_allowed": "a watched folder may no longer be read",
+    "too_many": "a watched folder has too many files (kb.maxFiles)",
+    "gone": "a page of a knowledge base is gone: its last copy is kept",
+    "unreachable": "a page of a knowledge base cannot be reached",
+    "refused": "a page of a knowledge base may not be fetched",
+}
+"""What ``klaw status`` says of states of sources to everybody: names and numbers belong to their users."""
 
 log = structlog.get_logger("klaw.knowledge")
 
@@ -113,7 +125,8 @@ class Indexer(Nudge):
 
     def problems(self) -> Mapping[str, str]:
         """See ``core.Problems``."""
-        found = source_state.problems([*self._scanner.states.values(), *self._pages.states.values()])
+        codes = {state.code for state in (*self._scanner.states.values(), *self._pages.states.values())}
+        found = {f"kb_{code}": text for code, text in _PROBLEMS.items() if code in codes}
         if self._watches.failed:
             found["kb_not_watched"] = (
                 "the system does not watch all folders of knowledge bases (fs.inotify.max_user_watches,"

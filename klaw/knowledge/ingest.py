@@ -27,7 +27,7 @@ from klaw.domain.knowledge import (
     SourceKind,
 )
 from klaw.errors import KlawError
-from klaw.knowledge import original, scan
+from klaw.knowledge import scan
 from klaw.knowledge.graph.embedded import GraphSize
 from klaw.knowledge.reading.passages import Cutter
 from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
@@ -286,8 +286,8 @@ class Ingest:
 
 
 def _open(data_dir: Path, source: Source, document: Document) -> tuple[int, os.stat_result]:
-    """A descriptor of a document's file, and what it is. Raises as ``original.opened``."""
-    with original.opened(data_dir, source, document) as file:
+    """A descriptor of a document's file, and what it is. Raises like ``scan.original``."""
+    with scan.original(data_dir, source, document) as file:
         return os.dup(file.fd), file.info
 
 

@@ -1,20 +1,24 @@
-"""Looks at a watched folder: which files there are, and what has changed since they were read. Blocks.
+"""The files of sources on the disk: what there is in a watched folder, what has changed since it was read, and how a
+document's file is opened. Blocks.
 
-Only regular files below the folder count. No link is followed, and nothing that is hidden is looked at; each folder is
-opened from the one above it, so none can be exchanged for a link meanwhile.
+Only regular files below a watched folder count. No link is followed, and nothing that is hidden is looked at; each
+folder is opened from the one above it, so none can be exchanged for a link meanwhile.
 """
 
 import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 
 from klaw.config import safe_open
-from klaw.domain.knowledge import DocumentState
+from klaw.config.safe_open import OpenedFile
+from klaw.domain.knowledge import Document, DocumentState, Source, SourceKind
+from klaw.store import originals
 from klaw.store.kinds.knowledge.documents import KnownDocument
 
 MAX_FOLDERS = 20_000
@@ -27,53 +31,56 @@ FolderIdentity = tuple[int, int]
 """Device and inode."""
 
 
+@attrs.frozen(kw_only=True)
+class SourceState:
+    """How a source was when it was last looked at."""
+
+    code: str = "ok"
+    """``missing``: a folder is not there, and its documents are kept. ``empty``, ``partly_empty``: likewise it, or a
+    folder in it, is suddenly empty. ``unreadable``: it, or a folder in it. ``not_allowed``: it may not be read.
+    ``too_many``: it has more files than ``kb.maxFiles``. ``gone``, ``unreachable``, ``refused``: of a page, whose last
+    copy is kept."""
+    text: str = ""
+    """For people; empty when all is well."""
+    looked_at: str = ""
+    """ISO-8601 UTC."""
+    files: int = 0
+    """In a folder."""
+    left_out: Mapping[str, int] = attrs.Factory(dict)
+    """How many names of a folder are no documents: ``hidden``, ``link``, ``special``, ``name`` (no UTF-8)."""
+
+    @property
+    def can_be_read(self) -> bool:
+        """Whether its documents can be read now."""
+        return self.code not in ("missing", "empty", "not_allowed")
+
+
 @attrs.frozen
 class ScannedFile:
-    """A regular file as it is in its folder."""
-
     size: int
     stamp: str
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define
 class FolderScan:
-    """What there is in a folder."""
+    """One look at a folder, and what there is in it. Paths are below it, with ``/``; the folder itself is ""."""
 
-    files: Mapping[str, ScannedFile]
-    """By the path below the folder, with ``/``."""
-    folders: Mapping[str, int]
-    """Likewise; the folder itself is "". On which device each is: another one is another file system in its place."""
-    empty: Collection[str]
+    most: int
+    """Files."""
+    private: Collection[FolderIdentity] = ()
+    """Folders that nobody may read here: Klaw's own."""
+    files: dict[str, ScannedFile] = attrs.field(factory=dict, init=False)
+    folders: dict[str, int] = attrs.field(factory=dict, init=False)
+    """On which device each is: another one is another file system in its place."""
+    empty: list[str] = attrs.field(factory=list, init=False)
     """Folders in which there is nothing: perhaps a disk is not mounted."""
-    unreadable: Collection[str]
+    unreadable: list[str] = attrs.field(factory=list, init=False)
     """Folders that could not be looked into: nobody knows what there is in them."""
-    left_out: Mapping[str, int]
-    """How much of what is no document: ``hidden``, ``link``, ``special``, ``name`` (no UTF-8)."""
-    more: bool
+    left_out: Counter[str] = attrs.field(factory=Counter, init=False)
+    """See ``SourceState``."""
+    more: bool = attrs.field(default=False, init=False)
     """There are more files than may be."""
-
-
-@attrs.frozen(kw_only=True)
-class FolderChanges:
-    """What is to be done after a look."""
-
-    wait: Collection[str]
-    """To be read, or read again."""
-    gone: Collection[str]
-
-
-class _FolderWalk:
-    """One look."""
-
-    def __init__(self, most: int, private: Collection[FolderIdentity]) -> None:
-        self.files: dict[str, ScannedFile] = {}
-        self.folders: dict[str, int] = {}
-        self.empty: list[str] = []
-        self.unreadable: list[str] = []
-        self.left_out: Counter[str] = Counter()
-        self.more = False
-        self._most, self._private = most, private
-        self._seen = 0
+    _seen: int = attrs.field(default=0, init=False)
 
     def folder(self, descriptor: int, below: str) -> list[str]:
         """Note an open folder and its files. Returns the folders in it."""
@@ -107,13 +114,13 @@ class _FolderWalk:
             self.unreadable.append(path)
             return
         if stat.S_ISDIR(info.st_mode):
-            if (info.st_dev, info.st_ino) in self._private:
+            if (info.st_dev, info.st_ino) in self.private:
                 self.left_out["hidden"] += 1
             else:
                 inner.append(path)
         elif not stat.S_ISREG(info.st_mode):
             self.left_out["link" if stat.S_ISLNK(info.st_mode) else "special"] += 1
-        elif len(self.files) < self._most:
+        elif len(self.files) < self.most:
             self.files[path] = ScannedFile(info.st_size, stamp(info))
         else:
             self.more = True
@@ -134,38 +141,24 @@ def place(path: Path) -> FolderIdentity | None:
 
 
 def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> FolderScan:
-    """Look at all that is below a folder.
-
-    Args:
-        root: links on the way to it are followed.
-        private: folders that nobody may read here: Klaw's own.
-
-    Raises:
-        OSError: the folder is not there, or cannot be read.
-    """
-    walk = _FolderWalk(most, private)
+    """Look at all that is below a folder; links on the way to it are followed. See ``FolderScan``. Raises OSError: the
+    folder is not there, or cannot be read."""
+    found = FolderScan(most, private)
     with safe_open.opened_folder(root) as top:
-        waiting = walk.folder(top, "")[::-1]
-        while waiting and not walk.more:
+        waiting = found.folder(top, "")[::-1]
+        while waiting and not found.more:
             below = waiting.pop()
-            if len(walk.folders) >= MAX_FOLDERS or below.count("/") >= MAX_DEPTH:
-                walk.more = True
+            if len(found.folders) >= MAX_FOLDERS or below.count("/") >= MAX_DEPTH:
+                found.more = True
                 break
             try:
                 with safe_open.opened_folder(root, below) as folder:
-                    waiting += walk.folder(folder, below)[::-1]
+                    waiting += found.folder(folder, below)[::-1]
             except FileNotFoundError:
                 continue
             except OSError:
-                walk.unreadable.append(below)
-    return FolderScan(
-        files=walk.files,
-        folders=walk.folders,
-        empty=walk.empty,
-        unreadable=walk.unreadable,
-        left_out=dict(walk.left_out),
-        more=walk.more,
-    )
+                found.unreadable.append(below)
+    return found
 
 
 def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mapping[str, int]) -> set[str]:
@@ -183,8 +176,8 @@ def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mappi
 
 def compare(
     found: FolderScan, known: Mapping[str, KnownDocument], *, kept: Collection[str] = (), again: bool = False
-) -> FolderChanges:
-    """What has changed since the documents were read.
+) -> tuple[list[str], list[str]]:
+    """What has changed since the documents were read: names to be read, or read again; names that are gone.
 
     Args:
         kept: folders whose documents stay although they are not there.
@@ -193,7 +186,7 @@ def compare(
     wait = [name for name, file in found.files.items() if again or _changed(file, known.get(name))]
     stay = (*found.unreadable, *kept)
     gone = [name for name in known if name not in found.files and not any(_is_in(name, each) for each in stay)]
-    return FolderChanges(wait=wait, gone=gone)
+    return wait, gone
 
 
 def _changed(file: ScannedFile, before: KnownDocument | None) -> bool:
@@ -202,3 +195,18 @@ def _changed(file: ScannedFile, before: KnownDocument | None) -> bool:
 
 def _is_in(name: str, folder: str) -> bool:
     return not folder or name == folder or name.startswith(f"{folder}/")
+
+
+@contextmanager
+def original(data_dir: Path, source: Source, document: Document) -> Iterator[OpenedFile]:
+    """Open the file that a document is made of: kept in the data folder, or in a watched folder.
+
+    Raises:
+        FileNotFoundError: it no longer exists.
+        safe_open.NotPlain: in its place is a link, a folder or something else that is not read.
+        OSError: it cannot be read.
+    """
+    in_folder = source.kind is SourceKind.FOLDER
+    root, name = (Path(source.where), document.name) if in_folder else (data_dir / originals.FOLDER, str(source.id))
+    with safe_open.opened(root, name) as file:
+        yield file

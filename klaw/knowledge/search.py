@@ -16,8 +16,9 @@ from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import Pool, fuse
+from klaw.store.kinds.knowledge import passages
+from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.search import knowledge_search
-from klaw.store.search.knowledge_search import PassageScope
 from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 200
@@ -104,7 +105,7 @@ class KnowledgeSearch(SearchForPrompt):
         fused = fuse(lists)
         nothing: list[FoundPassage] = []
         with account.step("read"):
-            read = await self.fetched(account, nothing, knowledge_search.read, best_of(fused, POOL), scope)
+            read = await self.fetched(account, nothing, passages.read, best_of(fused, POOL), scope)
         with account.step("rank"):
             pool = await self._threads.run(gather, lists, fused, read, text, self._embedder.random_cosine)
         return query, pool

@@ -15,8 +15,7 @@ from klaw.domain.knowledge import Document, Source, SourceId, document_id
 from klaw.domain.text import plural
 from klaw.knowledge import removal, scan
 from klaw.knowledge.ingest import Ingest
-from klaw.knowledge.scan import FolderIdentity, FolderScan
-from klaw.knowledge.source_state import SourceState
+from klaw.knowledge.scan import FolderIdentity, FolderScan, SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import document_steps, documents
@@ -169,13 +168,13 @@ class SourceScanner:
                 " empty, have the source read again"
             )
             return SourceState(code="empty", text=text), 0
-        changes = await self._threads.run(partial(scan.compare, found, known, kept=kept, again=again), abandon=True)
+        wait, gone = await self._threads.run(partial(scan.compare, found, known, kept=kept, again=again), abandon=True)
         seen.paths = frozenset(root / below for below in found.folders)
         seen.devices = {below: device for below, device in found.folders.items() if below not in kept}
-        await self._wait([_document(source, name, found.files[name].size) for name in changes.wait])
-        for name in changes.gone:
+        await self._wait([_document(source, name, found.files[name].size) for name in wait])
+        for name in gone:
             await self._ingest.remove(known[name].id)
-        return _state(found, kept, self._max_files), len(changes.wait) + len(changes.gone)
+        return _state(found, kept, self._max_files), len(wait) + len(gone)
 
     def _refused(self, source: Source, root: Path) -> str:
         """Why a folder may not be read. Raises OSError: it is not there."""

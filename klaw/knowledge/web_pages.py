@@ -12,7 +12,7 @@ from klaw.actor.backoff import Pauses
 from klaw.actor.clock import Clock, iso
 from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Source, SourceId, SourceKind, document_id
 from klaw.errors import PageGone, ToolRefused
-from klaw.knowledge.source_state import SourceState
+from klaw.knowledge.scan import SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import document_steps, documents, sources

@@ -1,10 +1,9 @@
 """Actor ``memory.archivist``: finished sessions become topics, topics that go on with others are merged, facts follow.
 
-It has no mailbox: the database says what is to be done, so a crash or a restart at any point loses nothing. One chunk
-at a time, with background priority for models and for the embedder, so that no reply waits for it. What fails backs off
-by itself, five minutes doubling to six hours, and the rest goes on; when several different chunks in a row found no
-model that answers, all questions to models pause in the same way.
-"""
+It has no mailbox: the database says what is to be done, so a crash loses nothing. One chunk at a time, with background
+priority for models and for the embedder, so that no reply waits for it. What fails backs off by itself, five minutes
+doubling to six hours, and the rest goes on; when several different chunks in a row found no model that answers, all
+questions to models pause in the same way."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -44,17 +43,15 @@ _MODEL: Literal["model"] = "model"
 
 Key: TypeAlias = tuple[str, object]
 OnTopic: TypeAlias = Callable[[Topic, Sequence[Message]], Awaitable[None]]
-"""Called once for every topic, with its messages, before it is compared with others: for drawing facts from it. When it
-raises a KlawError it is called again later; after it has returned, never. What is stored carries the topic's id;
-``topics.resolve`` tells where that topic's messages are after a merge."""
+"""Draws facts from a topic: called once for every topic, with its messages, before it is compared with others. When it
+raises a KlawError it is called again later. What is stored carries the topic's id; ``topics.resolve`` tells where that
+topic's messages are after a merge."""
 
 log = structlog.get_logger("klaw.archivist")
 
 
 @attrs.frozen(kw_only=True)
 class ArchivistStatus:
-    """What is known now."""
-
     unarchived: int = 0
     """Messages without a topic, the running sessions among them."""
     failing: int = 0
@@ -65,13 +62,7 @@ class ArchivistStatus:
 
 @attrs.define(kw_only=True, eq=False, slots=False)
 class Archivist(Nudge):
-    """The actor and its handle. It keeps the pauses, so that a restart does not end them.
-
-    Args:
-        config: ``topics``.
-        maker: of the topics, over the store in which it looks for work.
-        on_topic: see ``OnTopic``.
-    """
+    """The actor and its handle. It keeps the pauses, so that a restart does not end them."""
 
     _config: TopicsConfig
     _maker: TopicMaker
@@ -96,10 +87,6 @@ class Archivist(Nudge):
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """Work for ever.
-
-        Cancellation: at any point; what was stored is whole, and the next start goes on from there.
-        """
         task_status.started()
         while True:
             try:

@@ -1,9 +1,8 @@
 """Questions to models in the background, and what they cost.
 
 What a piece of work spends is kept for good: ``klaw usage`` shows it by source, and the daily limits know of it also
-after a restart. Failed attempts count as far as anything is known of them: an answer that could not be used
-whole, one that broke off with an estimate. What a provider never reported is not counted.
-"""
+after a restart. Failed attempts count as far as anything is known of them: one that broke off with an estimate. What a
+provider never reported is not counted."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -52,13 +51,10 @@ class CallCharge:
 
 @attrs.frozen(kw_only=True)
 class Asker:
-    """Asks models in the background.
+    """Asks models in the background, behind everybody who waits for a reply.
 
-    Args:
-        llm: where calls go, behind everybody who waits for a reply.
-        writer: stores what pieces of work cost; None: it is not stored.
-        charge: the piece of work, once there is one.
-    """
+    ``writer`` stores what pieces of work cost; None: it is not stored. ``charge``: the piece of work, once there is
+    one."""
 
     llm: LlmClient
     clock: Clock
@@ -68,15 +64,11 @@ class Asker:
 
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
-        """An asker for one piece of work; what its calls cost is stored when it ends. Within a piece of work it is this
-        one.
+        """An asker for one piece of work; what its calls cost is stored when it ends, also when it is cancelled, for
+        which it waits up to 5 s. Within a piece of work it is this one.
 
-        Args:
-            source: what it is for: ``topics``, ``facts``, ``reranker``, ``summary`` …
-            user, chat: whose work it is.
-
-        Cancellation: what was spent until then is noted, for which it waits up to 5 s.
-        """
+        ``source``: what it is for: ``topics``, ``facts``, ``reranker``, ``summary`` …; ``user`` and ``chat``: whose
+        work it is."""
         if self.charge is not None:
             yield self
             return
@@ -99,17 +91,8 @@ class Asker:
     async def ask(
         self, task: Task, name: str, material: str, form: str, answer: type[T], read: Callable[[T], R]
     ) -> R | None:
-        """Ask for JSON; see ``ask_json``.
-
-        Args:
-            form, answer, read: see ``ask_json``.
-
-        Raises:
-            ProviderError: the model failed.
-            ConfigError: there is no model for the task.
-
-        Cancellation: the call is given up.
-        """
+        """Ask for JSON; see ``ask_json``. Raises ProviderError: the model failed; ConfigError: there is no model for
+        the task."""
         route = self.llm.router.route(task=task)
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
@@ -128,16 +111,10 @@ class Asker:
         priority: Priority | None = Priority.BACKGROUND,
         vitals: Vitals | None = None,
     ) -> Completion:
-        """One call.
+        """One call. Raises ProviderError: no answer.
 
-        Args:
-            messages, schema, tools: see ``Request``.
-            max_tokens: of the answer; None: the default for questions.
-            priority: of the slot; None: the caller holds one.
-
-        Raises:
-            ProviderError: no answer.
-        """
+        ``max_tokens`` of the answer; None: the default for questions. ``priority`` of the slot; None: the caller holds
+        one."""
         request = Request(
             model=route.model,
             messages=messages,
@@ -158,10 +135,8 @@ class Asker:
 async def note_spending(
     record: Mapping[str, Any], writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
 ) -> None:
-    """Keep what a piece of work has spent (``Meter.record``), if it was anything.
-
-    Cancellation: it is noted all the same, for which it waits up to 5 s: nobody tries again.
-    """
+    """Keep what a piece of work has spent (``Meter.record``), if it was anything; also when cancelled, for which it
+    waits up to 5 s: nobody tries again."""
     if not (models := record.get("models")):
         return
     with trio.move_on_after(WRITE_S, shield=True) as scope:

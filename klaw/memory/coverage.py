@@ -1,11 +1,10 @@
-"""Actor ``memory.coverage``: counts, all the time, what search cannot find, and repairs what it can.
+"""Actor ``memory.coverage``: counts what search cannot find, and repairs what it can.
 
 After the start, and once a day, it counts all messages in small steps, and then goes on with the new ones: once a
 second at most, in the background; no reply waits for it. What full text or vectors lack is given to the writer to
 repair; what then still cannot be found and is not in the window either is counted for each chat.
 
-It has no mailbox: the writer's publisher nudges it through ``Coverage``, and the database says what is new.
-"""
+It has no mailbox: the writer's publisher nudges it, and the database says what is new."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -50,8 +49,6 @@ class CoveragePace:
 
 @attrs.frozen(kw_only=True)
 class CoverageStatus:
-    """What is known now."""
-
     whole: bool = False
     """Whether every message has been looked at since the start."""
     counted_at: float | None = None
@@ -64,7 +61,7 @@ class CoverageStatus:
 
 @attrs.define
 class Count:
-    """The messages that were counted so far, in their order."""
+    """The messages counted so far, in order."""
 
     tallies: Tallies = attrs.Factory(dict)
     at: int = 0
@@ -73,14 +70,8 @@ class Count:
 
 @attrs.define(eq=False, slots=False)
 class Coverage(Nudge):
-    """The actor and its handle: the nudge in, the counts out.
-
-    Args:
-        wake_embedder: called when vectors have to be made.
-        sliding_window: ``context.slidingWindow``.
-        with_summaries: messages that a live summary holds are covered too.
-        pace: how much it does at once.
-    """
+    """The actor and its handle: the nudge in, the counts out. ``wake_embedder``: called when vectors have to be made;
+    ``with_summaries``: messages that a live summary holds are covered too."""
 
     clock: Clock
     readers: Readers
@@ -149,7 +140,7 @@ class Coverage(Nudge):
         }
 
     def report(self) -> dict[str, Any]:
-        """The sums over all chats, and each chat that has something uncovered, as plain JSON values."""
+        """The sums over all chats, and each chat that has something uncovered, as JSON."""
         tallies = self._count.tallies.values()
         messages, others = sum(t.messages for t in tallies), sum(t.not_searchable for t in tallies)
         return {
@@ -210,16 +201,14 @@ class Coverage(Nudge):
         return found
 
     async def _repair(self, damage: Damage) -> bool:
-        """Have the writer repair it, a few rows at a time, so that nobody who stores a message waits for long.
-
-        Returns whether anything was repaired.
-        """
+        """Have the writer repair it, a few rows at a time, so that nobody who stores a message waits for long. Returns
+        whether anything was repaired."""
         texts = vectors = 0
         try:
             for piece in damage.pieces(REPAIR_ROWS):
-                repaired = await self.writer.run(sql.repair, piece)
-                texts += repaired.texts
-                vectors += repaired.vectors
+                more_texts, more_vectors = await self.writer.run(sql.repair, piece)
+                texts += more_texts
+                vectors += more_vectors
         except StorageError as error:
             log.error("index_not_repaired", error=error_class(error.__cause__ or error))
         for kind, count in (("text", texts), ("vector", vectors)):

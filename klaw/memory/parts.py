@@ -39,13 +39,10 @@ from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.engine import meta
 from klaw.store.rebuild.actor import Reindexer
-from klaw.store.search import vectors
 
 
 @attrs.frozen(kw_only=True)
 class MemoryParts:
-    """The parts that work together; see ``build``."""
-
     core: Core
     embedder: Embedder
     recall: Recall
@@ -76,12 +73,10 @@ class MemoryParts:
             await core.supervisor.start(self._embedding.spec())
 
     async def start(self) -> None:
-        """Start the actors in the background."""
         for spec in self._background:
             await self.core.supervisor.start(spec)
 
     async def stop(self) -> None:
-        """Stop them."""
         for spec in self._background:
             await self.core.supervisor.stop(spec.name, "shutdown")
 
@@ -91,15 +86,12 @@ class MemoryParts:
             self.embedder.nudge()
             with trio.move_on_after(self.core.config.shutdown.embed_drain_s):
                 await self.embedder.wait_idle()
-        await self.core.supervisor.stop(self.embedder.mailbox.name, "shutdown")
+        await self.core.supervisor.stop(self._embedding.spec().name, "shutdown")
 
     async def recount(self) -> None:
         """Another database is in use: tell the embedder what it has, and look for what is missing there."""
         if self.embedder.status.state is EmbedderState.READY:
-            min_tokens = self.core.config.auto_rag.min_message_tokens
-            embedded = await self.core.readers.run(vectors.count_embedded)
-            waiting = await self.core.readers.run(vectors.count_unembedded, min_tokens)
-            self.embedder.count(embedded=embedded, waiting=waiting)
+            await self.embedder.recount(self.core.readers, self.core.config.auto_rag.min_message_tokens)
             self.embedder.nudge()
         self.files.nudge()  # the new database has no pieces of files
 
@@ -112,12 +104,8 @@ def build(
     stop_run: Callable[[UserId, str], Awaitable[None]],
     tasks_changed: Callable[[], None],
 ) -> MemoryParts:
-    """Make the parts; nothing runs yet.
-
-    Args:
-        stop_run: ends a run of a task whose messages are forgotten, and returns when its end is stored.
-        tasks_changed: called when tasks were forgotten.
-    """
+    """Make the parts; nothing runs yet. ``stop_run`` ends a run of a task whose messages are forgotten, and returns
+    when its end is stored; ``tasks_changed`` is called when tasks were forgotten."""
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     embed = Embedder(clock, enabled=config.embedding.enabled)
     remote = remote_of(config, llm, core.paths.models_dir, clock, writer)

@@ -27,64 +27,50 @@ EMPTY_ANSWER = json.dumps({"silent": True})
 
 
 @attrs.frozen(kw_only=True)
-class Inputs:
-    system_prompt: str
-    instructions: str
-    """The subagent's instructions; the same in each run of the task, so that prompt caches keep them."""
-    core_memory: str
-    history: Sequence[PastRun]
-    """The last complete runs, oldest first."""
-    situation: str
-    """What differs from run to run: the time, a note about lateness; stands before the request."""
-    request: str
-    tools_tokens: int
-    """Estimated tokens of the request's tool list."""
-    with_tools: bool
-    """Whether the model is offered tools; without, earlier calls are left out of the history."""
-    budget: Budget
-
-
-@attrs.frozen(kw_only=True)
 class RunContext:
     messages: tuple[ChatMessage, ...]
     history: tuple[PastRun, ...]
     """The earlier runs that are in it; those before did not fit."""
 
 
-def assemble(inputs: Inputs) -> RunContext:
-    """Make the messages of a run's first request."""
-    usable = inputs.budget.usable
-    fixed = [
-        layer(name, text, int(usable * FIXED_SHARE))
-        for name, text in (
-            ("system_prompt", inputs.system_prompt),
-            ("instructions", inputs.instructions),
-            ("core_memory", headed(CORE_MEMORY_HEADER, inputs.core_memory)),
-        )
-        if text
-    ]
-    whole = "\n\n".join(text for text in (inputs.situation, inputs.request) if text)
-    asked = shorten(whole, int(usable * PENDING_SHARE))
-    asked_tokens = tokens.estimate(asked) + tokens.PER_MESSAGE
-    left = usable - sum(layer.tokens for layer in fixed) - asked_tokens - inputs.tools_tokens
+def assemble(
+    *,
+    system_prompt: str,
+    instructions: str,
+    core_memory: str,
+    history: Sequence[PastRun],
+    situation: str,
+    request: str,
+    tools_tokens: int,
+    with_tools: bool,
+    budget: Budget,
+) -> RunContext:
+    """Make the messages of a run's first request.
+
+    ``history``: the last complete runs, oldest first; without tools their calls are left out. What differs from run to
+    run (``situation``) stands last, before the request, so that prompt caches keep the rest.
+    """
+    usable = budget.usable
+    texts = {
+        "system_prompt": system_prompt,
+        "instructions": instructions,
+        "core_memory": headed(CORE_MEMORY_HEADER, core_memory),
+    }
+    fixed = [layer(name, text, int(usable * FIXED_SHARE)) for name, text in texts.items() if text]
+    asked = shorten("\n\n".join(filter(None, (situation, request))), int(usable * PENDING_SHARE))
+    left = usable - sum(layer.tokens for layer in fixed) - tokens.estimate(asked) - tokens.PER_MESSAGE - tools_tokens
     kept: list[PastRun] = []
     past: list[ChatMessage] = []
-    for run in reversed(inputs.history):
-        messages = run_messages(run, with_tools=inputs.with_tools)
+    for run in reversed(history):
+        messages = run_messages(run, with_tools=with_tools)
         left -= request_tokens(messages)
         if left < 0:
             break
         kept.insert(0, run)
         past = [*messages, *past]
     system = "\n\n".join(layer.text for layer in fixed)
-    return RunContext(
-        messages=(
-            *([ChatMessage(role="system", content=system)] if system else []),
-            *past,
-            ChatMessage(role="user", content=asked),
-        ),
-        history=tuple(kept),
-    )
+    first = [ChatMessage(role="system", content=system)] if system else []
+    return RunContext(messages=(*first, *past, ChatMessage(role="user", content=asked)), history=tuple(kept))
 
 
 def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:

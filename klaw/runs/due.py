@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
+import structlog
 
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import EARLIEST, from_iso, iso
+from klaw.actor.failure import error_class, where
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Run, RunStatus, Task, TaskName
@@ -33,6 +35,8 @@ MAX_SLEEP_S = 60.0
 """The scheduler looks at least this often, so that a jump of the clock or a suspend is noticed."""
 LATE_S = 60.0
 """A start that is later than this is said in the run's note."""
+log = structlog.get_logger("klaw.scheduler")
+
 RETRY_S = 60.0
 """Pause before the first of ``subagents.retries``; it doubles."""
 PASSING_ERRORS = frozenset({"llm_unreachable", "llm_timeout", "llm_failed"})
@@ -41,7 +45,7 @@ PASSING_ERRORS = frozenset({"llm_unreachable", "llm_timeout", "llm_failed"})
 
 @attrs.frozen(kw_only=True)
 class SchedulerState:
-    """What is known when the scheduler wakes."""
+    """What is known when the scheduler wakes. Times are Unix seconds."""
 
     tasks: Sequence[Task]
     attempts: Mapping[TaskKey, Sequence[Run]]
@@ -50,16 +54,16 @@ class SchedulerState:
     running: Sequence[TaskKey]
     """One for each run that goes on, of any kind; a task's own manual run keeps it from starting too."""
     now: float
-    """Unix seconds."""
     awake_since: float
     """When the scheduler began to watch without a break: its start, or the last jump of the clock."""
 
 
 @attrs.frozen(kw_only=True)
 class Fire:
+    """A run that is to start. Times are Unix seconds."""
+
     task: Task
     due: int
-    """The fire time that it is for, in Unix seconds."""
     attempt: int
     ready_at: float
     """Since when it could have started: the fire time, or the time of its retry."""
@@ -74,57 +78,58 @@ class Fire:
 
 @attrs.frozen(kw_only=True)
 class StartPlan:
-    """What to do now."""
-
     start: tuple[Fire, ...]
-    waiting: tuple[Fire, ...]
-    """Due, but its task runs already or all places are taken. Ask again when a run ends."""
+    """Longest waiting first."""
     wake_at: float
     """When to ask again at the latest, in Unix seconds: at most ``MAX_SLEEP_S`` from now."""
+    unusable: tuple[TaskKey, ...] = ()
+    """Stored tasks that cannot be understood (their journal is damaged); they stop no other."""
 
 
 def decide(state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
-    """Say which runs start now, longest waiting first, and when to look again."""
+    """Say which runs start now and when to look again."""
     ready: list[Fire] = []
+    unusable: list[TaskKey] = []
     wake_at = state.now + MAX_SLEEP_S
     for task in state.tasks:
         if not task.enabled:
             continue
-        fire, later = _look(task, state.attempts.get((task.user, task.name), ()), state, rules)
+        key = task.user, task.name
+        try:
+            fire, later = _look(task, state.attempts.get(key, ()), state, rules)
+        except Exception as error:  # noqa: BLE001 - whatever its journal holds
+            log.error("task_unusable", error=error_class(error), where=where(error))
+            unusable.append(key)
+            continue
         if fire is not None:
             ready.append(fire)
         if later is not None:
             wake_at = min(wake_at, later)
-    start, waiting = admit(ready, running=state.running, max_concurrent=rules.max_concurrent)
-    return StartPlan(start=start, waiting=waiting, wake_at=wake_at)
+    start = _admitted(ready, state.running, rules.max_concurrent)
+    return StartPlan(start=start, wake_at=wake_at, unusable=tuple(unusable))
 
 
-def admit(
-    ready: Iterable[Fire], *, running: Sequence[TaskKey], max_concurrent: int
-) -> tuple[tuple[Fire, ...], tuple[Fire, ...]]:
-    """Divide what is ready into what starts and what waits: longest waiting first, then of the user with fewer runs; no
-    task runs beside itself."""
+def _admitted(ready: Iterable[Fire], running: Sequence[TaskKey], max_concurrent: int) -> tuple[Fire, ...]:
+    """What starts of what is ready: longest waiting first, then of the user with fewer runs; no task runs beside
+    itself."""
     busy = set(running)
     runs_of = Counter(user for user, _ in running)
     start: list[Fire] = []
-    waiting: list[Fire] = []
     left = sorted(ready, key=lambda fire: (fire.ready_at, fire.key))
-    while left:
+    while left and len(running) + len(start) < max_concurrent:
         oldest = left[0].ready_at
         fire = min((fire for fire in left if fire.ready_at == oldest), key=lambda fire: runs_of[fire.task.user])
         left.remove(fire)
-        if fire.key in busy or len(running) + len(start) >= max_concurrent:
-            waiting.append(fire)
-        else:
+        if fire.key not in busy:
             start.append(fire)
             busy.add(fire.key)
             runs_of[fire.task.user] += 1
-    return tuple(start), tuple(waiting)
+    return tuple(start)
 
 
 def repeats_after_interruption(attempts: Sequence[Run]) -> bool:
-    """Whether a one-shot (a task with ``at``, or a spawned subagent) is tried again after the process ended in its
-    midst: once, and not when something of it was delivered."""
+    """Whether a one-shot is tried again after the process ended in its midst: once, and not when something of it was
+    delivered."""
     if not attempts or attempts[-1].status is not RunStatus.INTERRUPTED:
         return False
     interrupted = sum(run.status is RunStatus.INTERRUPTED for run in attempts)
@@ -235,17 +240,15 @@ THRESHOLD_S = 5.0
 
 @attrs.define(kw_only=True)
 class ClockWatch:
-    """The two clocks when they were last looked at. The monotonic one stands still while a machine is suspended and
-    knows nothing of a clock that is set; the wall clock shows both."""
+    """The two clocks (Unix seconds, Trio's seconds) when they were last looked at. The monotonic one stands still while
+    a machine is suspended and knows nothing of a clock that is set; the wall clock shows both."""
 
     wall: float
-    """Unix seconds."""
     monotonic: float
-    """Seconds of a clock that only goes forward, such as ``trio.current_time``."""
 
     def jumped_s(self, *, wall: float, monotonic: float) -> float:
-        """Look at the clocks now. How far the wall clock went beyond the time that passed since the last look: positive
-        after suspend or when it was set forward, negative when it was set back, 0 when it did not jump."""
+        """Look at the clocks now. Returns how far the wall clock went beyond the time that passed since the last look:
+        positive after suspend or when it was set forward, negative when it was set back, 0 when it did not jump."""
         jump = (wall - self.wall) - (monotonic - self.monotonic)
         self.wall, self.monotonic = wall, monotonic
         return jump if abs(jump) >= THRESHOLD_S else 0.0
@@ -265,16 +268,13 @@ class ClockTrust:
     last_seen: float
     """Time of the newest message when Klaw started, in Unix seconds."""
     since: float
-    """When Klaw started, in seconds of a clock that only goes forward."""
+    """When Klaw started, in Trio's seconds."""
     trusted: bool = False
     """Once it was right, somebody who sets it back means it."""
 
     def doubt(self, *, wall: float, monotonic: float, synchronized: Callable[[], bool]) -> str | None:
-        """Why the clock is not believed, for people; None if it is.
-
-        Args:
-            wall: what it says, in Unix seconds.
-            synchronized: asks whether the system has set it by the network."""
+        """Why the clock is not believed, for people; None if it is. ``wall``: what it says, in Unix seconds;
+        ``synchronized`` asks whether the system has set it by the network."""
         told = f"the clock says {iso(wall)[:16].replace('T', ' ')} UTC"
         if wall < EARLIEST:
             return f"{told}, which cannot be right"

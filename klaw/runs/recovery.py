@@ -14,10 +14,9 @@ from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import answer_within
 from klaw.core import Core
-from klaw.domain.names import chat_id
-from klaw.domain.task import Run, RunKind, RunStatus, notice_message
+from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
-from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S, notice
+from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S, notice_of, notice_text
 from klaw.store.kinds import run_edits, runs
 
 INTERRUPTED = "Klaw was stopped while it ran"
@@ -27,12 +26,11 @@ log = structlog.get_logger("klaw.scheduler")
 
 
 async def recover(core: Core) -> list[Run]:
-    """Put the records right. Raises StorageFull: ask again later.
+    """Correct the records. Raises StorageFull: ask again later.
 
-    Returns:
-        Stored runs that are to be started, the oldest first: those that still waited for a place, which is no attempt,
-        and second attempts of what was asked for once (spawned subagents, tasks run by hand). Those of one-shot tasks
-        follow from their records (``due.decide``)."""
+    Returns stored runs that are to be started, the oldest first: those that still waited for a place, which is no
+    attempt, and second attempts of what was asked for once (spawned subagents, tasks run by hand). Those of one-shot
+    tasks follow from their records (``due.decide``)."""
     running = await core.readers.run(runs.running)
     again = [run for run in running if run.details.get(QUEUED) is True]
     left = [run for run in running if run not in again]
@@ -63,9 +61,8 @@ async def recover(core: Core) -> list[Run]:
 
 async def settle(run: Run, core: Core, *, error: str, note: str) -> Run:
     """End a run whose own task could not: what the store holds of it counts. Returns it as it is stored, as soon as
-    the store works; ``error`` and ``note`` are for a run that had not ended there. Raises ActorStopped.
-
-    Cancellation: it is found as interrupted at the next start."""
+    the store works; ``error`` and ``note`` are for a run that had not ended there. Raises ActorStopped. When cancelled,
+    it is found as interrupted at the next start."""
     failures = 0
     while True:
         try:
@@ -88,7 +85,7 @@ async def _settle(run: Run, core: Core, error: str, note: str) -> Run:
     if ended.status is not RunStatus.FAILED or ended.error is not None:
         return await _save(ended, None, core)
     ended = attrs.evolve(ended, error=error)
-    return await _save(ended, notice(ended, "", tells=True), core)
+    return await _save(ended, notice_text(ended, "", tells=True), core)
 
 
 async def _interrupt(run: Run, core: Core) -> None:
@@ -121,7 +118,7 @@ async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) ->
         status=status,
         error=error,
         ended_at=iso(core.clock.now()),
-        note=note if run.note is None else f"{run.note}; {note}",
+        note=run.noted(note),
         delivered=max(run.delivered, len(said)),
         result=result,
     )
@@ -129,9 +126,7 @@ async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) ->
 
 async def _save(ended: Run, told: str | None, core: Core) -> Run:
     """Store the end, and notify the chat that waits for it, if it exists."""
-    listener = ended.notify or ended.inject_into
-    if told is not None and listener is not None:
-        said = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))
-        with suppress(NoSuchChat):
-            return (await core.writer.run(run_edits.save, ended, notice=said)).run
+    with suppress(NoSuchChat):
+        notice = notice_of(ended, told, iso(core.clock.now()))
+        return (await core.writer.run(run_edits.save, ended, notice=notice)).run
     return (await core.writer.run(run_edits.save, ended)).run

@@ -25,10 +25,10 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
-from klaw.runs.context import Inputs, assemble, instructions, situation
+from klaw.runs.context import assemble, instructions, situation
 from klaw.runs.due import is_retried
-from klaw.runs.limits import Ledger, Refusal, RunLimit, TokenLimits, day_of, refusal, tells_user
-from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
+from klaw.runs.limits import Ledger, RunLimit, TokenCounts, day_of, refusal, tells_user
+from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge
 from klaw.runs.start_run import Job
 from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
@@ -38,13 +38,10 @@ log = structlog.get_logger("klaw.run")
 
 async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
     """Carry a begun run out, and store its end; ``job.live`` then holds the last state. Expected failures end the run
-    with a status that says so.
+    with a status that says so. After any other exception its end may be stored or not; see ``recovery.settle``.
 
-    Raises:
-        ActorStopped: the store is gone; the run is found as interrupted at the next start.
-        Exception: its end may be stored or not; see ``recovery.settle``.
-
-    Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
+    Raises ActorStopped: the store is gone; then, as after cancellation, the run is found as interrupted at the next
+    start. ``live.cancel`` ends it instead.
     """
     live = job.live
     course = _Course(live=live, agent=agent, limits=job.limits, ledger=ledger, meter=agent.llm.meter())
@@ -57,7 +54,7 @@ async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
     tells = await _tells(agent, live.run, verdict)
     if tells and verdict.error is not None and (live.run.notify or live.run.inject_into) is not None:
         live.describe(told=True)
-    await live.end(verdict, text, partial(notice, tells=tells))
+    await live.end(verdict, text, tells=tells)
     log.info("run_ended", status=live.run.status.value, code=live.run.error)
 
 
@@ -67,7 +64,7 @@ class _Course:
 
     live: LiveRun
     agent: Agent
-    limits: TokenLimits
+    limits: TokenCounts
     ledger: Ledger
     meter: Meter
     _with_tools: bool = False
@@ -131,14 +128,13 @@ class _Course:
         reached = self._reached(conversation.reply_tokens) if outcome.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text
 
-    def _reached(self, needed: int) -> Refusal:
+    def _reached(self, needed: int) -> LimitReached:
         """The limit that ended the conversation."""
-        run, limits = self.live.run, self.limits
-        note = f"the limit of one run is {limits.run} tokens"
-        return refusal(limits, self.ledger.used(run), needed) or Refusal(limit=RunLimit.RUN, note=note)
+        note = f"the limit of one run is {self.limits.get(RunLimit.RUN)} tokens"
+        used = self.ledger.used(self.live.run)
+        return refusal(self.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
 
     async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
-        """Store a message of a round of tools."""
         await self.live.transcribe(role, kind, text, metadata)
         if kind is Kind.TOOL_CALL:
             await self.live.save()  # what was spent counts against the day's limits also after a crash
@@ -158,17 +154,15 @@ class _Course:
             max_tokens=budget.usable,
         )
         context = assemble(
-            Inputs(
-                system_prompt=fixed.system_prompt,
-                instructions=instructions(run, with_tools=self._with_tools),
-                core_memory=core.text,
-                history=await agent.core.files.run(load, abandon=True),
-                situation=situation(run),
-                request=run.message,
-                tools_tokens=tools_tokens,
-                with_tools=self._with_tools,
-                budget=budget,
-            )
+            system_prompt=fixed.system_prompt,
+            instructions=instructions(run, with_tools=self._with_tools),
+            core_memory=core.text,
+            history=await agent.core.files.run(load, abandon=True),
+            situation=situation(run),
+            request=run.message,
+            tools_tokens=tools_tokens,
+            with_tools=self._with_tools,
+            budget=budget,
         )
         self.live.describe(earlier_runs=[past.id for past in context.history], **core.describe())
         return context.messages
@@ -198,7 +192,7 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
     today = day_of(run.started_at)
     if verdict.error in set(RunLimit):
         earlier = await agent.core.readers.run(runs.limited, run.user, today, verdict.error)
-        return tells_user(Refusal(limit=RunLimit(verdict.error), note=""), run, earlier)
+        return tells_user(verdict.error, run, earlier)
     if run.kind is RunKind.MANUAL:
         return True
     if await agent.core.readers.run(runs.told, run.user, run.task, today):
@@ -207,7 +201,7 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
 
 
 async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
-    """Whether another attempt follows a run that ends so; a task that was removed meanwhile has none."""
+    """Whether another attempt follows a run that ends so."""
     task = await agent.core.readers.run(tasks.get, run.user, run.task)
     if task is None:
         return False

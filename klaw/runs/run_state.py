@@ -22,16 +22,14 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
-from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
+from klaw.errors import ActorTooSlow, LimitReached, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.runs.limits import Refusal, RunLimit
+from klaw.runs.limits import RunLimit
 from klaw.store.kinds import run_edits
 from klaw.store.kinds.run_edits import RunLines
 
 NO_TEXT = "the final text is empty"
 MAX_REASON = 500
-"""Characters of a reason that are kept."""
-
 _MAX_SILENT = 4096
 """A longer text is a message, whatever it looks like."""
 _FENCE = re.compile(r"\A```[ \t]*+(?:json[ \t]*+)?\r?\n(.*)\n[ \t]*```\Z", re.DOTALL | re.IGNORECASE)
@@ -76,38 +74,35 @@ NO_SUCH_CHAT = "no_such_chat"
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What is to be stored of the end of a run."""
+    """What is to be stored of the end of a run. ``deliver``: the final text goes to the run's chat."""
 
     status: RunStatus
     deliver: bool = False
-    """Whether the final text goes to the run's chat."""
     error: str | None = None
     note: str | None = None
 
 
-def judge(run: Run, text: str, reached: Refusal | None) -> Verdict:
+def judge(run: Run, text: str, reached: LimitReached | None) -> Verdict:
     """What a finished conversation means. ``reached``: the limit that ended it early."""
-    note = f"it was ended early: {reached.note}" if reached is not None else None
+    note = f"it was ended early: {reached}" if reached is not None else None
     reason = silent_reason(text)
     if run.delivered:
         return Verdict(status=RunStatus.DONE, note=note)
     if reason is None and run.kind is not RunKind.HEARTBEAT:
         return Verdict(status=RunStatus.DONE, deliver=run.inject_into is not None, note=note)
     if reached is not None:
-        return Verdict(status=RunStatus.FAILED, error=reached.limit, note=reached.note)
+        return Verdict(status=RunStatus.FAILED, error=reached.limit, note=str(reached))
     return Verdict(status=RunStatus.SILENT, note=reason)
 
 
 def undeliverable(chat: str) -> Verdict:
-    """The chat of a run does not exist, or is not its user's: the text stays in the record."""
-    return Verdict(
-        status=RunStatus.FAILED, error=NO_SUCH_CHAT, note=f"there is no chat {chat}; the result is kept here"
-    )
+    note = f"there is no chat {chat}; the result is kept here"
+    return Verdict(status=RunStatus.FAILED, error=NO_SUCH_CHAT, note=note)
 
 
-def notice(run: Run, text: str, *, tells: bool) -> str | None:
-    """The notice of the end that a chat gets beside the result; None for no notice. ``tells``: whether to report a
-    failure; another attempt may follow, or the user may know already."""
+def notice_text(run: Run, text: str, *, tells: bool) -> str | None:
+    """The notice of an ended run that a chat gets beside the result. ``tells``: report a failure; else another attempt
+    follows, or the user knows already."""
     failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
     if run.kind is RunKind.HEARTBEAT and run.error not in set(RunLimit):
         return None  # it speaks through its tool only; the status shows that it failed
@@ -119,6 +114,13 @@ def notice(run: Run, text: str, *, tells: bool) -> str | None:
     if failed and tells and run.inject_into is not None:
         return f"The task {run.task} did not succeed{why}."
     return None
+
+
+def notice_of(run: Run, text: str | None, created_at: str) -> NewMessage | None:
+    """The message that tells the run's listener of its end; None without a text or a listener."""
+    if text is None or run.listener is None:
+        return None
+    return notice_message(run, chat_id(run.user, run.listener), text, created_at)
 
 
 WRITE_S = 30.0
@@ -178,7 +180,7 @@ class LiveRun:
         )
 
     def describe(self, **details: Any) -> None:
-        """Add to what the record tells of the run's course."""
+        """Add to the record's details."""
         self.run = attrs.evolve(self.run, details={**self.run.details, **details})
 
     async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
@@ -222,34 +224,28 @@ class LiveRun:
             self.run = said
             self.said()
 
-    async def end(self, verdict: Verdict, text: str, told: Callable[[Run, str], str | None]) -> Run:
-        """Store the end: final text, record, delivery and notice, all or nothing. Tried again while the disk is full.
-
-        Args:
-            text: the final text, for the record and, if the verdict says so, for the chat.
-            told: makes the notice for ``run.notify``, or else for the run's chat, from the ended run and its text.
+    async def end(self, verdict: Verdict, text: str, *, tells: bool) -> None:
+        """Store the end: final text, record, delivery and notice (see ``notice_text``), all or nothing. Tried again
+        while the disk is full; when cancelled meanwhile it is not stored.
 
         Raises:
             ActorStopped: the store is gone.
-            ActorTooSlow, StorageError: the end may be stored or not; see ``recovery.settle``.
-
-        Cancellation: while it waits for a full disk the end is not stored."""
+            ActorTooSlow, StorageError: the end may be stored or not; see ``recovery.settle``."""
         ended_at = self._now()  # the same at each attempt, so that a repetition is recognised
         kept = text
         if self.undelivered is not None and self.run.inject_into is not None:
             kept = f"{self.undelivered}\n\n{text}" if text else self.undelivered
             if not verdict.deliver and verdict.error is None:
                 verdict = undeliverable(self.run.inject_into)
-        failures = 0
+        failures, has_listener = 0, True
         while True:
             try:
-                return await self._end(verdict, text, kept, told, ended_at)
+                return await self._end(verdict, text, kept, ended_at, tells=tells if has_listener else None)
             except NoSuchChat as error:
                 if verdict.deliver:
                     verdict = undeliverable(error.chat)
-                else:
-                    # The chat that is to be told of the end does not exist either; the record is what remains.
-                    told = _nothing
+                else:  # the record is what remains
+                    has_listener = False
             except StorageFull:
                 log.error("run_end_not_stored", code="storage_full")
                 failures += 1
@@ -257,37 +253,31 @@ class LiveRun:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _end(
-        self, verdict: Verdict, text: str, kept: str, told: Callable[[Run, str], str | None], ended_at: str
-    ) -> Run:
+    async def _end(self, verdict: Verdict, text: str, kept: str, ended_at: str, *, tells: bool | None) -> None:
         async with self._lock:
             ended = attrs.evolve(
                 self.run,
                 status=verdict.status,
                 ended_at=ended_at,
                 error=verdict.error,
-                note=verdict.note if self.run.note is None else _joined(self.run.note, verdict.note),
+                note=self.run.noted(verdict.note),
                 result=kept,
                 delivered=self.run.delivered + verdict.deliver,
             )
-            last = None
+            last = delivery = notice = None
             if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
-                message = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
-                last = RunLines(first_seq=self._seq, messages=(message,))
-            delivery = said = None
+                final = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
+                last = RunLines(first_seq=self._seq, messages=(final,))
             if verdict.deliver and self.target is not None:
                 delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
-            listener = self.run.notify or self.run.inject_into
-            words = told(ended, kept)
-            if words is not None and listener is not None:
-                said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
+            if tells is not None:
+                notice = notice_of(ended, notice_text(ended, kept, tells=tells), self._now())
             await self._write(
-                lambda: self.core.writer.run(run_edits.save, ended, transcript=last, delivery=delivery, notice=said)
+                lambda: self.core.writer.run(run_edits.save, ended, transcript=last, delivery=delivery, notice=notice)
             )
             self.run = ended
-            if delivery is not None or said is not None:
+            if delivery is not None or notice is not None:
                 self.said()
-            return ended
 
     def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return NewMessage(
@@ -313,11 +303,3 @@ class LiveRun:
             return await write()
         self._lost = True
         raise ActorTooSlow(f"the store did not take a run's state within {WRITE_S:g} s")
-
-
-def _nothing(_run: Run, _text: str) -> None:
-    return None
-
-
-def _joined(first: str, second: str | None) -> str:
-    return first if second is None else f"{first}; {second}"

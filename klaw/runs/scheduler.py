@@ -1,8 +1,8 @@
 """The scheduler: starts tasks on time, spawned subagents at once, and keeps the account of all runs.
 
-Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and operations. It owns the runs under
-way, the queue of runs that wait for a place, and today's spending. Tasks and runs themselves are in the store: a run is
-stored before it starts, so a fire time is used up once, whatever happens to the process.
+Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and operations. It owns the runs under way,
+the queue of runs that wait for a place, and today's spending. A run is stored before it starts, so a fire time is used
+up once, whatever happens to the process.
 """
 
 import math
@@ -21,12 +21,11 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.agent.agent import Agent
-from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
-from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, StartPlan, TaskKey, decide
+from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
 from klaw.runs.start_run import Job, RunStarter, Spawn
@@ -54,15 +53,6 @@ class RunNow:
     reply: Reply[Run]
 
 
-@attrs.frozen(kw_only=True)
-class CancelRun:
-    """End a run. Answers whether it was under way or waited."""
-
-    user: UserId
-    run: str
-    reply: Reply[bool]
-
-
 @attrs.frozen
 class TasksChanged:
     """Look again: tasks were changed."""
@@ -73,7 +63,7 @@ class RunEnded:
     job: Job
 
 
-Msg: TypeAlias = Spawn | RunNow | CancelRun | TasksChanged | RunEnded
+Msg: TypeAlias = Spawn | RunNow | TasksChanged | RunEnded
 
 
 class Scheduler:
@@ -93,7 +83,6 @@ class Scheduler:
         """Why tasks wait for the clock to be set, for people."""
 
     def spec(self, agent: Agent) -> ActorSpec:
-        """How the supervisor is to run it; its runs are made with the agent."""
         work = partial(run, scheduler=self, agent=agent)
         grace_s = agent.core.config.shutdown.grace_s
         return ActorSpec(name=self.mailbox.name, mailbox=self.mailbox, run=work, stop_budget_s=grace_s)
@@ -107,6 +96,23 @@ class Scheduler:
             found["clock"] = f"{self.clock_doubt}: scheduled tasks wait until it is set"
         return found
 
+    @property
+    def jobs(self) -> list[Job]:
+        """Runs under way, and behind them those that wait for a place."""
+        return [*self.live.values(), *self.queued]
+
+    def job(self, user: UserId, run: str) -> Job | None:
+        return next((job for job in self.jobs if job.run.id == run and job.run.user == user), None)
+
+    def cancel(self, user: UserId, run: str) -> bool:
+        """End a run; False when it neither goes on nor waits. Raises ActorStopped."""
+        if self.mailbox.closed:
+            raise ActorStopped("the scheduler is stopping")
+        job = self.job(user, run)
+        cancelled = job is not None and job.live.cancel(CANCELLED)
+        self.nudge()  # of one that waits the scheduler stores the end
+        return cancelled
+
     def nudge(self) -> None:
         """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
         if not self.mailbox.closed:
@@ -114,10 +120,8 @@ class Scheduler:
 
 
 async def run(vitals: Vitals, task_status: TaskStarted, *, scheduler: Scheduler, agent: Agent) -> None:
-    """One incarnation. Ends when the mailbox is closed and the runs under way have ended.
-
-    Cancellation: runs under way are found as interrupted by the next incarnation.
-    """
+    """One incarnation. Ends when the mailbox is closed and the runs under way have ended. When cancelled, they are
+    found as interrupted by the next one."""
     scheduler.live.clear()
     scheduler.queued.clear()
     async with trio.open_nursery() as nursery:
@@ -178,8 +182,8 @@ class _Actor:
     async def _handle(self, message: Msg) -> None:
         match message:
             case Spawn():
-                unfinished = [*self.scheduler.live.values(), *self.scheduler.queued]
-                spawned = sum(job.run.user == message.user and job.run.kind is RunKind.SPAWNED for job in unfinished)
+                mine = [job.run for job in self.scheduler.jobs if job.run.user == message.user]
+                spawned = sum(run.kind is RunKind.SPAWNED for run in mine)
                 await self._begin(message, self.beginner.spawn, message, spawned)
             case RunNow():
                 if any((job.run.user, job.run.task) == (message.user, message.name) for job in self.scheduler.queued):
@@ -187,8 +191,6 @@ class _Actor:
                     message.reply.fail(NotStarted(f"a run of {message.name} waits for its turn already"))
                     return
                 await self._begin(message, self.beginner.by_hand, message.user, message.name)
-            case CancelRun():
-                message.reply.set(await self._cancel(message))
             case TasksChanged():
                 pass
             case RunEnded():
@@ -207,24 +209,13 @@ class _Actor:
         self.scheduler.queued.append(job)
         message.reply.set(job.run)
 
-    async def _cancel(self, message: CancelRun) -> bool:
-        job = self.scheduler.live.get(message.run)
-        if job is not None and job.run.user == message.user:
-            return job.live.cancel(CANCELLED)
-        for job in self.scheduler.queued:
-            if job.run.id == message.run and job.run.user == message.user:
-                # It is stored as running; its own task stores the end, so that nobody waits here for a full disk.
-                self.scheduler.queued.remove(job)
-                job.live.cancel(CANCELLED)
-                self._launch(job)
-                return True
-        return False
-
     # -- starting --------------------------------------------------------------------------------------------------
 
     async def _start_due(self) -> float:
         """Start what waits or is due. Returns the Trio time at which to look again at the latest."""
         self._look_at_the_clocks()
+        for job in [job for job in self.scheduler.queued if job.live.cancelled_because is not None]:
+            self._launch_queued(job)  # its own task stores the end, so that nobody waits here for a full disk
         if self.scheduler.mailbox.closed:
             return math.inf  # shutting down: what is due now is due at the next start too
         if trio.current_time() < self.not_before:
@@ -244,12 +235,12 @@ class _Actor:
             self._start_queued(before=math.inf)
             self.scheduler.wake_at = self.agent.core.clock.now() + MAX_SLEEP_S
             return trio.current_time() + MAX_SLEEP_S
-        rules = self.agent.core.config.subagents
         tried: set[tuple[TaskKey, int, int]] = set()
         started = True
         while started:
             started = False
-            decision = self._decide(await self._state(), rules)
+            decision = decide(await self._state(), self.agent.core.config.subagents)
+            self.scheduler.failing |= dict.fromkeys(decision.unusable, "unusable")
             for fire in decision.start:
                 # Whoever has waited longest goes first, be it a task or what was asked for at once.
                 self._start_queued(before=fire.ready_at)
@@ -262,22 +253,6 @@ class _Actor:
         self._start_queued(before=math.inf)
         self.scheduler.wake_at = decision.wake_at
         return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.agent.core.clock.now())
-
-    def _decide(self, state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
-        """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
-        try:
-            return decide(state, rules)
-        except Exception as error:  # noqa: BLE001 - the culprit is looked for below
-            log.error("task_unusable", error=error_class(error), where=where(error))
-            usable = []
-            for task in state.tasks:
-                try:
-                    decide(attrs.evolve(state, tasks=[task]), rules)
-                except Exception:  # noqa: BLE001 - told above; the status shows it
-                    self.scheduler.failing[task.user, task.name] = "unusable"
-                else:
-                    usable.append(task)
-            return decide(attrs.evolve(state, tasks=usable), rules)
 
     async def _state(self) -> SchedulerState:
         agent = self.agent
@@ -314,8 +289,7 @@ class _Actor:
         first."""
         for job in [*self.scheduler.queued]:
             if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
-                self.scheduler.queued.remove(job)
-                self._launch(job)
+                self._launch_queued(job)
 
     def _has_room(self, key: TaskKey) -> bool:
         """Whether there is a place, and the task does not run already."""
@@ -323,6 +297,10 @@ class _Actor:
         if len(live) >= self.agent.core.config.subagents.max_concurrent:
             return False
         return all((job.run.user, job.run.task) != key for job in live)
+
+    def _launch_queued(self, job: Job) -> None:
+        self.scheduler.queued.remove(job)
+        self._launch(job)
 
     def _launch(self, job: Job) -> None:
         self.scheduler.live[job.run.id] = job

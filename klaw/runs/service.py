@@ -24,7 +24,7 @@ from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
 from klaw.runs import heartbeat, task_input, transcripts
 from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
-from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
+from klaw.runs.scheduler import Msg, RunNow, Scheduler
 from klaw.runs.start_run import Spawn
 from klaw.runs.triggers import next_fires, shown
 from klaw.store.kinds import chats, runs
@@ -164,59 +164,46 @@ class Scheduling:
         depth: int = 0,
         outside: bool = False,
     ) -> Run:
-        """Start a subagent, at once and once.
-
-        Args:
-            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``task_input.SubagentOrder``).
-            parent: id of the run that asks for it.
-            notify: name of the chat that is notified when it ends.
-            depth: 0 from a chat, else one more than the parent's.
-            outside: who asks has read something from outside: the request may be that one's words.
+        """Start a subagent, at once and once. ``raw``: ``name``, ``message``, ``model``, ``injectInto``; for the others
+        see ``Spawn``.
 
         Raises:
             TaskError: fields are wrong; all are named.
             NotStarted: a limit forbids it, or the name is a task's.
             ConfigError: there is no such model."""
         order = task_input.subagent_order(raw, providers=self._providers)
-
-        def ask(reply: Reply[Run]) -> Spawn:
-            return Spawn(
-                user=user, order=order, parent=parent, notify=notify, depth=depth, outside=outside, reply=reply
-            )
-
-        return await self._ask(ask)
+        about: dict[str, Any] = {"parent": parent, "notify": notify, "depth": depth, "outside": outside}
+        return await self._ask(lambda reply: Spawn(user=user, order=order, reply=reply, **about))
 
     async def cancel(self, user: UserId, run: str) -> bool:
         """End a run that is under way or waits. False when no such run is going on."""
-        return await self._ask(lambda reply: CancelRun(user=user, run=run, reply=reply))
+        return self._scheduler.cancel(user, run)
 
     async def end(self, user: UserId, run: str) -> None:
         """End a run, and return when its end is stored; at once when it does not go on. Raises like ``cancel``."""
-        jobs = (*self._scheduler.live.values(), *self._scheduler.queued)
-        job = next((each for each in jobs if each.run.id == run and each.run.user == user), None)
-        if job is not None and await self.cancel(user, run):
+        job = self._scheduler.job(user, run)
+        if job is not None and self._scheduler.cancel(user, run):
             with answer_within(ANSWER_S, "the run"):
                 await job.over.wait()
 
     async def run(self, user: UserId, run: str) -> Run | None:
         """A run by its id, with what it has spent so far."""
-        job = self._scheduler.live.get(run)
-        if job is not None and job.run.user == user:
+        if (job := self._scheduler.job(user, run)) is not None:
             return job.run
         return await self._readers.run(runs.get, user, run)
 
     async def transcript(self, run: Run) -> dict[str, Any]:
         """What was said in a run, oldest first, as JSON; of a very long one the end (``cut``)."""
-        found = await self._files.run(transcripts.of_run, self._conversations, run)
+        found, whole = await self._files.run(transcripts.of_run, self._conversations, run)
         messages = [
             {
                 "role": said.role,
                 "content": said.content,
                 "calls": [{"name": call.name, "arguments": call.arguments} for call in said.tool_calls],
             }
-            for said in reversed(found.messages)
+            for said in found
         ]
-        return {"messages": messages, "cut": bool(messages) and not found.whole}
+        return {"messages": messages, "cut": bool(messages) and not whole}
 
     async def runs(
         self,
@@ -237,8 +224,7 @@ class Scheduling:
 
     def unfinished(self, user: UserId) -> list[Run]:
         """A user's runs that go on or wait for a place, in the order in which they were begun."""
-        jobs = [*self._scheduler.live.values(), *self._scheduler.queued]
-        return [job.run for job in jobs if job.run.user == user]
+        return [job.run for job in self._scheduler.jobs if job.run.user == user]
 
     def run_json(self, run: Run, *, whole: bool = False) -> Any:
         """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be

@@ -10,24 +10,23 @@ from klaw.actor.clock import iso
 from klaw.actor.mailbox import Reply
 from klaw.agent.agent import Agent
 from klaw.domain import tokens
-from klaw.domain.names import UserId, chat_id
+from klaw.domain.names import UserId
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName, notice_message
-from klaw.errors import ConfigError, NoSuchChat, NotStarted
+from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
+from klaw.errors import ConfigError, LimitReached, NoSuchChat, NotStarted
 from klaw.runs import heartbeat
 from klaw.runs.due import Fire
 from klaw.runs.limits import (
     LEAST_ANSWER_TOKENS,
     Ledger,
-    Refusal,
-    TokenLimits,
+    TokenCounts,
     day_of,
+    limits_of,
     refusal,
     spawn_refusal,
     tells_user,
-    tokens_of,
 )
-from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
+from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun, notice_of
 from klaw.runs.task_input import SubagentOrder
 from klaw.store.kinds import run_edits, runs, tasks
 
@@ -37,7 +36,7 @@ log = structlog.get_logger("klaw.scheduler")
 @attrs.define(kw_only=True, eq=False)
 class Job:
     live: LiveRun
-    limits: TokenLimits
+    limits: TokenCounts
     timeout_s: float
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when its end is stored, or will not be."""
@@ -58,7 +57,9 @@ class Spawn:
     notify: str | None
     """Name of the chat that is notified of the end."""
     depth: int
+    """0 from a chat, else one more than the parent's."""
     outside: bool
+    """Who asks has read something from outside: the request may be that one's words."""
     reply: Reply[Run]
 
 
@@ -72,9 +73,8 @@ class RunStarter:
     async def fire(self, fire: Fire) -> Job | Run:
         """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up.
 
-        Returns:
-            What is to be started; or, of a run that is over already, its record: refused, and stored; or silent, and
-            not stored, a heartbeat that has nothing to look after."""
+        A run that is over already is returned as its record: refused, and stored; or silent, and not stored, if the
+        heartbeat has nothing to look after."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -101,10 +101,8 @@ class RunStarter:
 
     async def spawn(self, asked: Spawn, unfinished: int) -> Job:
         """Begin a subagent, while so many spawned runs of the user are unfinished. Raises as ``Scheduling.spawn``."""
-        limits = self._agent.core.config.subagents
-        refused = spawn_refusal(
-            depth=asked.depth, unfinished=unfinished, max_depth=limits.max_depth, max_spawned=limits.max_spawned
-        )
+        config = self._agent.core.config.subagents
+        refused = spawn_refusal(depth=asked.depth, unfinished=unfinished, config=config)
         if refused is not None:
             raise NotStarted(refused)
         order = asked.order
@@ -130,48 +128,41 @@ class RunStarter:
 
     async def _begin(self, run: Run, task: Task | None) -> Job | Run:
         await self.ledger.open(run)
+        began: Job | Run = run
         try:
             began = await self._begin_open(run, task)
-        except BaseException:
-            self.ledger.close(run)
-            raise
-        if not isinstance(began, Job):
-            self.ledger.close(run)
-        return began
+            return began
+        finally:
+            if isinstance(began, Run):
+                self.ledger.close(run)
 
     async def _begin_open(self, run: Run, task: Task | None) -> Job | Run:
-        agent = self._agent
         job = self._job(run, task)
         needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
         refused = refusal(job.limits, self.ledger.used(run), needed)
         if refused is not None:
             return await self._refuse(run, refused)
-        begun = await agent.core.writer.run(run_edits.begin, run)
+        begun = await self._agent.core.writer.run(run_edits.begin, run)
         if begun.repeated:
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
         return job
 
-    async def _refuse(self, run: Run, refused: Refusal) -> Run:
+    async def _refuse(self, run: Run, refused: LimitReached) -> Run:
         """Store that a run was refused, and tell the user, once a day."""
-        agent = self._agent
-        since = day_of(run.started_at)
-        earlier = await agent.core.readers.run(runs.limited, run.user, since, refused.limit)
-        note = refused.note if run.note is None else f"{run.note}; {refused.note}"
-        over = attrs.evolve(
-            run, status=RunStatus.REFUSED, ended_at=run.started_at, error=refused.limit.value, note=note
-        )
-        listener = run.notify or run.inject_into
-        log.warning("run_refused", run=run.id, code=refused.limit.value)
-        if listener is not None and tells_user(refused, run, earlier):
+        core, limit = self._agent.core, refused.limit
+        earlier = await core.readers.run(runs.limited, run.user, day_of(run.started_at), limit)
+        status, note = RunStatus.REFUSED, run.noted(str(refused))
+        over = attrs.evolve(run, status=status, ended_at=run.started_at, error=limit, note=note)
+        log.warning("run_refused", run=run.id, code=limit)
+        notice = notice_of(over, f"{run.task} was not run: {refused}.", run.started_at)
+        if notice is not None and tells_user(limit, run, earlier):
             told = attrs.evolve(over, details={"told": True})
-            text = f"{run.task} was not run: {refused.note}."
-            notice = notice_message(told, chat_id(run.user, listener), text, run.started_at)
             try:
-                return (await agent.core.writer.run(run_edits.begin, told, notice)).run
+                return (await core.writer.run(run_edits.begin, told, notice)).run
             except NoSuchChat:
                 log.warning("notice_not_delivered", run=run.id)
-        return (await agent.core.writer.run(run_edits.begin, over)).run
+        return (await core.writer.run(run_edits.begin, over)).run
 
     def _run(self, user: UserId, name: TaskName, kind: RunKind, message: str, model: str | None, **more: Any) -> Run:
         now = iso(self._agent.core.clock.now())
@@ -195,12 +186,10 @@ class RunStarter:
             return name or self._agent.core.config.routing.default
 
     def _job(self, run: Run, task: Task | None) -> Job:
-        agent = self._agent
-        limits = agent.core.config.subagents
-        live = LiveRun(run=run, core=agent.core, said=agent.memory.embedder.nudge)
-        own_limits = tokens_of(task, max_tokens=limits.max_tokens, daily_tokens=limits.daily_tokens)
+        core, config = self._agent.core, self._agent.core.config.subagents
+        live = LiveRun(run=run, core=core, said=self._agent.memory.embedder.nudge)
         own = None if task is None else task.timeout_s
-        return Job(live=live, limits=own_limits, timeout_s=limits.timeout_s if own is None else own)
+        return Job(live=live, limits=limits_of(task, config), timeout_s=config.timeout_s if own is None else own)
 
     async def _list_of(self, user: UserId) -> str | None:
         workspace = self._agent.workspace

@@ -1,10 +1,9 @@
 """Making and changing a task from what a person or a model wrote. Pure.
 
-Raw input is a mapping as JSON has it: from the command line, from a tool call, from a slash command. Its fields are
-those of ``Task`` with an ``Edit`` note, and ``TriggerInput`` in place of the trigger. Every wrong field is named at
-once. A field that is absent, null or an empty text is not given, because models fill what they do not use with either;
-``clear`` names the fields that a change is to empty.
-"""
+Raw input is a mapping as JSON has it, from the command line, a tool call or a slash command. Its fields are those of
+``Task`` with an ``Edit`` note, and ``TriggerInput`` in place of the trigger. Every wrong field is named at once. A
+field that is absent, null or an empty text is not given, because models fill what they do not use with either;
+``clear`` names the fields that a change is to empty."""
 
 import difflib
 from collections.abc import Collection, Mapping
@@ -19,8 +18,7 @@ from klaw.domain.names import UserId, zone
 from klaw.domain.notes import Edit, notes
 from klaw.domain.task import HEARTBEAT, At, Cron, Every, Task, TaskName, Trigger
 from klaw.errors import BadValue, Problem, TaskError
-from klaw.runs.cron import normalise
-from klaw.runs.triggers import first_fire, read_at, read_every
+from klaw.runs.triggers import first_fire, normalise, read_at, read_every
 
 _LONGEST_FIELD = 32
 _WRITTEN = Converter(lenient=True)
@@ -66,12 +64,8 @@ _ORDER = tuple(given for given, field in FIELDS.items() if field in attrs.fields
 
 @attrs.define
 class TaskInput:
-    """The fields that were given.
-
-    Args:
-        known: the names that they may have.
-        required: the names that must be there.
-        providers: names that a model's provider may have; None when that is not known here."""
+    """The fields that were given. ``known``: the names that they may have; ``required``: those that must be there;
+    ``providers``: names that a model's provider may have; None when that is not known here."""
 
     raw: Mapping[str, Any]
     known: Collection[str] = attrs.field(default=_TYPES)
@@ -108,7 +102,6 @@ class TaskInput:
             self.wrong("model", f"the provider must be one of {', '.join(sorted(self.providers))}")
 
     def wrong(self, name: str, message: str) -> None:
-        """Add a problem with a field."""
         self.problems.append(Problem(name, message))
 
     def settings(self) -> dict[str, Any]:
@@ -116,13 +109,8 @@ class TaskInput:
         return {FIELDS[name]: value for name, value in self.sound.items() if name in FIELDS}
 
     def trigger(self, *, now: float, default_zone: str, old: Trigger | None = None) -> Trigger | None:
-        """The trigger that the fields give; None when they give none, or a wrong one.
-
-        Args:
-            now: Unix seconds.
-            default_zone: zone of a cron trigger, and of a time without an offset, that names none.
-            old: the trigger that is to be changed.
-        """
+        """The trigger that the fields give, or what they make of the ``old`` one; None when they give none, or a wrong
+        one. ``default_zone``: zone of a cron trigger, and of a time without an offset, that names none."""
         sound = self.sound
         kinds = [kind for kind in ("cron", "every", "at") if kind in self.given]
         if len(kinds) > 1 or not (kinds or old):
@@ -153,8 +141,8 @@ class TaskInput:
 def draft(
     raw: Mapping[str, Any], *, user: UserId, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
-    """Make a task of ``name``, ``message``, exactly one of ``cron``, ``every`` and ``at``, and what else is given. See
-    ``TaskInput``. Raises TaskError."""
+    """Make a task of ``name``, ``message``, exactly one of ``cron``, ``every`` and ``at``, and what else is given.
+    Raises TaskError."""
     asked = TaskInput(raw, required=("name", "message"), providers=providers)
     trigger = asked.trigger(now=now, default_zone=default_zone)
     if "clear" in asked.given:
@@ -170,8 +158,8 @@ def edit(
 ) -> Task:
     """Change the given fields of a task; it is the same object when nothing changes. Raises TaskError.
 
-    Fire times up to now are over when the trigger changes or the task is enabled; else they stay as they are, so that
-    a change of the message neither repeats nor drops a run. ``now`` also lets an enabled one-shot that is over run at
+    Fire times up to now are over when the trigger changes or the task is enabled; else they stay as they are, so that a
+    change of the message neither repeats nor drops a run. ``now`` also lets an enabled one-shot that is over run at
     once."""
     asked = TaskInput({**raw, "name": None} if raw.get("name") == task.name else raw, providers=providers)
     changes = asked.settings()
@@ -211,7 +199,6 @@ def trigger_of(raw: Mapping[str, Any], *, now: float, default_zone: str) -> Trig
 
 
 def subagent_order(raw: Mapping[str, Any], *, providers: Collection[str] | None = None) -> SubagentOrder:
-    """Read the order to start a subagent. Raises TaskError."""
     asked = TaskInput(raw, known=_ORDER, required=("name", "message"), providers=providers)
     if asked.problems:
         raise TaskError(asked.problems)

@@ -15,7 +15,7 @@ from klaw.runs.service import Scheduling
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
-"""How many messages one run may send."""
+"""Messages that one run may send."""
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
 """How much of a result the model sees."""

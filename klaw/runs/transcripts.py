@@ -1,4 +1,4 @@
-"""Loading a task's last complete runs from its transcripts: from the end, and no more than is needed.
+"""Reading runs from their transcripts: from the end, and no more than is needed.
 
 The transcripts are the truth here, not the database. All functions block; run them in a thread under a limiter.
 """
@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,13 +24,23 @@ from klaw.llm.providers.adapt import echo_of, request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
+MAX_LINE_BYTES = 1024 * 1024
+"""A longer line would fill any model's context, and is left out."""
+MAX_PARSED_BYTES = 16 * 1024 * 1024
+"""How much is parsed for one history; reached only when many of the newest runs are incomplete or very long."""
+MAX_SCANNED_BYTES = 256 * 1024 * 1024
+"""How much is read for one history, including lines that are left out."""
+MAX_SHOWN_CHARS = 500_000
+"""Only the last messages of a longer run are shown."""
 _MAX_RUN_ID = 128
+_LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
+"""One file a day, so names sort by age."""
+
+log = structlog.get_logger("klaw.runs")
 
 
 @attrs.frozen(kw_only=True)
 class PastMessage:
-    """One line of a run's transcript."""
-
     said: ChatMessage
     ends_a_run: bool
 
@@ -40,11 +51,6 @@ class PastRun:
 
     id: str
     messages: tuple[PastMessage, ...]
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens in a request."""
-        return request_tokens([message.said for message in self.messages])
 
 
 _Text = Annotated[str, Check(lambda text: text.replace("\0", ""))]
@@ -66,6 +72,52 @@ class _TranscriptLine:
     metadata: _About
 
 
+def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
+    """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
+    ``max_tokens``. Lines of several runs may be mixed.
+
+    What cannot be read is left out, with one warning for each file. Raises InvalidName for a bad user or task.
+    """
+    if runs <= 0 or max_tokens <= 0:
+        return ()
+    folder = conversations / run_folder(user_id(user), task_name(name))
+    kept: dict[str, list[PastMessage]] = {}
+    incomplete: set[str] = set()
+    whole: dict[str, int] = {}  # tokens of the runs whose request is found
+    for run, message in _messages(_files(folder), _BytesLeft(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)):
+        if run not in kept:
+            if len(whole) >= runs or sum(whole.values()) >= max_tokens:
+                break
+            if not message.ends_a_run:
+                incomplete.add(run)
+            if run in incomplete:
+                continue
+        kept.setdefault(run, []).append(message)
+        if message.said.role == "user":
+            whole[run] = request_tokens([each.said for each in kept[run]])
+    found = [run for run in kept if run in whole][:runs]
+    return tuple(PastRun(id=run, messages=tuple(reversed(kept[run]))) for run in reversed(found))
+
+
+def of_run(conversations: Path, run: Run) -> tuple[list[ChatMessage], bool]:
+    """What was said in a run, oldest first, and whether that is all; no messages if it came to none. What cannot be
+    read is left out, with a warning."""
+    path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
+    found: list[ChatMessage] = []
+    chars = 0
+    left = _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES)
+    for owner, message in _messages([path] if path.exists() else [], left):
+        if owner == run.id:
+            said = message.said
+            chars += len(said.content) + sum(len(call.arguments) for call in said.tool_calls)
+            if chars > MAX_SHOWN_CHARS and found:
+                break
+            found.insert(0, said)
+            if said.role == "user":
+                return found, True
+    return found, False
+
+
 def read_line(record: object) -> tuple[str, PastMessage]:
     """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
     line = JOURNAL.read(record, _TranscriptLine)
@@ -84,122 +136,14 @@ def read_line(record: object) -> tuple[str, PastMessage]:
     return about.run, PastMessage(said=said, ends_a_run=line.role is Role.ASSISTANT and line.type is not Kind.TOOL_CALL)
 
 
-class Collector:
-    """Takes lines newest first and keeps the newest complete runs; those of several runs may be mixed. No more are
-    wanted once there are ``runs`` of them, or ``max_tokens``."""
-
-    def __init__(self, *, runs: int, max_tokens: int) -> None:
-        self._runs = runs
-        self._max_tokens = max_tokens
-        self._kept: dict[str, list[PastMessage]] = {}
-        self._incomplete: set[str] = set()
-        self._begun: dict[str, int] = {}
-        """Tokens of the runs whose request is found, so that they are whole."""
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether only further lines of the collected runs are of use."""
-        return len(self._begun) >= self._runs or sum(self._begun.values()) >= self._max_tokens
-
-    def add(self, run: str, message: PastMessage) -> bool:
-        """Take the next line. Returns False when it shows that no further line is needed."""
-        if run not in self._kept:
-            if self.has_enough:
-                return False
-            if run in self._incomplete:
-                return True
-            if not message.ends_a_run:
-                self._incomplete.add(run)
-                return True
-            self._kept[run] = []
-        self._kept[run].append(message)
-        if message.said.role == "user":
-            self._begun[run] = request_tokens([kept.said for kept in self._kept[run]])
-        return True
-
-    def result(self) -> tuple[PastRun, ...]:
-        """The runs, oldest first."""
-        whole = [run for run in self._kept if run in self._begun][: self._runs]
-        return tuple(PastRun(id=run, messages=tuple(reversed(self._kept[run]))) for run in reversed(whole))
-
-
-MAX_LINE_BYTES = 1024 * 1024
-"""A longer line would fill any model's context, and is left out."""
-MAX_PARSED_BYTES = 16 * 1024 * 1024
-"""How much is parsed for one history; reached only when many of the newest runs are incomplete or very long."""
-MAX_SCANNED_BYTES = 256 * 1024 * 1024
-"""How much is read for one history, including lines that are left out."""
-
-_LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
-"""One file a day, so names sort by age."""
-
-log = structlog.get_logger("klaw.runs")
-
-
-def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
-    """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
-    ``max_tokens``.
-
-    What cannot be read is left out, with one warning for each file. Raises InvalidName for a bad user or task.
-    """
-    if runs <= 0 or max_tokens <= 0:
-        return ()
-    folder = conversations / run_folder(user_id(user), task_name(name))
-    collector = Collector(runs=runs, max_tokens=max_tokens)
-    left = _BytesLeft(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)
-    for file in _files(folder):
-        if not _collect(folder / file, collector, left):
-            break
-        if left.parsed <= 0 or left.scanned <= 0:
-            log.warning("history_cut", bytes=MAX_SCANNED_BYTES - max(0, left.scanned))
-            break
-    return collector.result()
-
-
-MAX_SHOWN_CHARS = 500_000
-"""Only the last messages of a longer run are shown."""
-
-
-@attrs.define
-class TranscriptOfRun:
-    """Takes lines newest first and keeps those of one run."""
-
-    run: str
-    messages: list[ChatMessage] = attrs.field(factory=list)
-    """Newest first."""
-    whole: bool = False
-    """Whether its request was found."""
-    chars: int = 0
-
-    def add(self, run: str, message: PastMessage) -> bool:
-        """Take the next line. Returns False when it shows that no further line is needed."""
-        if run == self.run:
-            said = message.said
-            self.chars += len(said.content) + sum(len(call.arguments) for call in said.tool_calls)
-            if self.chars > MAX_SHOWN_CHARS and self.messages:
-                return False
-            self.messages.append(said)
-            self.whole = said.role == "user"
-        return not self.whole
-
-
-def of_run(conversations: Path, run: Run) -> TranscriptOfRun:
-    """What was said in a run; no messages if it came to none. What cannot be read is left out, with a warning."""
-    found = TranscriptOfRun(run.id)
-    path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
-    if path.exists():
-        _collect(path, found, _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
-    return found
-
-
 @attrs.define
 class _BytesLeft:
     parsed: int
     scanned: int
 
 
-def _files(folder: Path) -> list[str]:
-    """Names of the transcripts, newest first. Files of other names are not ours."""
+def _files(folder: Path) -> list[Path]:
+    """The transcripts, newest first. Files of other names are not ours."""
     try:
         names = [name for name in os.listdir(folder) if _LOG.fullmatch(name)]  # noqa: PTH208 - thousands of names
     except FileNotFoundError:
@@ -207,11 +151,19 @@ def _files(folder: Path) -> list[str]:
     except OSError as error:
         log.warning("history_unreadable", error=error_class(error))
         return []
-    return sorted(names, reverse=True)
+    return [folder / name for name in sorted(names, reverse=True)]
 
 
-def _collect(path: Path, collector: Collector | TranscriptOfRun, left: _BytesLeft) -> bool:
-    """Give the file's lines to the collector, last first. Returns False when no more are needed."""
+def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, PastMessage]]:
+    """The messages of transcripts with the runs they are of, last first."""
+    for path in files:
+        yield from _messages_of(path, left)
+        if left.parsed <= 0 or left.scanned <= 0:
+            log.warning("history_cut", bytes=MAX_SCANNED_BYTES - max(0, left.scanned))
+            return
+
+
+def _messages_of(path: Path, left: _BytesLeft) -> Iterator[tuple[str, PastMessage]]:
     warned = False
 
     def warn(error: str) -> None:
@@ -224,23 +176,18 @@ def _collect(path: Path, collector: Collector | TranscriptOfRun, left: _BytesLef
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other side
             warn("NotAFile")
-            return True
+            return
         for line in lines_backwards(path, longest=MAX_LINE_BYTES, at_most=left.scanned):
             if left.parsed <= 0:
-                return True
+                return
             if line == TOO_LONG:
                 warn("TooLong")
                 continue
             left.parsed -= len(line)
             try:
-                run, message = read_line(json.loads(line.decode()))
+                yield read_line(json.loads(line.decode()))
             except (ValueError, RecursionError) as error:
                 warn(error_class(error))
-                continue
-            if not collector.add(run, message):
-                return False
+        left.scanned -= status.st_size
     except OSError as error:
         warn(error_class(error))
-        return True
-    left.scanned -= status.st_size
-    return True

@@ -1,6 +1,5 @@
-"""The process that renders the texts of one request. A text of a few thousand characters can be made so that it takes
-minutes or gigabytes: expressions of Pygments' lexers take quadratic time, and a link that is defined once may be used a
-thousand times.
+"""The process that renders the texts of one request. A text of a few thousand characters can take minutes or gigabytes:
+expressions of Pygments' lexers take quadratic time, and a link that is defined once may be used a thousand times.
 
 Standard input is a JSON list of texts. Standard output has a line for each, as it is done: its HTML, as JSON. A text
 that would take too long is tried without colours, and then shown as it is.
@@ -15,7 +14,7 @@ from html import escape
 from klaw.actor.process import limit
 
 TRY_S = 1.0
-"""CPU time for one text with its colours, and again without."""
+"""CPU time for one text with colours, and again without."""
 ALL_S = 4.0
 """CPU time, after which all further texts are plain."""
 MEMORY_BYTES = 192 * 1024 * 1024
@@ -34,7 +33,6 @@ def plain(text: str) -> str:
 
 
 def main() -> None:
-    """Render; see the module."""
     limit(MEMORY_BYTES, int(ALL_S + 2 * TRY_S), nice=NICE)
     signal.signal(signal.SIGPROF, _stop)  # a regular expression looks for signals while it searches, too
     left = MAX_HTML

@@ -1,6 +1,5 @@
-"""Markdown of messages to HTML that is harmless wherever it came from: markdown-it-py reads it without raw HTML, nh3
-(ammonia) cleans what came out, Pygments colours code. How long that takes is bounded by ``child`` only. Pure.
-"""
+"""Markdown of messages to harmless HTML: markdown-it-py reads it without raw HTML, nh3 (ammonia) cleans what came out,
+Pygments colours code. Only ``child`` bounds how long that takes."""
 
 from functools import cache
 from html import escape
@@ -29,8 +28,8 @@ _ATTRIBUTES = {
 
 
 def to_html(text: str, at_most: int, *, colours: bool = True) -> str:
-    """The HTML of a Markdown text. Pictures become links: nothing is loaded from elsewhere. Raises ValueError: it has
-    more than ``at_most`` characters."""
+    """The HTML of a Markdown text. Pictures become links: nothing is loaded from elsewhere. Raises ValueError: it is
+    longer than ``at_most``."""
     html = _reader(colours).render(text)
     if len(html) > at_most:
         raise ValueError

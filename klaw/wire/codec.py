@@ -1,7 +1,7 @@
-"""Text to frame and back. Pure: no I/O, no Trio.
+"""Text to frame and back. Pure.
 
-``decode_client`` and ``decode_server`` structure strictly (no coercion; unknown fields are ignored, so that a newer
-peer may say more) and raise nothing but ``ProtocolError``. A frame that exists is valid: see ``klaw.wire.frames``.
+``decode_client`` and ``decode_server`` convert nothing, ignore unknown fields, so that a newer peer may say more, and
+raise nothing but ``ProtocolError``. A frame that exists is valid: see ``klaw.wire.frames``.
 """
 
 import base64
@@ -26,13 +26,8 @@ def decode_client(text: str, max_bytes: int, *, first: bool = False) -> ClientFr
     """Read a frame of a client.
 
     Args:
-        text: the whole frame.
         max_bytes: its longest allowed UTF-8 form.
         first: of its connection: one that is no hello is refused by its type alone.
-
-    Raises:
-        ProtocolError: ``frame_too_large`` (closes), ``bad_json``, ``bad_frame``, ``unknown_type``, ``bad_text``,
-            ``empty_text``, ``bad_chat``, ``bad_id``, ``hello_first``.
     """
     if byte_size(text) > max_bytes:
         raise ProtocolError("frame_too_large", f"a frame has at most {max_bytes} bytes", close=True)
@@ -52,11 +47,7 @@ def byte_size(data: str | bytes) -> int:
 
 
 def decode_server(text: str) -> ServerFrame | None:
-    """Read a frame of a server; None for a type that this client does not know yet.
-
-    Raises:
-        ProtocolError: as ``decode_client``.
-    """
+    """Read a frame of a server; None for a type that this client does not know."""
     tree = _tree(text)
     if isinstance(tree.get("type"), str) and tree["type"] not in _SERVER_FRAMES:
         return None

@@ -11,7 +11,7 @@ from klaw.wire.values import Data, Ref, Seq
 
 @attrs.frozen(kw_only=True)
 class FileOfMessage:
-    """A file of a message. ``type`` is the media type by its content; its name is data and never a path."""
+    """A file of a message. ``type`` is its media type by its content; its name is data and never a path."""
 
     sha256: str
     name: str

@@ -1,8 +1,7 @@
-"""The frames of the wire protocol, version 2: what client and server say to each other. See docs/protocol.md.
+"""The frames of the wire protocol, version 2; docs/protocol.md tells what they and their fields mean.
 
 Values only: ``codec`` turns them into text and back. A frame's ``type`` is its tag on the wire; optional fields that
 are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more.
-docs/protocol.md tells what the fields mean.
 """
 
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
@@ -20,8 +19,8 @@ from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
 PROTOCOL_VERSION = 2
 MAX_RESULT_CHARS = 8_000_000
-"""Longest text of a ``result``: more than the longest message has as JSON. For a longer result the client asks for a
-smaller page, or over HTTP."""
+"""Longest text of a ``result``: more than the longest message has as JSON. The client asks for longer ones in smaller
+pages, or over HTTP."""
 
 
 # -- from the client -----------------------------------------------------------------------------------------------
@@ -34,25 +33,21 @@ class Hello:
     type: ClassVar[str] = "hello"
     version: int
     client: str | None = None
-    """Name and version of the program, for the log."""
     token: str | None = attrs.field(default=None, repr=False)
-    """Instead of the ``Authorization: Bearer`` header."""
     chats: dict[ChatName, Seq] = attrs.Factory(dict)
-    """Chats to watch: name -> last ``seq`` that the client has (0 for none); what it missed is sent."""
+    """Chats to watch, each with the last ``seq`` that the client has (0 for none)."""
 
 
 @attrs.frozen(kw_only=True)
 class Send:
-    """A message of the user, or a slash command. Watches the chat from now on if it was not watched."""
+    """A message of the user, or a slash command. Also watches the chat."""
 
     type: ClassVar[str] = "send"
     id: MessageId
-    """Chosen by the client, unique for the user: the same id again gives the same ack and is not stored twice."""
+    """The same id again gives the same ack and is not stored twice."""
     chat: ChatName
     text: str
-    """Not blank, unless there are files."""
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
-    """That were uploaded before. A message with files is never a command."""
 
     def __attrs_post_init__(self) -> None:
         if not self.text.strip() and not self.files:
@@ -80,7 +75,7 @@ class Stop:
 
 @attrs.frozen(kw_only=True)
 class Watch:
-    """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``. Again: watch from there."""
+    """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``."""
 
     type: ClassVar[str] = "watch"
     chat: ChatName
@@ -90,7 +85,7 @@ class Watch:
 
 @attrs.frozen(kw_only=True)
 class Approve:
-    """Answer an ``approval`` of a watched chat. The first answer counts; its own answer is ``approval_ended``."""
+    """Answer an ``approval`` of a watched chat. Answered by ``approval_ended``."""
 
     type: ClassVar[str] = "approve"
     id: MessageId
@@ -115,15 +110,13 @@ class ServerLimits:
     burst: int
     history: int
     max_file_bytes: int | None = None
-    """Bytes of one file, bytes of all files of a message, and their number."""
+    """Limits of one file, of all files of a message, and of their number."""
     max_message_file_bytes: int | None = None
     max_files: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Welcome:
-    """The answer to a good hello; ``session`` is the connection's id, for the log."""
-
     type: ClassVar[str] = "welcome"
     version: int
     server: str
@@ -150,9 +143,8 @@ class StoredCall:
     id: str
     name: str
     arguments: str | None = None
-    """JSON as the model wrote it, where the call was made."""
+    """JSON as the model wrote it; None in a result."""
     failed: bool | None = None
-    """Where its result is."""
 
 
 def _calls(message: Message) -> list[StoredCall]:
@@ -170,27 +162,26 @@ def _calls(message: Message) -> list[StoredCall]:
 
 @attrs.frozen(kw_only=True)
 class StoredMessage:
-    """One message on a page of a chat. ``role`` is user, assistant, tool or system, ``turn`` the one that made it."""
+    """One message on a page of a chat."""
 
     seq: int
     id: str
     role: str
     kind: str
-    """The ``type`` of the stored message (text, tool_call, command …); ``type`` is taken by the frame's tag."""
+    """The ``type`` of the stored message; ``type`` is taken by the frame's tag."""
     content: str
     created_at: str = ""
-    """ISO-8601 UTC; empty for what a client sent itself and was told no more about than its ``seq``."""
+    """ISO-8601 UTC; empty for what a client knows from an ``ack`` only."""
     turn: str | None = None
     task: str | None = None
     files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
-    """The calls of a tool_call; the one call that a tool_result answers."""
+    """The calls of a tool_call; for a tool_result, the one that it answers."""
     context_used: ContextUsed | None = None
-    """What the marks ``[n]`` of an answer from knowledge bases refer to, without the texts."""
+    """What the marks ``[n]`` of an answer refer to, without the texts."""
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the text of an answer."""
         return self.role == "assistant" and self.kind == "text"
 
     @classmethod
@@ -219,27 +210,27 @@ class MessagePage:
     chat: str
     messages: list[StoredMessage]
     more: bool
-    """There are further messages in the direction that was asked for."""
+    """There are further ones in the direction that was asked for."""
 
 
 @attrs.frozen(kw_only=True)
 class MessageFrame(StoredMessage):
-    """A message of a watched chat, in the order of ``seq`` and each once."""
+    """A message of a watched chat."""
 
     type: ClassVar[str] = "message"
     chat: str
     replayed: bool | None = None
-    """Stored before the watch began, or while the connection was down."""
+    """It was stored before the watch began."""
 
     @classmethod
     def on_page(cls, chat: str, stored: StoredMessage) -> "MessageFrame":
-        """A message on a page of a chat, as if it were sent again."""
+        """A message on a page, as if it were sent again."""
         return cls(**attrs.asdict(stored, recurse=False), chat=chat, replayed=True)
 
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """The next piece of the answer that a turn is making. Not stored: the ``message`` that follows holds it all."""
+    """The next piece of a running answer, which the ``message`` that follows holds as a whole."""
 
     type: ClassVar[str] = "delta"
     chat: str
@@ -250,7 +241,7 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class Tool:
-    """A tool call of the running turn began or ended: ``state`` is started, done or failed."""
+    """A tool call of the running turn: ``state`` is started, done or failed."""
 
     type: ClassVar[str] = "tool"
     chat: str
@@ -263,22 +254,20 @@ class Tool:
 
 @attrs.frozen(kw_only=True)
 class ApprovalFrame:
-    """A tool call waits for the user to allow it. Sent when it is asked, and to connections that watch later."""
+    """A tool call waits for the user to allow it."""
 
     type: ClassVar[str] = "approval"
     chat: str
     id: str
     tool: str
     what: str
-    """What would be done; printable characters only, and never shortened."""
+    """Printable characters only, and never shortened."""
     until: str
     turn: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ApprovalEndedFrame:
-    """An ``approval`` is open no more."""
-
     type: ClassVar[str] = "approval_ended"
     chat: str
     id: str
@@ -302,7 +291,7 @@ class Status:
 
 @attrs.frozen(kw_only=True)
 class ResultFrame:
-    """The answer to a ``call``: what the operation answers, the same as over HTTP."""
+    """The answer to a ``call``."""
 
     type: ClassVar[str] = "result"
     result: dict[str, Any]
@@ -321,7 +310,7 @@ class StoppedFrame:
 
 @attrs.frozen(kw_only=True)
 class CaughtUp:
-    """All messages of the chat up to ``seq`` were sent; from here on they come as they are stored."""
+    """All messages of the chat up to ``seq`` were sent."""
 
     type: ClassVar[str] = "caught_up"
     chat: str
@@ -346,7 +335,6 @@ class Error:
     code: str
     message: str
     errors: list[FieldError] | None = None
-    """The arguments of a ``call`` that are wrong."""
     retryable: bool = False
     retry_after_ms: int | None = None
     id: str | None = None

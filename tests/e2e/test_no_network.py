@@ -139,5 +139,5 @@ def test_onnx_runtime_is_imported_in_one_place() -> None:
         for path in (REPOSITORY / folder).rglob("*.py")
         if "import onnxruntime" in path.read_text() or "from onnxruntime" in path.read_text()
     }
-    assert found - {str(Path(__file__).relative_to(REPOSITORY))} == {"klaw/memory/embed/encoder.py"}
+    assert found - {str(Path(__file__).relative_to(REPOSITORY))} == {"klaw/memory/embed/model.py"}
     assert sys.modules["klaw"].__file__ == str(REPOSITORY / "klaw" / "__init__.py")

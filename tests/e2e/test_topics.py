@@ -13,7 +13,7 @@ from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder
 from klaw.store.kinds import inventory, messages, topic_vectors, topics
 from klaw.store.kinds.topic_changes import TOPIC
-from klaw.store.search.topic_search import TopicFilters
+from klaw.store.search.history_search import HistoryFilters
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import write_home
@@ -77,7 +77,7 @@ async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp
                 ("вишня", "Бабушкин пирог"),
                 ("railway tickets", "train to Tver"),
             ):
-                page = await app.memory.topic_search.search(query, TopicFilters(user=LOCAL_USER))
+                page = await app.memory.topic_search.search(query, HistoryFilters(user=LOCAL_USER))
                 assert expected in page.hits[0].topic.summary, query
                 assert page.hits[0].cosine is not None
                 assert page.degraded == ()
@@ -161,7 +161,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         assert report["klaw_topics_extracted_total"]["value"] >= 1
         assert report["klaw_splitter_duration_seconds"]["count"] == 1
         assert report["klaw_topics_size_chars"]["count"] >= 1
-        page = await app.memory.topic_search.search("вишня", TopicFilters(user=LOCAL_USER))
+        page = await app.memory.topic_search.search("вишня", HistoryFilters(user=LOCAL_USER))
         assert page.hits
     print(f"{time.monotonic() - begin:.0f} s", [topic.summary for topic in found])
 

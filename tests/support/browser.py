@@ -1,6 +1,7 @@
 """Debian's chromium, driven in a thread of its own, for tests of the page."""
 
 import shutil
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,15 @@ _LIMITER = trio.CapacityLimiter(2)
 def _is_wrong(said: ConsoleMessage) -> bool:
     """An answer that says no is told as an error too."""
     return said.type == "error" and not said.text.startswith(("Failed to load resource", "WebSocket connection"))
+
+
+def wait_until(page: Page, script: str, arg: Any = None) -> None:
+    """Wait until a script gives something true. Playwright's own ``wait_for_function`` evaluates its text inside of the
+    page from the second look on, which the page's policy forbids."""
+    deadline = time.monotonic() + HANG_S
+    while not page.evaluate(script, arg):
+        assert time.monotonic() < deadline, f"still not true: {script}"
+        page.wait_for_timeout(20)
 
 
 async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context: Any) -> T:

@@ -1,8 +1,10 @@
 """Documents made for tests. PDFs are written by hand, so that they can be wrong in every way."""
 
+import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -139,12 +141,20 @@ def write(path: Path, data: bytes | str) -> Path:
     return path
 
 
-async def read(
-    path: Path, *, name: str | None = None, limits: ReadingLimits | None = None
-) -> tuple[list[Block], ReadingReport]:
-    async with DocumentReading(path, name=name, limits=limits) as reading:
-        blocks = [block async for block in reading]
-    return blocks, reading.report
+@asynccontextmanager
+async def reading(path: Path, *, limits: ReadingLimits | None = None) -> AsyncIterator[DocumentReading]:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        async with DocumentReading(file, name=path.name, limits=limits) as begun:
+            yield begun
+    finally:
+        os.close(file)
+
+
+async def read(path: Path, *, limits: ReadingLimits | None = None) -> tuple[list[Block], ReadingReport]:
+    async with reading(path, limits=limits) as begun:
+        blocks = [block async for block in begun]
+    return blocks, begun.report
 
 
 def codes(report: ReadingReport) -> list[str]:

@@ -20,8 +20,8 @@ from klaw import atomic_file
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.errors import GraphError
-from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, GraphSession
-from klaw.knowledge.graph.terms import ResultRows, read_answer
+from klaw.knowledge.graph.lookup import MAX_ANSWER_BYTES, GraphSession
+from klaw.knowledge.graph.terms import Row, read_answer
 
 FORMATS = {
     ".ttl": "TURTLE",
@@ -50,6 +50,7 @@ SMALL_S = 30.0
 """… for so long at most."""
 _PROGRAM = Path(__file__).with_name("program.py")
 _NO_PROCESS = "the system cannot start another program now; ask again a little later"
+_DAMAGED = b'{"error": "damaged"}'
 _ERRORS = {
     "bad_query": "the query is not valid SPARQL",
     "too_large": "the answer is too long",
@@ -64,21 +65,14 @@ log = structlog.get_logger("klaw.knowledge")
 
 @attrs.frozen(kw_only=True)
 class GraphSize:
-    """How much a file holds."""
-
     triples: int
     labels: int
 
 
 class FileGraphResources:
-    """Threads, child processes and locks that all graphs in files share.
+    """Threads, child processes and locks that all graphs in files share."""
 
-    Args:
-        load_s: the most that reading a file may take.
-    """
-
-    def __init__(self, load_s: float = LOAD_S) -> None:
-        self.load_s = load_s
+    def __init__(self) -> None:
         self.threads = Threads("graph files", 2)
         self.loading = trio.CapacityLimiter(1)
         self.sessions = trio.CapacityLimiter(SESSIONS)
@@ -114,7 +108,7 @@ class FileGraph:
         async with self.files.locks.setdefault(self.folder, trio.Lock()):
             made = await self.files.threads.run(_made, self.folder)
             if made.get("stamp") != [VERSION, self.stamp]:
-                made = dict(await self._make())
+                made = await self._make()
             return GraphSize(triples=made["triples"], labels=made["labels"])
 
     @asynccontextmanager
@@ -136,13 +130,15 @@ class FileGraph:
     async def prepare(self) -> None:
         """Make the store if it is not there and that takes seconds only. Raises GraphError: ``loading``: it takes
         longer; whoever reads files does it. Or as ``load``."""
-        if not await self.files.threads.run(self._is_made):
-            if await self.files.threads.run(self._size) > SMALL_BYTES:
-                raise GraphError("loading", "its file has not been read yet; ask again later")
-            with trio.move_on_after(SMALL_S) as limited:
-                await self.load()
-            if limited.cancelled_caught:
-                raise GraphError("timeout", f"its file was not read within {SMALL_S:g} s")
+        made = await self.files.threads.run(_made, self.folder)
+        if made.get("stamp") == [VERSION, self.stamp]:
+            return
+        if await self.files.threads.run(self._size) > SMALL_BYTES:
+            raise GraphError("loading", "its file has not been read yet; ask again later")
+        with trio.move_on_after(SMALL_S) as limited:
+            await self.load()
+        if limited.cancelled_caught:
+            raise GraphError("timeout", f"its file was not read within {SMALL_S:g} s")
 
     async def remove(self) -> None:
         """Delete the store, if there is one."""
@@ -150,16 +146,13 @@ class FileGraph:
             await self.files.threads.run(_remove, self.folder)
         self.files.locks.pop(self.folder, None)
 
-    def _is_made(self) -> bool:
-        return _made(self.folder).get("stamp") == [VERSION, self.stamp]
-
     def _size(self) -> int:
         try:
             return self.file.stat().st_size
         except OSError:
             raise GraphError("unreadable", "its file no longer exists") from None
 
-    async def _make(self) -> Mapping[str, Any]:
+    async def _make(self) -> dict[str, Any]:
         form = FORMATS.get(Path(self.name).suffix.lower())
         if form is None:
             raise GraphError("unreadable", f"the file's name must end with one of {', '.join(FORMATS)}")
@@ -168,25 +161,13 @@ class FileGraph:
             await self.files.threads.run(self._size)
             try:
                 await self.files.threads.run(_clear, beside)
-                made = await self._read(beside, form)
+                made = _loaded(await _run(_command("load", str(self.file), str(beside), form), LOAD_S), form)
                 made["stamp"] = [VERSION, self.stamp]
                 await self.files.threads.run(_put, beside, self.folder, made)
             except OSError as error:
                 log.warning("graph_not_loaded", error=error_class(error))
                 raise GraphError("full", "there is no space for the graph, or its folder cannot be written") from None
         log.info("graph_loaded", name=self.file.name, count=made["triples"])
-        return made
-
-    async def _read(self, folder: Path, form: str) -> dict[str, Any]:
-        line = await _run(_command("load", str(self.file), str(folder), form), self.files.load_s)
-        if line is None:
-            raise GraphError("too_large", "the file is too large or too complicated to be read")
-        made: dict[str, Any] = json.loads(line)
-        if made.get("error") == "full":
-            raise GraphError("full", "there is no space for the graph")
-        if "error" in made:
-            where = f" at line {made['line']}" if made.get("line") else ""
-            raise GraphError("unreadable", f"this is not valid {form.replace('_', '-')}{where}")
         return made
 
 
@@ -199,9 +180,9 @@ class _FileSession:
         self._graph = graph
         self._process: trio.Process | None = None
 
-    async def ask(self, sparql: str, most: int) -> ResultRows:
+    async def ask(self, sparql: str, most: int) -> list[Row]:
         answer = await self._ask(sparql)
-        if answer.startswith(b'{"error": "damaged"'):
+        if answer.startswith(_DAMAGED):
             await self.stop()
             await self._graph.remove()
             await self._graph.prepare()
@@ -219,13 +200,13 @@ class _FileSession:
                     env={},
                 )
                 if not await self._line(self._process):  # it says when the store is open
-                    return b'{"error": "damaged"}'
+                    return _DAMAGED
             assert self._process.stdin is not None
             await self._process.stdin.send_all(json.dumps(sparql).encode() + b"\n")
             line = await self._line(self._process)
         except trio.BrokenResourceError:
             await self.stop()
-            return b'{"error": "damaged"}'
+            return _DAMAGED
         except OSError:
             raise GraphError("crowded", _NO_PROCESS) from None
         except BaseException:
@@ -259,12 +240,25 @@ class _FileSession:
                 await stream.aclose()
 
 
-def _read_line(line: bytes, most: int) -> ResultRows:
-    """Read an answer of the child. Raises GraphError."""
+def _read_line(line: bytes, most: int) -> list[Row]:
+    """The rows of a child's answer. Raises GraphError."""
     if line.startswith(b'{"error"'):
         code = str(json.loads(line)["error"])
         raise GraphError(code, _ERRORS[code])
     return read_answer(line, most)
+
+
+def _loaded(line: bytes | None, form: str) -> dict[str, Any]:
+    """What came of reading a file, as the child says. Raises GraphError."""
+    if line is None:
+        raise GraphError("too_large", "the file is too large or too complicated to be read")
+    made: dict[str, Any] = json.loads(line)
+    if made.get("error") == "full":
+        raise GraphError("full", "there is no space for the graph")
+    if "error" in made:
+        where = f" at line {made['line']}" if made.get("line") else ""
+        raise GraphError("unreadable", f"this is not valid {form.replace('_', '-')}{where}")
+    return made
 
 
 def _command(*words: str) -> Sequence[str]:
@@ -272,13 +266,8 @@ def _command(*words: str) -> Sequence[str]:
 
 
 async def _run(words: Sequence[str], within_s: float) -> bytes | None:
-    """What a program prints; None when it is not done in time, or is ended by its limits.
-
-    Raises:
-        GraphError: it could not be started.
-
-    Cancellation: it is killed.
-    """
+    """What a program prints; None when it is not done in time, or is ended by its limits. Raises GraphError: it could
+    not be started. Cancellation: it is killed."""
     done = None
     with trio.move_on_after(within_s):
         try:

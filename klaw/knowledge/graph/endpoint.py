@@ -5,8 +5,7 @@ endpoint of ``kb.endpoints``, whose credentials go to its own address only: what
 """
 
 import base64
-import ssl
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from urllib.parse import urlencode
@@ -32,8 +31,8 @@ from klaw.guarded_http import (
     parse,
     resolve_name,
 )
-from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, GraphSession
-from klaw.knowledge.graph.terms import ResultRows, read_answer
+from klaw.knowledge.graph.lookup import MAX_ANSWER_BYTES, GraphSession
+from klaw.knowledge.graph.terms import Row, read_answer
 
 MAX_REDIRECTS = 3
 CONNECT_S = 5.0
@@ -51,10 +50,8 @@ class EndpointNetwork:
 
     Args:
         ports: of the public internet that may be used.
-        resolve: names to addresses.
         forbidden: why a public endpoint's address is refused.
         forbidden_to_operator: the same for endpoints that may be private.
-        tls: makes the TLS settings, once.
     """
 
     def __init__(
@@ -64,10 +61,9 @@ class EndpointNetwork:
         resolve: Resolve = resolve_name,
         forbidden: Forbidden = forbidden,
         forbidden_to_operator: Forbidden = forbidden_to_operator,
-        tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
     ) -> None:
         self.ports = ports
-        self.http = GuardedHttp(idle_s=IDLE_S, connect_s=CONNECT_S, resolve=resolve, tls=tls)
+        self.http = GuardedHttp(idle_s=IDLE_S, connect_s=CONNECT_S, resolve=resolve, tls=httpcore2.default_ssl_context)
         self.forbidden = forbidden
         self.forbidden_to_operator = forbidden_to_operator
         self.threads = Threads("graph answers", 2)
@@ -129,7 +125,7 @@ class _EndpointSession:
         self._connections = connections
         self._target = graph.target
 
-    async def ask(self, sparql: str, most: int) -> ResultRows:
+    async def ask(self, sparql: str, most: int) -> list[Row]:
         body = urlencode({"query": sparql}).encode()
         for _ in range(MAX_REDIRECTS + 1):
             try:

@@ -15,8 +15,7 @@ from klaw.domain.knowledge import Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
 from klaw.knowledge.graph.embedded import FileGraph, FileGraphResources, GraphSize
-from klaw.knowledge.graph.graph import Graph, GraphQuery, QueryRecorder
-from klaw.knowledge.graph.lookup import GraphPassage, LookupLimits, look_up
+from klaw.knowledge.graph.lookup import Graph, GraphPassage, GraphQuery, QueryRecorder, look_up
 from klaw.knowledge.graph.matching import QuestionTerms, read_question
 
 if TYPE_CHECKING:
@@ -37,30 +36,20 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 @attrs.frozen(kw_only=True)
-class GraphFailure:
-    """A source that did not answer."""
-
-    source: SourceId
-    code: str
-    text: str
-    """For people."""
-
-
-@attrs.frozen(kw_only=True)
 class GraphSearch:
     """What graphs say about a question, and how they were asked."""
 
     passages: tuple[GraphPassage, ...] = ()
     """The best first."""
     queries: tuple[GraphQuery, ...] = ()
-    failed: tuple[GraphFailure, ...] = ()
+    failed: Mapping[SourceId, str] = attrs.Factory(dict)
+    """Sources that did not answer, each with a code."""
     reason: str = ""
     """Why there is nothing: ``no_sources``, ``no_words``, ``no_entities`` or ``failed``."""
 
 
 @attrs.frozen
 class _Trouble:
-    code: str
     text: str
     at: float
     source: SourceId
@@ -84,7 +73,6 @@ class Graphs:
         data_dir: Path,
         *,
         network: "EndpointNetwork | None" = None,
-        files: FileGraphResources | None = None,
         missing: Callable[[SourceId], None] = lambda _: None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
@@ -92,7 +80,7 @@ class Graphs:
         self._ports = ports
         self._folder = data_dir / "knowledge"
         self._network = network
-        self._files = files or FileGraphResources()
+        self._files = FileGraphResources()
         self._missing = missing
         self._now = now
         self._places = trio.CapacityLimiter(AT_ONCE)
@@ -166,7 +154,7 @@ class Graphs:
             for place in range(len(graphs)):
                 nursery.start_soon(one, place)
         passages = sorted((each for part in found for each in part.passages), key=lambda each: -each.score)[:most]
-        failed = tuple(each for part in found for each in part.failed)
+        failed = {source: code for part in found for source, code in part.failed.items()}
         return GraphSearch(
             passages=tuple(passages),
             queries=tuple(each for part in found for each in part.queries),
@@ -176,19 +164,19 @@ class Graphs:
 
     async def _look_up(self, source: Source, asked: QuestionTerms, most: int) -> GraphSearch:
         passages: list[GraphPassage] = []
-        failed: tuple[GraphFailure, ...] = ()
+        failed: dict[SourceId, str] = {}
         asking: QueryRecorder | None = None
         scan = f"{_key(source)} scan"
         try:
             async with self._asking(source) as asking:
                 may_scan = not self._pauses.waits(scan, self._now())
-                passages = await look_up(asking, asked, LookupLimits(entities=most), scan=may_scan)
+                passages = await look_up(asking, asked, most, scan=may_scan)
                 if asking.scan_failed:
                     self._pauses.fail(scan, self._now())
                 elif may_scan:
                     self._pauses.succeed(scan)
         except GraphError as error:
-            failed = (GraphFailure(source=source.id, code=error.code, text=str(error)),)
+            failed[source.id] = error.code
         return GraphSearch(passages=tuple(passages), queries=tuple(asking.queries) if asking else (), failed=failed)
 
     @asynccontextmanager
@@ -207,7 +195,7 @@ class Graphs:
                 self._missing(source.id)
             if error.code in _FAULTS:
                 pause = self._pauses.fail(key, self._now())
-                self._troubles[key] = _Trouble(error.code, str(error), self._now(), source.id)
+                self._troubles[key] = _Trouble(str(error), self._now(), source.id)
                 log.warning("graph_failed", name=source.id, reason=error.code, retry_s=pause)
             raise
         self._works(key)

@@ -1,21 +1,26 @@
 """What a graph says about the things that a question names, without a model: first their labels, then what is said of
-them and with them, then what is said of what stands there."""
+them and with them, then what is said of what stands there.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Protocol
 
 import attrs
+import trio
 
 from klaw.actor.threads import Threads
-from klaw.domain import tokens
 from klaw.domain.knowledge import SourceId
 from klaw.errors import GraphError
 from klaw.knowledge.graph import queries, wording
-from klaw.knowledge.graph.graph import QueryRecorder
 from klaw.knowledge.graph.matching import Match, QuestionTerms, matches
 from klaw.knowledge.graph.terms import Row, is_iri
 from klaw.knowledge.graph.wording import Relation
 
+MAX_ANSWER_BYTES = 2_000_000
+"""A longer answer is not read."""
+RELATIONS = 60
+"""Of one thing, in each direction."""
 BEYOND = 20
 """Things that are looked at in turn for what is said of them."""
 NAMED = 150
@@ -27,14 +32,69 @@ _WORDS = Threads("graph words", 1)
 """Stemming hundreds of labels and values would hold up the event loop."""
 
 
-@attrs.frozen(kw_only=True)
-class LookupLimits:
-    """How much is asked about."""
+class GraphSession(Protocol):
+    """An open graph."""
 
-    entities: int = 5
-    relations: int = 60
-    """For one thing, in each direction."""
-    depth: int = 2
+    indexed: bool
+    """It has the index of stems that ``queries.by_stems`` asks."""
+
+    async def ask(self, sparql: str, most: int) -> list[Row]:
+        """Run a SELECT and read at most ``most`` rows.
+
+        Raises:
+            GraphError: it cannot be asked, or its answer cannot be read.
+
+        Cancellation: the query is given up.
+        """
+        ...
+
+
+class Graph(Protocol):
+    """Something that answers SPARQL 1.1: a file or an endpoint."""
+
+    def session(self) -> AbstractAsyncContextManager[GraphSession]:
+        """Open it. Raises GraphError when it cannot be asked."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class GraphQuery:
+    """A query that ran."""
+
+    source: SourceId
+    sparql: str
+    rows: int
+    error: str = ""
+    """Code of the error that it ended with."""
+
+
+@attrs.define
+class QueryRecorder:
+    """Asks a session until a deadline, and records the queries."""
+
+    session: GraphSession
+    source: SourceId
+    deadline: float
+    """Of all queries together, in Trio's time."""
+    queries: list[GraphQuery] = attrs.Factory(list)
+    scan_failed: bool = False
+    """Looking through all labels took too long, or failed."""
+
+    async def ask(self, sparql: str, most: int, *, share: float = 1.0) -> list[Row]:
+        """Run a SELECT, for a share of the time that is left. Raises GraphError; ``timeout`` when the time is over."""
+        within = max(0.0, (self.deadline - trio.current_time()) * share)
+        rows: list[Row] | None = None
+        error = GraphError("timeout", f"the graph did not answer within {within:.0f} s")
+        with trio.move_on_after(within):
+            try:
+                rows = await self.session.ask(sparql, most)
+            except GraphError as failure:
+                error = failure
+        code = "" if rows is not None else error.code
+        self.queries.append(GraphQuery(source=self.source, sparql=sparql, rows=len(rows or ()), error=code))
+        if rows is None:
+            raise error
+        return rows
 
 
 @attrs.frozen(kw_only=True)
@@ -47,20 +107,17 @@ class GraphPassage:
     label: str
     text: str
     """Short sentences, one in a line."""
-    tokens: int
     score: float
     """0 to 1: how well the question names it."""
     sparql: str
     """The query that found it."""
 
 
-async def look_up(
-    asking: QueryRecorder, asked: QuestionTerms, limits: LookupLimits, *, scan: bool = True
-) -> list[GraphPassage]:
+async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, scan: bool = True) -> list[GraphPassage]:
     """Find what a question names.
 
     Args:
-        limits: how much is asked about.
+        most: things.
         scan: look through all labels where there is no index. Else only labels are found that stand in the question
             as they are.
 
@@ -68,13 +125,13 @@ async def look_up(
         GraphError: nothing was found, and something could not be asked.
     """
     rows, failure = await _candidates(asking, asked, scan=scan)
-    found = await _WORDS.run(matches, rows, asked, limits.entities, abandon=True)
+    found = await _WORDS.run(matches, rows, asked, most, abandon=True)
     if not found and failure is not None:
         raise failure
     passages: list[GraphPassage] = []
     for match in found:
         try:
-            passage = await _passage(asking, match, asked, limits)
+            passage = await _passage(asking, match, asked)
         except GraphError:
             if not passages:
                 raise
@@ -89,56 +146,45 @@ async def _candidates(
 ) -> tuple[list[Row], GraphError | None]:
     """Labels that may fit; and what failed."""
     if asking.session.indexed:
-        return [*(await asking.ask(queries.by_stems(asked.weights), queries.CANDIDATES)).rows], None
+        return await asking.ask(queries.by_stems(asked.weights), queries.CANDIDATES), None
     found: list[Row] = []
     failure: GraphError | None = None
     if asked.phrases:
-        found += (await asking.ask(queries.by_labels(asked.phrases, asked.languages), queries.CANDIDATES)).rows
+        found += await asking.ask(queries.by_labels(asked.phrases, asked.languages), queries.CANDIDATES)
     if scan:
         try:
-            found += (await asking.ask(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)).rows
+            found += await asking.ask(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)
         except GraphError as error:
             failure, asking.scan_failed = error, True
     return found, failure
 
 
-async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms, limits: LookupLimits) -> GraphPassage:
+async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms) -> GraphPassage:
     thing = queries.named(match.iri) if match.iri else queries.labelled(match.label, match.language)
-    first = queries.said_of(thing, asked.languages, limits.relations)
-    relations = wording.said_of((await asking.ask(first, limits.relations)).rows)
+    first = queries.said_of(thing, asked.languages, RELATIONS)
+    relations = wording.said_of(await asking.ask(first, RELATIONS))
     with suppress(GraphError):  # of a thing that everything refers to this may take too long
-        answer = await asking.ask(queries.said_with(thing, limits.relations), limits.relations, share=0.5)
-        relations += wording.said_with(answer.rows, match.iri)
+        rows = await asking.ask(queries.said_with(thing, RELATIONS), RELATIONS, share=0.5)
+        relations += wording.said_with(rows, match.iri)
     wanted = frozenset(asked.weights) - match.stems
     seen = [match.iri, *wording.things(relations)]
     labels = await labels_of(asking, seen, asked.languages, {})
-    if limits.depth > 1 and wanted:
-        beyond = [iri for iri in wording.neighbours(relations, labels, wanted) if is_iri(iri)][:BEYOND]
-        with suppress(GraphError):
-            more = await _beyond(asking, beyond, match, asked, limits)
-            relations += more
-            labels = await labels_of(asking, set(wording.things(more)) - set(seen), asked.languages, labels.names)
+    beyond = [iri for iri in wording.neighbours(relations, labels, wanted) if is_iri(iri)] if wanted else []
+    with suppress(GraphError):
+        more = await _beyond(asking, beyond[:BEYOND], match, asked)
+        relations += more
+        labels = await labels_of(asking, set(wording.things(more)) - set(seen), asked.languages, labels.names)
     name = labels.names.get(match.iri) or wording.plain(match.label)
     text = wording.fitting_lines(await _WORDS.run(wording.sentences, name, relations, labels, wanted, abandon=True))
-    return GraphPassage(
-        source=asking.source,
-        iri=match.iri,
-        label=name,
-        text=text,
-        tokens=tokens.estimate(text),
-        score=match.score,
-        sparql=first,
-    )
+    return GraphPassage(source=asking.source, iri=match.iri, label=name, text=text, score=match.score, sparql=first)
 
 
-async def _beyond(
-    asking: QueryRecorder, things: list[str], match: Match, asked: QuestionTerms, limits: LookupLimits
-) -> list[Relation]:
+async def _beyond(asking: QueryRecorder, things: list[str], match: Match, asked: QuestionTerms) -> list[Relation]:
     if not things:
         return []
-    most = 3 * limits.relations
-    answer = await asking.ask(queries.said_of_all(things, asked.languages, most), most, share=0.5)
-    return wording.said_beyond(answer.rows, match.iri)
+    most = 3 * RELATIONS
+    rows = await asking.ask(queries.said_of_all(things, asked.languages, most), most, share=0.5)
+    return wording.said_beyond(rows, match.iri)
 
 
 async def labels_of(
@@ -150,6 +196,6 @@ async def labels_of(
     for begin in range(0, len(unknown), NAMED):
         with suppress(GraphError):
             sparql = queries.labels_of(unknown[begin : begin + NAMED], languages, queries.READ)
-            answer = await asking.ask(sparql, queries.READ, share=0.5)
-            names |= wording.choose_labels(answer.rows, languages).names
+            rows = await asking.ask(sparql, queries.READ, share=0.5)
+            names |= wording.choose_labels(rows, languages).names
     return wording.Labels(names=names, languages=languages)

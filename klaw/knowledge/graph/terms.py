@@ -53,14 +53,6 @@ Term: TypeAlias = Iri | Blank | Literal
 Row: TypeAlias = Mapping[str, Term]
 
 
-@attrs.frozen(kw_only=True)
-class ResultRows:
-    """An answer to a SELECT."""
-
-    names: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
 def is_iri(text: str) -> bool:
     """Whether a text is an absolute IRI that may stand in a query."""
     return len(text) <= MAX_IRI and _IRI.fullmatch(text) is not None
@@ -74,40 +66,24 @@ def reference(iri: str) -> str:
 
 
 def quoted(text: str, language: str = "") -> str:
-    """A text as it stands in a query; nothing in it can end it.
-
-    Raises:
-        ValueError: the language is not a language tag.
-    """
+    """A text as it stands in a query; nothing in it can end it. Raises ValueError: this is no language tag."""
     escaped = _ESCAPED.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}", clean(text))
     if language and not _LANGUAGE.fullmatch(language):
         raise ValueError("not a valid language tag")
     return f'"{escaped}"{"@" + language if language else ""}'
 
 
-def read_answer(body: bytes, most: int) -> ResultRows:
-    """Read ``application/sparql-results+json``.
-
-    Args:
-        most: rows; further ones are left out.
-
-    Raises:
-        GraphError: it has another form.
-    """
+def read_answer(body: bytes, most: int) -> list[Row]:
+    """The first rows of ``application/sparql-results+json``. Raises GraphError: it has another form."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         raise _malformed("it is not JSON") from None
-    if not isinstance(value, dict):
-        raise _malformed("it is not an object")
-    head, results = value.get("head"), value.get("results")
-    names = head.get("vars") if isinstance(head, dict) else None
+    results = value.get("results") if isinstance(value, dict) else None
     found = results.get("bindings") if isinstance(results, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > MAX_COLUMNS:
-        raise _malformed("head.vars is not a list of names")
     if not isinstance(found, list):
         raise _malformed("results.bindings is not a list")
-    return ResultRows(names=tuple(names), rows=tuple(map(_row, found[:most])))
+    return list(map(_row, found[:most]))
 
 
 def _row(found: Any) -> Row:

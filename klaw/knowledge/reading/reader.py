@@ -7,12 +7,9 @@ ended. Nothing that is wrong with a document raises here: the report names it, b
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Collection
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -20,16 +17,12 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.threads import Threads
 from klaw.convert import FRAMES
-from klaw.domain.knowledge import Block
+from klaw.domain.knowledge import Block, DocumentProblem
 from klaw.errors import BadValue
-from klaw.knowledge.reading.report import ReaderLine, ReaderProblem, ReadingProblems, ReadingReport
-from klaw.knowledge.reading.sniff import READERS
+from klaw.knowledge.reading.report import ReaderLine, ReadingProblems, ReadingReport
 from klaw.toolbox.exec.process import signal_group
 
-FORMATS = tuple(READERS)
-"""All that are read."""
 CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1_000_000
 """Longest line of the child; that of a block has a fifth of it."""
@@ -41,7 +34,7 @@ LEAST_CHARS, CHARS_FOR_BYTE = 2_000_000, 20
 """A sheet is packed to a tenth, and says the names of its columns in each row."""
 
 log = structlog.get_logger("klaw.knowledge")
-_opening = Threads("documents", 2)
+_CRASHED = "crashed the program that reads it"
 
 
 @attrs.frozen(kw_only=True)
@@ -80,33 +73,24 @@ class DocumentReading:
 
     ::
 
-        async with DocumentReading(path) as reading:
+        async with DocumentReading(file, name="lease.pdf") as reading:
             async for block in reading:
                 ...
         report = reading.report
 
     Args:
-        path: the document. A link as its last part is not followed. Or an open file, which stays open.
-        name: for messages, and to tell the format by; that of the path if left out.
+        file: descriptor of a regular file, which stays open.
+        name: for messages, and to tell the format by.
 
     Cancellation: the child is gone when the block is left.
     """
 
-    def __init__(
-        self,
-        path: Path | int,
-        *,
-        name: str | None = None,
-        limits: ReadingLimits | None = None,
-        formats: Collection[str] = FORMATS,
-    ) -> None:
+    def __init__(self, file: int, *, name: str, limits: ReadingLimits | None = None) -> None:
         self.report = ReadingReport()
         """What was found so far; final when there are no more blocks."""
-        self._path = path
-        self._name = name or (path.name if isinstance(path, Path) else "")
+        self._file = file
+        self._name = name
         self._limits = limits or ReadingLimits()
-        self._formats = list(formats)
-        self._file: int | None = None
         self._process: trio.Process | None = None
         self._lines: deque[bytes] = deque()
         self._rest = b""
@@ -123,21 +107,19 @@ class DocumentReading:
         """Blocks that come once more: the page was begun by a child before."""
         self._blocks = 0
         self._chars = 0
-        self._problems = ReadingProblems(self._name)
+        self._problems = ReadingProblems(name)
         self._over = False
 
     async def __aenter__(self) -> Self:
-        opened = await _opening.run(_open, self._path, self._limits.file_bytes)
-        if isinstance(opened, ReaderProblem):
-            self._fail(opened)
+        size, most = os.fstat(self._file).st_size, self._limits.file_bytes
+        if size > most:
+            self._fail("too_large", f"has {size >> 20:,} MB; {most >> 20:,} MB are the limit for one document")
             return self
-        self._file = opened
         try:
             await self._start()
         except BaseException:
             with trio.move_on_after(STOP_S, shield=True):
                 await self._kill()
-            self._close()
             raise
         return self
 
@@ -146,7 +128,6 @@ class DocumentReading:
     ) -> None:
         with trio.move_on_after(STOP_S, shield=True):
             await self._kill()
-        self._close()
 
     def __aiter__(self) -> Self:
         return self
@@ -159,7 +140,7 @@ class DocumentReading:
             try:
                 message = FRAMES.read(json.loads(line), ReaderLine)
             except (BadValue, ValueError, RecursionError):
-                self._fail(ReaderProblem(code="broken", text="crashed the program that reads it"))
+                self._fail("broken", _CRASHED)
                 continue
             await trio.lowlevel.checkpoint()  # what is done with a block takes its time; others have to get theirs
             if message.block is not None and self._again:
@@ -192,9 +173,9 @@ class DocumentReading:
             end = message.end
             self.report = attrs.evolve(self.report, language=end.language, pages=end.pages)
             if end.failed is not None:
-                self._fail(end.failed)
+                self._fail(end.failed.code, end.failed.text)
             elif not self._blocks:
-                self._fail(ReaderProblem(code="no_text", text="has no readable text"))
+                self._fail("no_text", "has no readable text")
             else:
                 self._finish(failed=False)
 
@@ -202,15 +183,11 @@ class DocumentReading:
         self._blocks += 1
         self._of_page += 1
         self._chars += len(block.text)
-        if self._chars > self._limits.text_chars:
-            self._fail(
-                ReaderProblem(
-                    code="too_much_text",
-                    text=f"has more than {self._limits.text_chars // 1_000_000} million characters",
-                )
-            )
-        elif self._blocks > self._limits.blocks:
-            self._fail(ReaderProblem(code="too_much_text", text=f"has more than {self._limits.blocks:,} parts"))
+        limits = self._limits
+        if self._chars > limits.text_chars:
+            self._fail("too_much_text", f"has more than {limits.text_chars // 1_000_000} million characters")
+        elif self._blocks > limits.blocks:
+            self._fail("too_much_text", f"has more than {limits.blocks:,} parts")
 
     async def _receive(self) -> bytes | None:
         """The child's next line; None when something else happened."""
@@ -225,11 +202,9 @@ class DocumentReading:
         self._waited_s += trio.current_time() - begun
         if data is None:
             if self._waited_s >= self._limits.seconds:
-                self._fail(
-                    ReaderProblem(code="too_slow", text=f"takes longer than {self._limits.seconds:.0f} s to be read")
-                )
+                self._fail("too_slow", f"takes longer than {self._limits.seconds:.0f} s to be read")
             else:
-                await self._stuck(ReaderProblem(code="too_slow", text=f"takes longer than {silent_s:.0f} s"))
+                await self._stuck("too_slow", f"takes longer than {silent_s:.0f} s")
             return None
         if not data:
             await self._ended()
@@ -237,7 +212,7 @@ class DocumentReading:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(lines)
         if len(self._rest) > MAX_LINE_BYTES:
-            self._fail(ReaderProblem(code="broken", text="crashed the program that reads it"))
+            self._fail("broken", _CRASHED)
         return None
 
     async def _ended(self) -> None:
@@ -248,22 +223,21 @@ class DocumentReading:
             code = await self._process.wait()
         name = signal.Signals(-code).name if code is not None and code < 0 else ""
         if name == "SIGXCPU":
-            self._fail(ReaderProblem(code="too_slow", text="takes too much time"))
+            self._fail("too_slow", "takes too much time")
             return
-        text = "crashed the program that reads it" + (f" ({name})" if name else "")
-        await self._stuck(ReaderProblem(code="crashed", text=text), guilty=name != "SIGKILL")
+        await self._stuck("crashed", _CRASHED + (f" ({name})" if name else ""), guilty=name != "SIGKILL")
 
-    async def _stuck(self, problem: ReaderProblem, *, guilty: bool = True) -> None:
+    async def _stuck(self, code: str, text: str, *, guilty: bool = True) -> None:
         """The child is gone, or does nothing: another one goes on. It leaves out the page, unless that is not
         ``guilty``: somebody, or a lack of memory in the system, ended the child."""
         if self.report.format != "pdf" or self._touched is None or self._restarts >= MAX_RESTARTS:
-            self._fail(problem)
+            self._fail(code, text)
             return
-        log.warning("document_reader_restarts", page=self._touched, reason=problem.code)
+        log.warning("document_reader_restarts", page=self._touched, reason=code)
         self._restarts += 1
         self._again = self._of_page
         if guilty:
-            self._problems.add(attrs.evolve(problem, page=self._touched))
+            self._problems.add(DocumentProblem(code=code, text=text, page=self._touched))
             self._skipped.append(self._touched)
             self._again = 0
         await self._kill()
@@ -272,8 +246,8 @@ class DocumentReading:
         self._touched = None
         await self._start()
 
-    def _fail(self, problem: ReaderProblem) -> None:
-        self._problems.end_with(problem)
+    def _fail(self, code: str, text: str) -> None:
+        self._problems.end_with(DocumentProblem(code=code, text=text))
         self._finish(failed=True)
 
     def _finish(self, *, failed: bool) -> None:
@@ -281,12 +255,10 @@ class DocumentReading:
         self.report = attrs.evolve(self.report, problems=self._problems.worded(), failed=failed)
 
     async def _start(self) -> None:
-        assert self._file is not None
         limits = self._limits
         request = {
             "file": self._file,
             "name": self._name,
-            "formats": self._formats,
             "first_page": self._page,
             "skipped": self._skipped,
             "pages": limits.pages,
@@ -321,34 +293,3 @@ class DocumentReading:
             assert pipe is not None
             await pipe.aclose()
         self._process = None
-
-    def _close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-def _open(path: Path | int, most: int) -> int | ReaderProblem:
-    """A descriptor of a file that may be read."""
-    try:
-        file = (
-            os.dup(path)
-            if isinstance(path, int)
-            else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
-        )
-    except OSError as error:
-        return ReaderProblem(code="not_found", text=f"cannot be opened: {error.strerror}")
-    except ValueError:
-        return ReaderProblem(code="not_found", text="cannot be opened: its name is not a file name")
-    status = os.fstat(file)
-    problem = None
-    if not stat.S_ISREG(status.st_mode):
-        problem = ReaderProblem(code="not_a_file", text="is not a file but a folder, a device or a pipe")
-    elif status.st_size > most:
-        problem = ReaderProblem(
-            code="too_large", text=f"has {status.st_size >> 20:,} MB; {most >> 20:,} MB are the limit for one document"
-        )
-    if problem is None:
-        return file
-    os.close(file)
-    return problem

@@ -12,34 +12,25 @@ MAX_PROBLEMS = 100
 
 
 @attrs.frozen(kw_only=True)
-class ReaderProblem:
-    """A problem as the child reports it."""
-
-    code: str
-    text: str
-    page: int | None = None
-
-
-@attrs.frozen(kw_only=True)
 class ReaderEnd:
     """The last line."""
 
     language: str
     pages: int
-    failed: Annotated[ReaderProblem | None, OMIT] = None
+    failed: Annotated[DocumentProblem | None, OMIT] = None
     """Why it counts as not read."""
 
 
 @attrs.frozen(kw_only=True)
 class ReaderLine:
-    """One line of the child has one of these."""
+    """One line of the child has one of these. A problem's text does not name the document."""
 
     format: Annotated[str | None, OMIT] = None
     title: Annotated[str | None, OMIT] = None
     look: Annotated[int | None, OMIT] = None
     page: Annotated[int | None, OMIT] = None
     block: Annotated[Block | None, OMIT] = None
-    problem: Annotated[ReaderProblem | None, OMIT] = None
+    problem: Annotated[DocumentProblem | None, OMIT] = None
     end: Annotated[ReaderEnd | None, OMIT] = None
 
 
@@ -48,7 +39,7 @@ class ReadingReport:
     """What a document is."""
 
     format: str = ""
-    """One of ``reader.FORMATS``; empty: it was not found out."""
+    """A key of ``sniff.READERS``; empty: it was not found out."""
     title: str = ""
     """As the document gives it."""
     language: str = ""
@@ -65,10 +56,10 @@ class ReadingProblems:
 
     def __init__(self, name: str) -> None:
         self._name = printable(name)
-        self._found: list[tuple[ReaderProblem, int | None]] = []
+        self._found: list[tuple[DocumentProblem, int | None]] = []
         """With the last page of a row of pages that have the same problem."""
 
-    def add(self, problem: ReaderProblem) -> None:
+    def add(self, problem: DocumentProblem) -> None:
         """Note one, if it is not noted yet and there are not too many."""
         if any(known == problem for known, _ in self._found):
             return
@@ -81,17 +72,16 @@ class ReadingProblems:
         if len(self._found) < MAX_PROBLEMS:
             self._found.append((problem, None))
 
-    def end_with(self, problem: ReaderProblem) -> None:
+    def end_with(self, problem: DocumentProblem) -> None:
         """Note the one for which the document counts as not read."""
         self._found.append((problem, None))
 
     def worded(self) -> tuple[DocumentProblem, ...]:
-        """All of them, for people."""
+        """All of them, for people: with the document's name and the pages."""
         return tuple(self._worded(problem, through) for problem, through in self._found)
 
-    def _worded(self, problem: ReaderProblem, through: int | None) -> DocumentProblem:
+    def _worded(self, problem: DocumentProblem, through: int | None) -> DocumentProblem:
         where = self._name
         if problem.page is not None:
-            pages = f"page {problem.page}" if through is None else f"pages {problem.page} to {through}"
-            where = f"{where}, {pages}"
-        return DocumentProblem(code=problem.code, text=f"{where}: {problem.text}", page=problem.page)
+            where += f", page {problem.page}" if through is None else f", pages {problem.page} to {through}"
+        return attrs.evolve(problem, text=f"{where}: {problem.text}")

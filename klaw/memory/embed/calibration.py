@@ -8,12 +8,13 @@ alike than two sentences from anywhere. Sync code for a worker thread.
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import attrs
 import numpy as np
 
-from klaw.errors import ModelError
+from klaw.convert import JOURNAL, Bounds
+from klaw.errors import BadValue, ModelError
 from klaw.memory.embed.passage import RECIPE, PassageText, passage
 from klaw.memory.embed.token_coder import Floats
 from klaw.models.manifest import Calibration
@@ -34,7 +35,6 @@ _BUILT_IN = tuple(Path(__file__).with_name(f"dialogue_{language}.json") for lang
 """Conversations of a person with their assistant, with questions as they are asked later. Nearly all pairs have
 nothing in common but people, tone and language: what recall has to tell a hit from."""
 
-_KINDS: tuple[Literal["query", "passage"], ...] = ("passage", "query")
 _PROOF_TEXTS = (
     "My sister Anna is allergic to peanuts.",
     "The spare key lies under the third flower pot.",
@@ -42,7 +42,8 @@ _PROOF_TEXTS = (
     "Сосед сверху опять залил нам ванную.",
 )
 
-Embed: TypeAlias = Callable[[Sequence[str] | Sequence[PassageText], Literal["query", "passage"]], Floats]
+Kind: TypeAlias = Literal["query", "passage"]
+Embed: TypeAlias = Callable[[Sequence[str | PassageText], Kind], Floats]
 """Texts and their kind -> unit vectors (n, dimension)."""
 
 
@@ -51,7 +52,6 @@ class Talk:
     """One conversation."""
 
     messages: tuple[str, ...]
-    """In their order."""
     queries: tuple[str, ...]
     related: frozenset[tuple[int, int]] = frozenset()
     """Pairs (query, message) that do have something in common, and are not counted."""
@@ -59,8 +59,6 @@ class Talk:
 
 @attrs.frozen(kw_only=True)
 class CosineMeasurement:
-    """Outcome of a measurement."""
-
     mean: float
     deviation: float
     """Standard deviation of one pair."""
@@ -87,7 +85,7 @@ def of_messages(messages: Sequence[str]) -> Talk:
     return Talk(messages=tuple(messages), queries=tuple(messages[at] for at in chosen), related=near)
 
 
-def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> CosineMeasurement:
+def measure(embed: Embed, talks: Sequence[Talk]) -> CosineMeasurement:
     """Mean cosine over the unrelated pairs of each conversation. Raises ModelError: too few pairs, or the model gives
     no usable vectors."""
     cosines: list[Floats] = []
@@ -96,7 +94,7 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Cosine
         asked, said = _thin(len(talk.queries), MAX_QUERIES), _thin(len(talk.messages), MAX_MESSAGES)
         if not asked or not said:
             continue
-        passages = [passage(talk.messages[at], talk.messages[at - 1] if at > 0 else None, recipe=recipe) for at in said]
+        passages = [passage(talk.messages[at], talk.messages[at - 1] if at > 0 else None) for at in said]
         table = embed([talk.queries[at] for at in asked], "query") @ embed(passages, "passage").T
         counted = np.array([[(query, message) not in talk.related for message in said] for query in asked])
         cosines.append(table[counted])
@@ -106,9 +104,8 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Cosine
         raise ModelError(f"too few texts: {found.size} pairs of a question and a message, at least {MIN_PAIRS} wanted")
     if not np.isfinite(found).all():
         raise ModelError("the model gives vectors that are not numbers")
-    mean = float(found.mean(dtype=np.float64))
     return CosineMeasurement(
-        mean=mean,
+        mean=float(found.mean(dtype=np.float64)),
         deviation=float(found.std(dtype=np.float64)),
         pairs=int(found.size),
         queries=queries,
@@ -129,7 +126,8 @@ def calibrate(embed: Embed) -> Calibration:
 def prove(embed: Embed, model_id: str) -> None:
     """Check a model before another model's vectors are dropped for it. Raises ModelError: its vectors are not unit
     vectors, or not different; or the model failed."""
-    for kind in _KINDS:
+    kinds: tuple[Kind, ...] = ("passage", "query")
+    for kind in kinds:
         found = embed(_PROOF_TEXTS, kind)
         if not np.isfinite(found).all() or not np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-3):
             raise ModelError(f"{model_id}: gives no usable vectors; the other model's are kept")
@@ -140,6 +138,28 @@ def prove(embed: Embed, model_id: str) -> None:
 def _thin(count: int, most: int) -> list[int]:
     """At most ``most`` indices below ``count``, evenly spread."""
     return list(range(count)) if count <= most else [at * count // most for at in range(most)]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class _TalkMessage:
+    content: str
+    id: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class _TalkQuestion:
+    query: str
+    evidence: list[str] = attrs.Factory(list)
+    """Ids of messages."""
+
+
+@attrs.frozen(kw_only=True)
+class _TalkFile:
+    messages: Annotated[list[_TalkMessage], Bounds(1)]
+    questions: list[_TalkQuestion] = attrs.Factory(list)
 
 
 def read_talk(path: Path) -> Talk:
@@ -158,44 +178,23 @@ def read_talk(path: Path) -> Talk:
         raise ModelError(f"{path}: cannot be read ({exc.strerror or type(exc).__name__})") from exc
     except UnicodeDecodeError as exc:
         raise ModelError(f"{path}: is not UTF-8 text") from exc
-    if text.lstrip().startswith("{"):
-        try:
-            raw = json.loads(text)
-        except ValueError as exc:
-            raise ModelError(f"{path}: looks like JSON but is not ({exc})") from exc
-        return _of_json(path, raw)
-    lines = dict.fromkeys(line.strip() for line in text.splitlines())
-    lines.pop("", None)
-    return of_messages(list(lines))
-
-
-def _of_json(path: Path, raw: dict[str, Any]) -> Talk:
-    messages = _list(path, raw, "messages")
-    contents = [_text(path, f"messages[{at}]", each, "content") for at, each in enumerate(messages)]
-    if not contents:
-        raise ModelError(f"{path}: messages: is empty")
-    if not raw.get("questions"):
+    if not text.lstrip().startswith("{"):
+        lines = dict.fromkeys(line.strip() for line in text.splitlines())
+        return of_messages([line for line in lines if line])
+    try:
+        found = JOURNAL.read(json.loads(text), _TalkFile)
+    except BadValue as wrong:
+        raise ModelError(f"{path}: {'; '.join(map(str, wrong.problems))}") from wrong
+    except ValueError as exc:
+        raise ModelError(f"{path}: looks like JSON but is not ({exc})") from exc
+    contents = tuple(each.content for each in found.messages)
+    if not found.questions:
         return of_messages(contents)
-    place = {each["id"]: at for at, each in enumerate(messages) if isinstance(each.get("id"), str)}
-    queries, related = [], set()
-    for number, question in enumerate(_list(path, raw, "questions")):
-        queries.append(_text(path, f"questions[{number}]", question, "query"))
-        evidence = question.get("evidence", [])
-        if not isinstance(evidence, list):
-            raise ModelError(f"{path}: questions[{number}].evidence: expected a list of message ids")
-        related |= {(number, place[each]) for each in evidence if isinstance(each, str) and each in place}
-    return Talk(messages=tuple(contents), queries=tuple(queries), related=frozenset(related))
-
-
-def _list(path: Path, raw: dict[str, Any], key: str) -> list[Any]:
-    value = raw.get(key)
-    if not isinstance(value, list):
-        raise ModelError(f"{path}: {key}: expected a list")
-    return value
-
-
-def _text(path: Path, where: str, item: object, key: str) -> str:
-    value = item.get(key) if isinstance(item, dict) else None
-    if not isinstance(value, str):
-        raise ModelError(f"{path}: {where}.{key}: expected a text")
-    return value
+    place = {each.id: at for at, each in enumerate(found.messages) if each.id}
+    related = {
+        (number, place[each])
+        for number, question in enumerate(found.questions)
+        for each in question.evidence
+        if each in place
+    }
+    return Talk(messages=contents, queries=tuple(each.query for each in found.questions), related=frozenset(related))

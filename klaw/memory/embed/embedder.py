@@ -1,59 +1,83 @@
-"""The embedder actor: turns texts into vectors without ever delaying a reply.
-
-Who sends to it: recall asks for query vectors (the mailbox is the query lane); chats nudge it after a commit (the
-backfill lane). The database is the queue of the backfill: rows without a vector are found by query, so a dropped
-nudge, a crash or a failed embed loses nothing. A query has a thread of its own, so it waits for no batch.
+"""The embedding model as the rest of Klaw uses it. It never delays a reply: a question waits for no batch, and whoever
+asks goes on without a vector when that comes too late. The actor behind it is ``worker``.
 """
 
-from collections import deque
-from typing import Literal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import structlog
 import trio
 
 from klaw.actor.clock import Clock
-from klaw.actor.mailbox import Mailbox, Nudge, Reply
+from klaw.actor.failure import error_class, where
+from klaw.actor.mailbox import Nudge
+from klaw.actor.threads import Threads
+from klaw.config.schema import EngineConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.errors import ActorStopped, EmbeddingUnavailable
+from klaw.errors import EmbeddingUnavailable, ModelError
+from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
+from klaw.store.engine import vector_model
+from klaw.store.engine.database import Readers
+from klaw.store.search import token_codes, vectors
 
-QUERY_CAPACITY = 64
-"""Filled by recall, at most one query a turn; a full lane answers at once with "busy" and recall goes on without
-vectors."""
+if TYPE_CHECKING:
+    from klaw.memory.embed.remote import AnyModel, RemoteModel
+
+QUESTIONS = 64
+"""Most that are read or wait. At most one comes from each turn; further ones are refused as busy, and recall goes on
+without vectors."""
 MAX_QUERY_CHARACTERS = 1_500
 """Only the beginning of a longer question is embedded: one run of the model, not several."""
 QUERY_S = 2.0
 """How long a search that somebody asked for waits for its vector."""
 SLOW_CAPACITY = 4
-"""Texts that wait in the slow lane, filled by the archivist; more are refused as busy."""
+"""Texts that are embedded in the background or wait for it; further ones are refused as busy."""
 
 log = structlog.get_logger("klaw.embedder")
 
 
-@attrs.frozen
-class EmbedQuery:
-    """Ask for a text's vector, and of a query for what scores tokens."""
+@attrs.define(eq=False)
+class _Lane:
+    """A bounded way to the model."""
 
-    text: str
-    reply: Reply[Reading]
-    kind: Literal["query", "passage"] = "query"
+    model: "AnyModel"
+    threads: Threads
+    most: int
+    local: bool
+    asked: int = 0
+
+    async def read(self, text: str, kind: Literal["query", "passage"]) -> Reading:
+        """Raises EmbeddingUnavailable: too many wait, or the model failed."""
+        if self.asked >= self.most:
+            raise EmbeddingUnavailable("busy")
+        self.asked += 1
+        try:
+            # A request to a provider is cancelled with whoever waits; a run of a model cannot be, and is left behind.
+            (made,) = await self.threads.run(partial(self.model.read, [text], kind=kind), abandon=self.local)
+        except Exception as error:
+            if not isinstance(error, ModelError):
+                log.error("embed_failed", count=1, error=error_class(error), where=where(error))
+            raise EmbeddingUnavailable("failed") from error
+        finally:
+            self.asked -= 1
+        return made
 
 
 class Embedder(Nudge):
-    """Handle of the embedder actor. While its state is READY, it is idle when every message that can have a vector has
-    one."""
+    """The model and its state. While that is READY, it is idle when every message that can have a vector has one."""
 
     remedy = "`klaw models pull` fetches the model"
-    """What helps when there is no model, for users."""
+    """For users: what helps when there is no model."""
 
     def __init__(self, clock: Clock, *, enabled: bool) -> None:
-        self.mailbox: Mailbox[EmbedQuery] = Mailbox("memory.embedder", QUERY_CAPACITY)
         super().__init__()
         self._clock = clock
         self._damage_reported = False
-        self._slow: deque[EmbedQuery] = deque()
-        """Texts that no reply waits for, served between two batches of messages; never more than SLOW_CAPACITY."""
+        self._questions: _Lane | None = None
+        self._background: _Lane | None = None
         self.random_cosine = 0.0
         state = EmbedderState.LOADING if enabled else EmbedderState.OFF
         self.status = EmbedderStatus(state=state, reason=None, since=clock.now(), embedded=0, waiting=0)
@@ -64,7 +88,7 @@ class Embedder(Nudge):
         return self.status.waiting > self.status.embedded
 
     async def prepare(self) -> str | None:
-        """Be ready, where no actor sees to it (``OfflineEmbedder``). Returns why there can be no vectors, as a
+        """Load the model, where no actor does (``OfflineEmbedder``). Returns why there can be no vectors, as a
         code: ``embedding_off``, ``no_vectors``, ``no_model``, ``other_model``; None when there are, or the actor
         knows."""
         return None
@@ -73,11 +97,6 @@ class Embedder(Nudge):
         """Say that the vector table cannot be searched: it is rebuilt in the background. Never waits."""
         self._damage_reported = True
         self.nudge()
-
-    def take_damage_report(self) -> bool:
-        """Whether damage was reported since the last call; the actor's own method."""
-        reported, self._damage_reported = self._damage_reported, False
-        return reported
 
     def problems(self) -> dict[str, str]:
         """Why recall has full text only, or not all vectors; for users."""
@@ -98,24 +117,29 @@ class Embedder(Nudge):
             case _:
                 return {}
 
+    # -- texts -----------------------------------------------------------------------------------------------------
+
     async def read(self, text: str) -> Reading:
         """The vector of a query, and what scores tokens if ``autoRag.tokens`` is on.
 
         Raises:
-            EmbeddingUnavailable: there is no model, or it is busy.
-            ActorStopped: the embedder is being restarted.
+            EmbeddingUnavailable: there is no model, it is busy or it failed.
 
         Cancellation: the work is done only if it was begun.
         """
-        return await self._ask(text, "query")
+        return await self._ready(self._questions).read(text, "query")
 
     async def query(self, text: str) -> bytes:
         """The vector of a query: little-endian float32. Like ``read``."""
         return (await self.read(text)).vector
 
     async def passage(self, text: str) -> bytes:
-        """The vector of a text that is to be found, for one that cannot wait for the backfill. Like ``query``."""
-        return (await self._ask(text, "passage")).vector
+        """The vector of a text that is to be found, for one that cannot wait for the actor. Like ``query``."""
+        return (await self._ready(self._questions).read(text, "passage")).vector
+
+    async def passage_in_background(self, text: str) -> bytes:
+        """The vector of a text of any length, in turn with the actor's batches: it may take seconds. Like ``query``."""
+        return (await self._ready(self._background).read(text, "passage")).vector
 
     def check_ready(self) -> None:
         """Raise EmbeddingUnavailable unless questions are answered now."""
@@ -124,61 +148,100 @@ class Embedder(Nudge):
         if self.status.state is not EmbedderState.READY:
             raise EmbeddingUnavailable(self.status.state.value)
 
-    async def _ask(self, text: str, kind: Literal["query", "passage"]) -> Reading:
+    def _ready(self, lane: _Lane | None) -> _Lane:
         self.check_ready()
-        reply: Reply[Reading] = Reply()
-        if not self.mailbox.tell(EmbedQuery(text, reply, kind)):
-            raise EmbeddingUnavailable("busy")
-        try:
-            return await reply.wait()
-        finally:
-            # A question whose turn has gone on without it must not hold up the next one.
-            reply.fail(EmbeddingUnavailable("given_up"))
+        if lane is None:
+            raise EmbeddingUnavailable(EmbedderState.NO_MODEL.value)
+        return lane
 
-    async def passage_in_background(self, text: str) -> bytes:
-        """The vector of a text that is to be found, made behind everything else. Long texts take seconds.
+    # -- for the actor ---------------------------------------------------------------------------------------------
 
-        Raises:
-            EmbeddingUnavailable: there is no model, or the lane is full.
-            ActorStopped: the embedder is being restarted.
+    def serve(self, model: "AnyModel", questions: Threads, background: Threads, *, local: bool) -> None:
+        """Answer with this model while the state is READY.
 
-        Cancellation: the work is done only if it was begun.
+        Args:
+            local: it runs on this machine, and its threads cannot be cancelled.
         """
-        self.check_ready()
-        reply: Reply[Reading] = Reply()
-        if len(self._slow) >= SLOW_CAPACITY:
-            raise EmbeddingUnavailable("busy")
-        self._slow.append(EmbedQuery(text, reply))
-        self.nudge()
-        try:
-            return (await reply.wait()).vector
-        finally:
-            reply.fail(EmbeddingUnavailable("given_up"))
+        self._questions = _Lane(model, questions, QUESTIONS, local)
+        self._background = _Lane(model, background, SLOW_CAPACITY, local)
+        self.random_cosine = model.random_cosine
 
-    def take_slow(self) -> EmbedQuery | None:
-        """The next text of the slow lane; the actor's own method."""
-        return self._slow.popleft() if self._slow else None
-
-    def give_up(self, reason: str) -> None:
-        """Fail who waits in the slow lane; the actor's own method."""
-        while self._slow:
-            self._slow.popleft().reply.fail(ActorStopped(reason))
+    def take_damage_report(self) -> bool:
+        """Whether damage was reported since the last call."""
+        reported, self._damage_reported = self._damage_reported, False
+        return reported
 
     def enter(self, state: EmbedderState, reason: str | None = None) -> None:
-        """Change the state; the actor's own method."""
+        """Change the state."""
         if (state, reason) != (self.status.state, self.status.reason):
             self.status = attrs.evolve(self.status, state=state, reason=reason, since=self._clock.now())
             say = log.warning if state is EmbedderState.NO_MODEL else log.info
             say("embedder_state", state=state.value, reason=reason)
 
     def count(self, *, embedded: int, waiting: int) -> None:
-        """Set the counts; the actor's own method."""
+        """Set how many messages have a vector, and how many wait for one."""
         self.status = attrs.evolve(self.status, embedded=embedded, waiting=waiting)
 
+    async def recount(self, readers: Readers, min_tokens: int) -> None:
+        """Count them in the database. Raises StorageError."""
+        waiting = await readers.run(vectors.count_unembedded, min_tokens)
+        self.count(embedded=await readers.run(vectors.count_embedded), waiting=waiting)
+
     def begin_reembedding(self, messages: int) -> None:
-        """Turn vector search off until so many messages have a vector of the new model; the actor's own method."""
+        """Turn vector search off until so many messages have a vector of the new model."""
         self.status = attrs.evolve(self.status, reembedding=messages)
         self.enter(EmbedderState.REEMBEDDING)
+
+
+class OfflineEmbedder(Embedder):
+    """For commands without a server: ``prepare`` loads the model of a home, if the stored vectors are of it.
+
+    Args:
+        readers: of the database; a server that runs beside it is not disturbed.
+        folder: of a model of this machine.
+        remote: the provider's model, where that is the one.
+    """
+
+    def __init__(
+        self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock, remote: "RemoteModel | None" = None
+    ) -> None:
+        super().__init__(clock, enabled=False)
+        self._readers, self._config, self._folder, self._remote = readers, config, folder, remote
+
+    async def prepare(self) -> str | None:
+        """See ``Embedder.prepare``. Raises StorageError."""
+        if self.status.state is not EmbedderState.OFF:
+            return None
+        if not self._config.embedding.enabled:
+            return "embedding_off"
+        stored = await self._readers.run(vector_model.current)
+        if stored is None:
+            return "no_vectors"
+        threads = Threads("onnx", 1)
+        try:
+            model = await threads.run(self._load)
+        except ModelError:
+            return "no_model"
+        if vectors_id(model.model_id) != stored[0]:
+            model.close()
+            return "other_model"
+        if model.coder is not None and model.coder.id != await self._readers.run(token_codes.coder):
+            model.coder = None
+        self.serve(model, threads, threads, local=self._remote is None)
+        await self.recount(self._readers, self._config.auto_rag.min_message_tokens)
+        if unfinished := await self._readers.run(vectors.reembedding):
+            self.begin_reembedding(unfinished)
+        else:
+            self.enter(EmbedderState.READY)
+        return None
+
+    def _load(self) -> "AnyModel":
+        if self._remote is not None:
+            return self._remote.load()
+        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
+
+        config = self._config
+        return EmbeddingModel.load(self._folder, threads=config.embedding.threads, tokens=config.auto_rag.tokens)
 
 
 async def read_question(
@@ -192,14 +255,12 @@ async def read_question(
         degraded: codes of what was missing, to which is added.
         off: the code where vectors are switched off; None where nothing is said of it.
     """
+    code: str | None = "embedding_late"
     try:
         with trio.move_on_at(deadline):
             return await embedder.read(text[:MAX_QUERY_CHARACTERS])
-        code: str | None = "embedding_late"
     except EmbeddingUnavailable as error:
         code = error.degraded or off
-    except ActorStopped:
-        code = "embedding_restarting"
     if code is not None:
         degraded.append(code)
     return None

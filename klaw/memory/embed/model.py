@@ -1,38 +1,103 @@
 """``EmbeddingModel``: texts to unit vectors with an ONNX encoder.
 
-Sync code for a worker thread; nothing here knows trio. Calls may overlap from several threads. A text longer than the
-model's limit is cut into windows without overlap; its vector is the mean of the windows' pooled vectors, weighted by
-their tokens. Windows of similar length run together, so that little padding is computed.
+Sync code for worker threads; calls may overlap. A text longer than the model's limit is cut into windows without
+overlap; its vector is the mean of the windows' pooled vectors, weighted by their tokens. Windows of similar length run
+together, so that little padding is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import attrs
 import numpy as np
+import numpy.typing as npt
+import onnxruntime
 
 import klaw.models.e5
 from klaw.actor.process import give_back
 from klaw.errors import ModelError
-from klaw.memory.embed.calibration import calibrate
-from klaw.memory.embed.describe import Description, describe
-from klaw.memory.embed.encoder import EncoderSession
+from klaw.memory.embed.calibration import Kind, calibrate
+from klaw.memory.embed.describe import GRAPH_FILE, Description, describe
 from klaw.memory.embed.passage import RECIPE, PassageText
-from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode
+from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode, unit
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
 from klaw.models.manifest import Calibration
 
 _LEARNED_FOR = "multilingual-e5-small@"
 _LEARNED = Path(klaw.models.e5.__file__).parent / TOKENS_FILE
 """Codes of tokens for the model that Klaw installs."""
-
-Kind: TypeAlias = Literal["query", "passage"]
+_KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+_LOG_ERRORS = 3
 
 BATCH_TOKENS = 512
 """Padded tokens of one run by default: bounds the memory of a run."""
 
-_TINY = 1e-12
+Int64: TypeAlias = npt.NDArray[np.int64]
+Content: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""Token ids of a text: its head, which is read before it and is not pooled, and its own."""
+
+
+class EncoderSession:
+    """Token ids to hidden states with ONNX Runtime. ``run`` may be called from several threads at a time."""
+
+    def __init__(self, folder: Path, *, threads: int, pad: int) -> None:
+        path = folder / GRAPH_FILE
+        if not path.is_file():
+            raise ModelError(f"{path}: the file is missing")
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), _options(threads), providers=["CPUExecutionProvider"]
+            )
+        except Exception as exc:  # ONNX Runtime has no common base class for its errors
+            raise ModelError(f"{path}: ONNX Runtime cannot load it ({type(exc).__name__})") from exc
+        self._path = path
+        self._pad = pad
+        self._inputs = {each.name for each in self._session.get_inputs()}
+        if self._inputs - _KNOWN_INPUTS or "input_ids" not in self._inputs:
+            raise ModelError(f"{path}: inputs {sorted(self._inputs)} are not those of a text encoder")
+        outputs = [each.name for each in self._session.get_outputs() if len(each.shape) == 3]
+        if not outputs:
+            raise ModelError(f"{path}: has no output of shape (batch, length, hidden)")
+        self._output = outputs[0]
+
+    def run(self, rows: Sequence[Sequence[int]]) -> tuple[Floats, Int64]:
+        """Run one batch of token ids, special tokens included.
+
+        Returns:
+            The hidden states (rows, longest row, hidden) and the mask (rows, longest row): 1 for a token, 0 for
+            padding.
+
+        Raises:
+            ModelError: ONNX Runtime failed.
+        """
+        width = max(len(row) for row in rows)
+        ids = np.full((len(rows), width), self._pad, np.int64)
+        mask = np.zeros((len(rows), width), np.int64)
+        for at, row in enumerate(rows):
+            ids[at, : len(row)] = row
+            mask[at, : len(row)] = 1
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        try:
+            (states,) = self._session.run([self._output], {name: feed[name] for name in self._inputs})
+        except Exception as exc:  # as above
+            raise ModelError(f"{self._path}: ONNX Runtime failed ({type(exc).__name__})") from exc
+        return np.asarray(states, np.float32), mask
+
+
+def _options(threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _LOG_ERRORS
+    # The arena keeps the largest batch's buffers for ever and rounds them up; plain malloc gives them back.
+    options.enable_cpu_mem_arena = False
+    # Memory patterns are cached per input shape, and our shapes are different in nearly every batch.
+    options.enable_mem_pattern = False
+    # Waiting workers sleep. Spinning saves 2 ms of a query's 12 on an idle machine, but on a busy one (say, by a local
+    # LLM) it was measured to cost a quarter more CPU and to save nothing.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
 
 
 @attrs.frozen
@@ -43,7 +108,7 @@ class Window:
     """Index of the text."""
     ids: Sequence[int]
     head: Sequence[int] = ()
-    """Tokens that are read before them and are not part of what is pooled; empty: everything is pooled."""
+    """See ``Content``; where it is empty, everything is pooled."""
     start: int = 0
     """Index of the first of its ids among the text's."""
 
@@ -58,13 +123,11 @@ class Window:
         return max(1, len(self.ids))
 
 
-def cut_windows(contents: Sequence[tuple[Sequence[int], Sequence[int]]], size: int) -> list[Window]:
-    """Cuts each text's content tokens into windows of at most ``size``; a text without tokens gets one empty window.
+def cut_windows(contents: Sequence[Content], size: int) -> list[Window]:
+    """Cut each text's tokens into windows; a text without tokens gets one empty window.
 
     Args:
-        contents: head (see ``Window``) and content tokens of each text. Each of its windows has the head, of which the
-            end is kept where it takes more than half of a window.
-        size: of a window, with its head.
+        size: tokens of a window with its head, of which the end is kept where it takes more than half of the window.
     """
     windows: list[Window] = []
     for text, (head, ids) in enumerate(contents):
@@ -76,13 +139,11 @@ def cut_windows(contents: Sequence[tuple[Sequence[int], Sequence[int]]], size: i
 
 
 def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> Iterator[list[Window]]:
-    """Groups windows, longest first, so that rows times the longest row stays within ``max_tokens``.
+    """Group windows so that rows times the longest row stays within ``max_tokens``; a longer window is a batch of its
+    own. Longest first, because the allocator then sees its largest request at the beginning and can reuse it.
 
     Args:
-        max_tokens: padded tokens of one batch. A single longer window is a batch of its own.
         special: special tokens that are added to each window.
-
-    Longest first, because the allocator then sees its largest request at the beginning and can reuse it.
     """
     batch: list[Window] = []
     width = 0
@@ -101,7 +162,6 @@ class EmbeddingModel:
     """One loaded model; make it with ``load``."""
 
     dimension: int
-    """Length of a vector."""
     model_id: str
     """Name, version and a hash of all that shapes a vector: two models with one id give the same vectors."""
     random_cosine: float
@@ -109,7 +169,7 @@ class EmbeddingModel:
     calibration: Calibration
     """Stored with the model, else measured while loading."""
     max_tokens: int
-    """Tokens of one window, special tokens included; longer texts are windowed and averaged."""
+    """Tokens of one window, special tokens included."""
     coder: TokenCoder | None
     """Makes the codes of tokens; None for a model that nothing was learned for."""
 
@@ -134,9 +194,7 @@ class EmbeddingModel:
         self.model_id = description.model_id
         self.dimension = self._pool([Window(0, [])], "passage")[0].shape[1]
         known = description.calibration
-        if known is None or known.recipe != RECIPE:
-            known = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
-        self.calibration = known
+        self.calibration = known if known is not None and known.recipe == RECIPE else calibrate(self.embed)
         self.random_cosine = self.calibration.random_cosine
 
     @classmethod
@@ -149,7 +207,7 @@ class EmbeddingModel:
         parallel_passages: bool = False,
         tokens: bool = True,
     ) -> Self:
-        """Loads a folder made by ``klaw models pull`` or one in the Hugging Face layout, and runs it once.
+        """Load a folder made by ``klaw models pull`` or one in the Hugging Face layout, and run it once.
 
         Args:
             folder: holds model.onnx, and sentencepiece.model or tokenizer.json; manifest.json is optional.
@@ -178,14 +236,12 @@ class EmbeddingModel:
             raise ModelError(f"{folder}: {TOKENS_FILE} is of dimension {len(coder.centre)}, not {model.dimension}")
         return model
 
-    def embed(self, texts: Sequence[str | PassageText], *, kind: Kind) -> Floats:
-        """Unit vectors of ``texts``, in their order. Any string will do: empty, very long, with lone surrogates.
+    def embed(self, texts: Sequence[str | PassageText], kind: Kind) -> Floats:
+        """Unit vectors (len(texts), dimension) in the order of the texts: any strings, also empty or very long ones, or
+        with lone surrogates.
 
         The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
         ("late chunking", Günther and others, 2024).
-
-        Returns:
-            (len(texts), dimension) float32, L2-normalised.
 
         Raises:
             ModelError: the model is closed or ONNX Runtime failed.
@@ -193,22 +249,22 @@ class EmbeddingModel:
         sums = np.zeros((len(texts), self.dimension), np.float32)
         for window, pooled, _ in self._run(self._encode(texts, self._prefixes[kind]), kind):
             sums[window.text] += window.weight * pooled
-        return _unit(sums)
+        return unit(sums)
 
     def read(self, texts: Sequence[str | PassageText], *, kind: Kind) -> list[Reading]:
-        """Vectors of ``texts`` and what late interaction wants of their own tokens, of one run. See ``embed``."""
+        """Vectors of texts and what late interaction wants of their own tokens, of one run. See ``embed``."""
         coder = self.coder
         if coder is None:
-            return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
+            return [Reading(vector.tobytes()) for vector in self.embed(texts, kind).astype("<f4")]
         contents = self._encode(texts, self._prefixes[kind])
         sums = np.zeros((len(texts), self.dimension), np.float32)
         tokens = [np.zeros((len(ids), BITS), np.float32) for _, ids in contents]
         for window, pooled, states in self._run(contents, kind):
             sums[window.text] += window.weight * pooled
             tokens[window.text][window.start : window.start + len(window.ids)] = coder.project(states)
-        vectors = _unit(sums).astype("<f4")
+        vectors = unit(sums).astype("<f4")
         return [
-            self._reading(vector.tobytes(), ids, projected, 0 if head else self._prefix_tokens[kind], kind)
+            self._reading(vector.tobytes(), ids, projected, 0 if head else self._prefix_tokens[kind], kind, coder)
             for vector, (head, ids), projected in zip(vectors, contents, tokens, strict=True)
         ]
 
@@ -217,19 +273,22 @@ class EmbeddingModel:
         for _, _, states in self._run(self._encode(passages, self._prefixes["passage"]), "passage"):
             yield states
 
-    def _reading(self, vector: bytes, ids: Sequence[int], projected: Floats, first: int, kind: Kind) -> Reading:
+    def close(self) -> None:
+        """Free the model; later calls raise ModelError. A running one finishes first. Idempotent."""
+        self._sessions = None
+
+    def _reading(
+        self, vector: bytes, ids: Sequence[int], projected: Floats, first: int, kind: Kind, coder: TokenCoder
+    ) -> Reading:
         """Args: ``first``: where the text begins, after the model's prefix."""
-        assert self.coder is not None
         weights = np.array(self._tokenizer.weights(ids), np.float32)
         weights[:first] = 0
         telling = np.flatnonzero(weights)[:MAX_TOKENS]
         if kind == "query":
-            return Reading(vector, tokens=self.coder.query(projected[telling], weights[telling]))
+            return Reading(vector, tokens=coder.query(projected[telling], weights[telling]))
         return Reading(vector, codes=encode(projected[telling]))
 
-    def _run(
-        self, contents: Sequence[tuple[Sequence[int], Sequence[int]]], kind: Kind
-    ) -> Iterator[tuple[Window, Floats, Floats]]:
+    def _run(self, contents: Sequence[Content], kind: Kind) -> Iterator[tuple[Window, Floats, Floats]]:
         """Each window of some texts with its pooled vector and the states of its ids."""
         windows = cut_windows(contents, self.max_tokens - self._special)
         for batch in plan_batches(windows, self._batch_tokens, self._special):
@@ -238,17 +297,12 @@ class EmbeddingModel:
                 begin = len(self._tokenizer.before) + len(window.head)
                 yield window, pooled, row[begin : begin + len(window.ids)]
 
-    def _encode(self, texts: Sequence[str | PassageText], prefix: str) -> list[tuple[list[int], list[int]]]:
-        """Tokens of what is read before each text and is not pooled, and of the text."""
+    def _encode(self, texts: Sequence[str | PassageText], prefix: str) -> list[Content]:
         passages = [PassageText(text) if isinstance(text, str) else text for text in texts]
         whole = [each.text if each.context else prefix + each.text for each in passages]
         heads = iter(self._tokenizer.encode([prefix + each.context for each in passages if each.context]))
         contents = self._tokenizer.encode(whole)
         return [(next(heads) if each.context else [], ids) for each, ids in zip(passages, contents, strict=True)]
-
-    def close(self) -> None:
-        """Frees the model; later embeds raise ModelError. A running one finishes first. Idempotent."""
-        self._sessions = None
 
     def _pool(self, batch: Sequence[Window], kind: Kind) -> tuple[Floats, Floats]:
         """One pooled, not yet normalised vector for each window: (len(batch), dimension); and the states."""
@@ -267,12 +321,6 @@ class EmbeddingModel:
                 weights[row, begin : begin + len(window.ids)] = 1
         means: Floats = np.einsum("blh,bl->bh", states, weights) / weights.sum(axis=1, keepdims=True)
         return means, states
-
-
-def _unit(sums: Floats) -> Floats:
-    """The windows' weights sum up to a factor that normalising removes."""
-    vectors: Floats = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY)
-    return vectors
 
 
 def _coder(folder: Path, description: Description) -> TokenCoder | None:

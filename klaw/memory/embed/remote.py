@@ -26,15 +26,14 @@ from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import ModelEndpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import note_spending
-from klaw.memory.embed.calibration import calibrate
-from klaw.memory.embed.embedder import QUERY_S
+from klaw.memory.embed.calibration import Kind, calibrate
 from klaw.memory.embed.passage import RECIPE, PassageText
-from klaw.memory.embed.token_coder import Floats, Reading, TokenCoder
+from klaw.memory.embed.token_coder import Floats, Reading, TokenCoder, unit
 from klaw.models.manifest import Calibration, read_beside, store
 from klaw.store.engine.writer import Writer
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.model import EmbeddingModel, Kind
+    from klaw.memory.embed.model import EmbeddingModel
 
 AnyModel: TypeAlias = "EmbeddingModel | RemoteModel"
 
@@ -42,8 +41,10 @@ TEXTS_IN_REQUEST = 10
 """What the strictest known service takes at once (Alibaba's text-embedding-v4)."""
 WINDOW_TOKENS = 350
 """Longer texts are sent in parts. Estimated tokens: far enough below the 512 of small models."""
+QUERY_S = 2.0
+"""Longest wait for a request with a question: nobody waits longer for its vector."""
 PASSAGES_S = 60.0
-"""Longest wait for a request that no question waits for."""
+"""Longest wait for another request."""
 MAX_DIMENSION = 8192
 """Limit of sqlite-vec."""
 NOTE_S = 600.0
@@ -106,7 +107,7 @@ class RemoteModel:
         self._loaded = True
         return self
 
-    def embed(self, texts: Sequence[str | PassageText], *, kind: "Kind") -> Floats:
+    def embed(self, texts: Sequence[str | PassageText], kind: Kind) -> Floats:
         """See ``EmbeddingModel.embed``.
 
         Raises:
@@ -126,11 +127,11 @@ class RemoteModel:
                 raise ModelError(f"{self.model_id}: gives a vector of no length, or of too much")
             for (at, part), vector, length in zip(sent, made, lengths, strict=True):
                 sums[at] += len(part) * vector / length
-        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY), np.float32)
+        return unit(sums)
 
-    def read(self, texts: Sequence[str | PassageText], *, kind: "Kind") -> list[Reading]:
+    def read(self, texts: Sequence[str | PassageText], *, kind: Kind) -> list[Reading]:
         """See ``EmbeddingModel.read``; vectors alone. Raises like ``embed``."""
-        return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
+        return [Reading(vector.tobytes()) for vector in self.embed(texts, kind).astype("<f4")]
 
     def close(self) -> None:
         """Nothing to close: the provider's connections are the router's."""
@@ -141,7 +142,7 @@ class RemoteModel:
         known = read_beside(folder, self.model_id)
         if known is not None and known.recipe == RECIPE:
             return known
-        made = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
+        made = calibrate(self.embed)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             store(folder, self.model_id, made)
@@ -167,8 +168,8 @@ class RemoteModel:
         def read(answer: Mapping[str, Any]) -> list[list[float]]:
             return read_vectors(answer, len(texts), dimension)
 
-        prompt = sum(map(tokens.estimate, texts))
         members = {"input": list(texts), **asked}
+        prompt = sum(map(tokens.estimate, texts))
         return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
 
     def problems(self) -> Mapping[str, str]:

@@ -46,7 +46,7 @@ class TokenCoder:
     """What was learned for one model."""
 
     id: str
-    """Changes with what follows; codes of two ids cannot be compared."""
+    """A hash of what follows; codes of two ids cannot be compared."""
     centre: Floats
     """(hidden,): the mean of the normalised states."""
     axes: Floats
@@ -57,11 +57,10 @@ class TokenCoder:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what was learned. Raises ModelError."""
-        names = ("centre", "axes", "spread")
         try:
             data = path.read_bytes()
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-                centre, axes, spread = (np.asarray(stored[name], np.float32) for name in names)
+                centre, axes, spread = (np.asarray(stored[name], np.float32) for name in ("centre", "axes", "spread"))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as exc:
             raise ModelError(f"{path}: cannot be read ({type(exc).__name__})") from exc
         if centre.ndim != 1 or axes.shape != (len(centre), BITS) or spread.shape != (BITS,):
@@ -70,7 +69,7 @@ class TokenCoder:
 
     def project(self, states: Floats) -> Floats:
         """States (tokens, hidden) as unit vectors (tokens, 128)."""
-        return _unit(np.asarray((_unit(states) - self.centre) @ self.axes, np.float32))
+        return unit(np.asarray((unit(states) - self.centre) @ self.axes, np.float32))
 
     def query(self, projected: Floats, weights: Floats) -> Floats:
         """What stands for a question's tokens: each product with a code's signs is a part of the score, by the tokens'
@@ -83,5 +82,6 @@ def encode(projected: Floats) -> bytes:
     return np.packbits(projected > 0, axis=1).tobytes()
 
 
-def _unit(rows: Floats) -> Floats:
+def unit(rows: npt.NDArray[np.floating]) -> Floats:
+    """The rows with length 1; a row of nothing stays that."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), _TINY), np.float32)

@@ -2,8 +2,7 @@
 
 Lines become blocks (paragraph, list, table, fenced code), and a piece is as many blocks of one section as fit. A block
 that is too long by itself is cut between list items, paragraphs' sentences or lines of code, a fence being closed and
-opened again; nothing else is torn.
-"""
+opened again; nothing else is torn."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,11 +39,7 @@ class _Block:
 
 
 def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[FileChunk]:
-    """The pieces of a file in order; none of an empty one.
-
-    Args:
-        target: estimated tokens of a piece.
-    """
+    """The pieces of a file in order, of ``target`` estimated tokens each; none of an empty one."""
     found: list[FileChunk] = []
     for heading, blocks in _sections(text.lstrip("\ufeff").splitlines()):
         for part in _packed((piece for block in blocks for piece in _cut(block, target)), target):
@@ -194,8 +189,7 @@ def _grouped(block: _Block, target: int, begins: Callable[[str], bool]) -> Itera
 
 
 def _sentences(block: _Block, target: int) -> Iterator[_Block]:
-    """A block that is too long and has no better place to be cut: between sentences, else between words, else where it
-    is full."""
+    """A block that is too long, cut between sentences, else between words, else where it is full."""
     part = ""
     for sentence in _SENTENCE_END.split(block.text):
         for piece in _pieces(sentence, target):

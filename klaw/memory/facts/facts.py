@@ -5,10 +5,9 @@ two calls of one round that say the same must see each other. Every change is in
 history, and ``undo`` takes any of them back.
 
 A near vector alone cannot tell whether a fact says anything new: multilingual-e5 puts "Anna lives in Berlin" at cosine
-0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as known when its vector is
-very close to that of a kept one, every word of it that means something is in that one too, and both deny as much. What
-adds a word, a name or a number is kept.
-"""
+0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as known when its vector is very close
+to that of a kept one, every word of it that means something is in that one too, and both deny as much. What adds a
+word, a name or a number is kept."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import UserId
-from klaw.errors import ActorStopped, EmbeddingUnavailable, FactExists, NoSuchFact
+from klaw.errors import EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.stopwords import content_words
 from klaw.store.changes import earlier
@@ -63,8 +62,6 @@ _NEIGHBOURS = 5
 
 @attrs.frozen
 class FactSaved:
-    """The fact is stored."""
-
     fact: Fact
 
 
@@ -85,24 +82,15 @@ Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
 
 @attrs.frozen
 class FactUndoResult:
-    """A change was taken back."""
-
     fact: Fact | None
-    """The fact as it is now; None: its creation was undone."""
+    """None: its creation was undone."""
     revived: tuple[Fact, ...] = ()
     """Older facts that it had replaced, and that are active again."""
 
 
 class Facts:
-    """Facts of all users over one store.
-
-    Each method may raise StorageError (a value breaks its rule, or nothing can be written) and ActorStopped.
-
-    Args:
-        embedder: for the vectors of new facts.
-
-    Cancellation: a change may be made or not.
-    """
+    """Facts of all users over one store. Each method may raise StorageError (a value breaks its rule, or nothing can be
+    written) and ActorStopped; when cancelled, a change may be made or not."""
 
     def __init__(
         self, writer: Writer, readers: Readers, embedder: Embedder, clock: Clock, new_id: Callable[[], str]
@@ -126,19 +114,11 @@ class Facts:
         as_of: int | None = None,
         **fields: Any,
     ) -> Outcome:
-        """Keep a statement, unless it is kept already.
+        """Keep a statement, unless it is kept already. Raises InvalidValue, SourceForgotten.
 
-        Args:
-            text: the statement; control characters and space around it are left out.
-            source, origin, fields: see ``domain.fact.Fact``.
-            replaces: an active fact that becomes history by it.
-            background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
-            as_of: the memory journal's last entry before what it is drawn from was read.
-
-        Raises:
-            InvalidValue: the text is empty or too long.
-            SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
-        """
+        ``replaces``: an active fact that becomes history by it; ``background``: nobody waits, so its vector is made
+        behind those that somebody waits for; ``as_of``: the memory journal's last entry before what it is drawn from
+        was read."""
         now = self._now()
         fact = Fact(
             id=FactId(self._new_id()),
@@ -171,17 +151,8 @@ class Facts:
         client: str | None = None,
         **changes: Any,
     ) -> FactSaved | KnownFact:
-        """Change what is given. With another text it is the statement of whoever changes it from then on, by default
-        the person, and its vector is made again.
-
-        Args:
-            source, origin, client: of the new statement.
-            changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
-
-        Raises:
-            InvalidValue: the text is empty or too long.
-            NoSuchFact: the user has no active fact of this id.
-        """
+        """Change what is given (None: nothing); raises InvalidValue, NoSuchFact. With another text it becomes the
+        statement of whoever changes it, by default the person, and its vector is made again."""
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
@@ -198,8 +169,7 @@ class Facts:
             return await self._put(attrs.evolve(changed, updated_at=self._now()), vector, as_of)
 
     async def remove(self, user: UserId, fact: FactId) -> Fact:
-        """Remove a fact and return what it was. Its history stays, so that it can be taken back. Raises NoSuchFact: the
-        user has no active fact of this id."""
+        """Remove a fact and return what it was; its history stays, for ``undo``. Raises NoSuchFact."""
         async with self._one_at_a_time:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
@@ -207,23 +177,12 @@ class Facts:
             return await self._writer.run(facts.remove, user, fact, self._now())
 
     async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> FactUndoResult | KnownFact:
-        """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
-        taken back in the same way.
+        """Take back a fact's newest change, or all after the entry ``to`` of its history. That is a change too, and can
+        be taken back in the same way. The fact may be removed already. Raises NoSuchFact, CannotUndo.
 
         When its making is taken back, it is gone, and what it had taken the place of holds again; when that is taken
-        back in turn, the older one is history again, unless it was changed meanwhile.
-
-        Args:
-            fact: its id; also of one that was removed.
-            to: the entry of its history that is to hold again.
-
-        Returns:
-            KnownFact: another fact says the same now; nothing was written.
-
-        Raises:
-            NoSuchFact: the user never had one of this id.
-            CannotUndo: ``to`` is not in its history, or holds already.
-        """
+        back in turn, the older one is history again, unless it was changed meanwhile. KnownFact: another fact says the
+        same now; nothing was written."""
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
             past = await self._readers.run(facts.history, user, fact)
@@ -301,6 +260,6 @@ class Facts:
                 vector = await embed(text)
                 model = await self._readers.run(vector_model.current)
                 return FactVector(model_id=model[0], vector=vector) if model is not None else None
-        except (EmbeddingUnavailable, ActorStopped):
+        except EmbeddingUnavailable:
             pass
         return None

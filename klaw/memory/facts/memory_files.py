@@ -1,10 +1,8 @@
 """Actor ``memory.files``: keeps the pieces of each user's MEMORY.md and memory/*.md in the index.
 
-Who sends to it: nobody has to; it looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of
-each file. The files are their own source: nothing of them is in the logs; a new database gets them by the next look.
-
-No link is followed, so that none leads into another user's workspace.
-"""
+It looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of each file. The files are their own
+source: nothing of them is in the logs; a new database gets them by the next look. No link is followed, so that none
+leads into another user's workspace."""
 
 import os
 import stat
@@ -35,7 +33,6 @@ from klaw.store.kinds.memory_files import MemoryFile
 
 ACTOR_NAME = "memory.files"
 SCAN_S = 20.0
-"""Between two looks at the files."""
 MAX_BYTES = 1024 * 1024
 """A larger file is left out, as by the file tools."""
 MAX_LOOKED_AT = 20_000
@@ -47,11 +44,8 @@ log = structlog.get_logger("klaw.memory")
 
 
 class MemoryFiles(Nudge):
-    """The actor and its handle: a nudge says that files may have changed.
-
-    Args:
-        embed: called when there are new pieces to embed. Sync and quick.
-    """
+    """The actor and its handle: a nudge says that files may have changed. ``embed`` is called when there are new
+    pieces."""
 
     def __init__(self, workspace: Path, writer: Writer, readers: Readers, embed: Callable[[], None]) -> None:
         super().__init__()
@@ -61,7 +55,6 @@ class MemoryFiles(Nudge):
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=2)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """Look, and look again, until cancelled."""
         threads = Threads("memory files", 1)
         task_status.started()
         while True:
@@ -75,8 +68,7 @@ class MemoryFiles(Nudge):
             await self.wait_for_news(SCAN_S)
 
     async def look(self, threads: Threads) -> int:
-        """Bring the index up to the files. Returns how many files had changed. Raises StorageError: the index cannot be
-        read or written."""
+        """Bring the index up to the files. Returns how many files had changed. Raises StorageError."""
         known = {(each.user, each.path): each for each in await self._readers.run(memory_files.files)}
         users = await self._readers.run(memory_files.users)
         found = {(each.user, each.path): each for each in await threads.run(find, self._workspace, users, abandon=True)}

@@ -1,8 +1,7 @@
 """People whom a user speaks of: making, changing, merging and removing them, and taking each of that back.
 
-Who calls: the drawing of facts, and commands (``klaw people``), all by the same way and one change at a time. Every
-change is in the memory journal and in the person's history.
-"""
+Who calls: the drawing of facts, and commands (``klaw people``), one change at a time. Every change is in the memory
+journal and in the person's history."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,10 +31,8 @@ from klaw.store.kinds import people
 
 @attrs.frozen
 class PersonUndoResult:
-    """A change was taken back."""
-
     person: Person | None
-    """What the person is now; None: it is gone again."""
+    """None: it is gone again."""
     revived: tuple[Person, ...] = ()
     """People who are separate again."""
 
@@ -45,10 +42,7 @@ class People:
 
     Each method may raise StorageError (SourceForgotten: the user forgot something meanwhile, nothing was changed) and
     ActorStopped. ``as_of``: the memory journal's last entry before what a change is made of was read; None: it is made
-    of nothing older than the call.
-
-    Cancellation: a change may be made or not.
-    """
+    of nothing older than the call. When cancelled, a change may be made or not."""
 
     def __init__(self, writer: Writer, readers: Readers, clock: Clock, new_id: Callable[[], str]) -> None:
         self._writer = writer
@@ -76,16 +70,8 @@ class People:
         mention: Mention | None = None,
         as_of: int | None = None,
     ) -> Person:
-        """Keep a person. Whether somebody of this name is known the caller has to look before.
-
-        Args:
-            name, aliases, relation, source: see ``domain.person.Person``.
-            said_at: when the user said so; None: now.
-            mention: the topic that names them.
-
-        Raises:
-            InvalidValue: a value breaks its rule.
-        """
+        """Keep a person; the caller has looked whether somebody of this name is known. Raises InvalidValue.
+        ``said_at``: None for now."""
         now = iso(self._clock.now())
         kept = person_name(name)
         person = Person(
@@ -112,12 +98,8 @@ class People:
         aliases: Sequence[str] | None = None,
         relation: str | None = None,
     ) -> Person:
-        """Change what is given, on the user's behalf; what is given for ``aliases`` takes the place of all.
-
-        Raises:
-            InvalidValue: a value breaks its rule.
-            NoSuchPerson: the user has no such person, or it was merged.
-        """
+        """Change what is given, on the user's behalf; ``aliases`` takes the place of all. Raises InvalidValue,
+        NoSuchPerson."""
         async with self._one_at_a_time:
             as_of = await self._entry()
             present = await self._active(user, person)
@@ -148,15 +130,9 @@ class People:
         as_of: int | None = None,
     ) -> tuple[bool, bool]:
         """Note that a topic names a person, and what it says that is new. Aliases are added; another name and another
-        relation count only when they were said after what is known, and the former name stays as an alias.
-
-        Returns:
-            Whether the person became different, and whether the mention is new.
-
-        Raises:
-            InvalidValue: a value breaks its rule, or there are too many aliases; nothing was written.
-            NoSuchPerson: the user has no such person, nor one that it was merged into.
-        """
+        relation count only when they were said after what is known, and the former name stays as an alias. Returns
+        whether the person became different, and whether the mention is new. Raises InvalidValue (nothing was written),
+        NoSuchPerson."""
         async with self._one_at_a_time:
             as_of = await self._entry(as_of)
             present = await self._readers.run(people.resolve, user, person)
@@ -183,12 +159,7 @@ class People:
             return bool(put), not known
 
     async def merge(self, user: UserId, person: PersonId, into: PersonId, *, as_of: int | None = None) -> Person:
-        """Say that a person is another one; returns that one, with the names of both.
-
-        Raises:
-            NoSuchPerson: one of them is not the user's, or was merged already.
-            SamePerson: they are one already.
-        """
+        """Say that a person is another one; returns that one, with both names. Raises NoSuchPerson, SamePerson."""
         async with self._one_at_a_time:
             if person == into:
                 raise SamePerson("these are one person already")
@@ -202,25 +173,16 @@ class People:
             return both
 
     async def remove(self, user: UserId, person: PersonId) -> Person:
-        """Remove a person and return what it was. Its history stays, so that it can be taken back. Raises NoSuchPerson:
-        the user has no such person, or it was merged."""
+        """Remove a person and return what it was; its history stays, for ``undo``. Raises NoSuchPerson."""
         async with self._one_at_a_time:
             present = await self._active(user, person)
             await self._writer.run(people.change, user, iso(self._clock.now()), removed=[person])
             return present
 
     async def undo(self, user: UserId, person: PersonId, *, to: int | None = None) -> PersonUndoResult:
-        """Take back a person's newest change, or all after one of its history's entries. That is a change too, and can
-        be taken back in the same way. Those who were merged into it since then are people of their own again.
-
-        Args:
-            person: its id; also of one that was merged or removed.
-            to: the entry of its history that is to hold again.
-
-        Raises:
-            NoSuchPerson: the user never had one of this id.
-            CannotUndo: ``to`` is not in its history, or holds already.
-        """
+        """Take back a person's newest change, or all after the entry ``to`` of its history. That is a change too, and
+        can be taken back in the same way. Those who were merged into it since then are people of their own again. The
+        person may be merged or removed already. Raises NoSuchPerson, CannotUndo."""
         async with self._one_at_a_time:
             as_of = await self._entry()
             past = await self._readers.run(people.history, user, person)

@@ -47,13 +47,7 @@ def excerpt(text: str, wanted: Collection[str], max_tokens: int, overlap: TokenO
     is known, and with the most of the wanted words.
 
     A sentence that is longer itself is cut between words. What is left out is marked by ``…``; the speaker's name in
-    front of the text stays.
-
-    Args:
-        text: any text.
-        wanted: index forms (stems) of the question's content words.
-        max_tokens: estimated, of the whole result.
-        overlap: of the text.
+    front of the text stays. ``wanted`` are index forms (stems) of the question's content words.
     """
     if tokens.estimate(text) <= max_tokens:
         return text
@@ -160,7 +154,6 @@ def speaker_prefix(text: str) -> str:
 
 
 def speaker_stems(text: str) -> frozenset[str]:
-    """Stems of the name's words."""
     return _stems(speaker_prefix(text))
 
 
@@ -174,21 +167,15 @@ SNIPPET_TOKENS = 80
 
 @attrs.frozen
 class Snippet:
-    """A piece of a message, in one line."""
+    """A piece of a message, in one line, with its matches: the first character and the one after the last of each, in
+    order, apart from each other."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
-    """First character and the one after the last of each match, in order, apart from each other."""
 
 
 def snippet(content: str, wanted: Collection[str], max_tokens: int = SNIPPET_TOKENS) -> Snippet:
-    """The part of a message with the most of the wanted words, and their places in it.
-
-    Args:
-        content: of the message; any length.
-        wanted: index forms (stems) of the query's words.
-        max_tokens: estimated, of the snippet.
-    """
+    """The part of a message with the most of the wanted words (index forms), and their places in it."""
     text = " ".join(excerpt(content, _all_forms(content, wanted), max_tokens).split())
     return Snippet(text, tuple(_merged(_matches(text, wanted))))
 
@@ -222,18 +209,15 @@ def _matches(text: str, wanted: Collection[str]) -> Iterator[tuple[int, int]]:
             yield begin, min(end, following)  # of a pair its first character, where the next pair begins after it
 
 
-def _merged(marks: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _merged(marks: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
     """Marks that overlap or touch as one: the pairs of a run."""
-    last: tuple[int, int] | None = None
+    merged: list[tuple[int, int]] = []
     for begin, end in marks:
-        if last is not None and begin <= last[1]:
-            last = (last[0], max(last[1], end))
-            continue
-        if last is not None:
-            yield last
-        last = (begin, end)
-    if last is not None:
-        yield last
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 MIN_SHARE_TOKENS = 48
@@ -264,15 +248,8 @@ def pack(
     that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts more room,
     the best first.
 
-    Args:
-        candidates: the best first.
-        wanted: index forms (stems) of the query's content words.
-        top_k: at most so many are kept.
-        max_tokens: at most so many tokens, estimated, are kept.
-        overlap_with: where a candidate's message meets the query, if that is known.
-
-    Returns:
-        All candidates in the same order, with the final decision, text and tokens.
+    ``wanted`` are index forms of the query's content words; ``overlap_with`` says where a candidate's text meets the
+    query, if that is known. Returns all candidates in the same order, with the final decision, text and tokens.
     """
     least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k
@@ -282,14 +259,11 @@ def pack(
         if candidate.passed:
             long = min(LONG_SHARE_TOKENS, candidate.tokens // LONG_PART, left) if top_k - places < LONG_PLACES else 0
             share = max(least, long)
-            if places == 0:
+            if places == 0 or (left < _SHORTEST_EXCERPT_TOKENS and candidate.tokens > share):
                 # Its excerpt is not made, that takes time; it would have about this length.
-                cut = attrs.evolve(candidate, decision=Decision.OVER_TOP_K, tokens=min(candidate.tokens, share))
-                packed.append(cut)
-                continue
-            if left < _SHORTEST_EXCERPT_TOKENS and candidate.tokens > share:
-                short = min(candidate.tokens, share)  # likewise: no excerpt is so short
-                packed.append(attrs.evolve(candidate, decision=Decision.OVER_BUDGET, tokens=short, left_tokens=left))
+                cut = attrs.evolve(candidate, tokens=min(candidate.tokens, share))
+                over = {"decision": Decision.OVER_BUDGET, "left_tokens": left}
+                packed.append(attrs.evolve(cut, **(over if places else {"decision": Decision.OVER_TOP_K})))
                 continue
             shown = _shown(candidate, wanted, share, overlap_with)
             if shown.tokens > left:

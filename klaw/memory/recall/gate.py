@@ -10,7 +10,7 @@ same, the newest counts, so that repetitions do not fill the budget.
 
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 import attrs
@@ -40,11 +40,8 @@ def calibrated(cosine_distance: float | None, random_cosine: float) -> float | N
     """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model.
 
     Cubed, because embeddings of related texts fill the far half of the linear scale: there, the best hits of real
-    questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends.
-
-    Args:
-        cosine_distance: 1 - cosine, 0 to 2; None when it was not among the nearest.
-        random_cosine: mean cosine of unrelated texts, from the model's manifest; below 1.
+    questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends. ``random_cosine`` is
+    the mean cosine of unrelated texts, from the model's manifest; below 1.
     """
     if cosine_distance is None:
         return None
@@ -61,12 +58,11 @@ def enough_overlap(shared_words: int, *, command: bool) -> float:
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What speaks for one candidate."""
+    """What speaks for one candidate: its calibrated distance, None when it was not among the nearest vectors, and how
+    many of the query's content words it has."""
 
     distance: float | None
-    """Calibrated, or None when it was not among the nearest vectors."""
     shared_words: int
-    """How many of the query's content words it has."""
 
     @property
     def is_related(self) -> bool:
@@ -76,20 +72,14 @@ class Evidence:
 
 @attrs.frozen(kw_only=True)
 class Gate:
-    """Decides on one query's candidates.
-
-    Args:
-        threshold: ``autoRag.relevanceThreshold``.
-        content_words: how many content words the query has.
-        command: ``is_command`` of the query.
-    """
+    """Decides on one query's candidates: by ``autoRag.relevanceThreshold``, how many content words the query has, and
+    whether it is a command to the model."""
 
     threshold: float
     content_words: int
     command: bool = False
 
     def decide(self, candidates: Sequence[Evidence]) -> list[Decision]:
-        """Decide on all candidates of a query, in their order."""
         if self.content_words == 0:
             return [Decision.NO_CONTENT] * len(candidates)
         alone = [self._alone(candidate) for candidate in candidates]
@@ -111,15 +101,13 @@ class Gate:
 
 COMPARED_CHARACTERS = 2_000
 """Characters of a message whose words are looked at: this runs on the event loop."""
-
-
 _WORD = re.compile(r"\w+")
 """Quicker than the tokenizer, and good enough to compare two messages with each other."""
 
 
-def stems_of(message: Message, characters: int = COMPARED_CHARACTERS) -> frozenset[str]:
+def _stems(message: Message) -> frozenset[str]:
     """The different index forms of a message's words, of a longer one those of its beginning."""
-    return frozenset(map(stem, _WORD.findall(message.content[:characters])))
+    return frozenset(map(stem, _WORD.findall(message.content[:COMPARED_CHARACTERS])))
 
 
 def judge(entries: Sequence[RankedEntry[T]], gate: Gate, random_cosine: float) -> list[tuple[RankedEntry[T], Decision]]:
@@ -165,20 +153,13 @@ COMPARED = 20
 """So many of the best that passed are compared: more are hardly ever kept, and this runs on the event loop."""
 
 
-def prefer_newer(candidates: list[Candidate], stems_of: Callable[[Message], frozenset[str]]) -> list[Candidate]:
-    """Mark the older of the candidates that passed the gate and say the same as ``repeated``.
+def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
+    """All candidates, the best first; of those that passed the gate and say the same, the older are ``repeated``.
 
     The newest of them takes the place of the best of them: it must not be cut where the older one would have been kept.
     Only messages of one role repeat each other: an answer that quotes the user does not stand for what the user said.
-
-    Args:
-        candidates: the best first.
-        stems_of: the different index forms (stems) of a message's words.
-
-    Returns:
-        All candidates, the best first.
     """
-    newer = _find_newer(candidates, stems_of)
+    newer = _find_newer(candidates)
     if not newer:
         return candidates
     best: dict[int, int] = {}
@@ -188,13 +169,13 @@ def prefer_newer(candidates: list[Candidate], stems_of: Callable[[Message], froz
     return [_marked(candidates[at], candidates[newer[at]]) if at in newer else candidates[at] for at in order]
 
 
-def _find_newer(candidates: list[Candidate], stems_of: Callable[[Message], frozenset[str]]) -> dict[int, int]:
+def _find_newer(candidates: list[Candidate]) -> dict[int, int]:
     """Index of each repeated candidate to that of the newest that says the same."""
     known: dict[int, frozenset[str]] = {}
 
     def stems(at: int) -> frozenset[str]:
         if at not in known:
-            known[at] = stems_of(candidates[at].message)
+            known[at] = _stems(candidates[at].message)
         return known[at]
 
     alone: list[int] = []

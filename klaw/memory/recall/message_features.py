@@ -52,14 +52,7 @@ DAY, WEEK = timedelta(days=1), timedelta(days=8)
 
 
 def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int | None = None) -> Pool[MessagePlace]:
-    """Fuse the lists and look at the best of them.
-
-    Args:
-        lists: what the searches found.
-        query: the question, read.
-        random_cosine: of the embedding model.
-        size: how many of the best are wanted, all if it is None.
-    """
+    """Fuse the lists and look at the best of them: ``size``, or all. ``random_cosine`` is the embedding model's."""
     places = {place.rowid: place for place in lists.places}
     own_scores, by_words = _by_words(lists, places)
     rankings = (lists.neighbours, lists.dated)

@@ -77,13 +77,7 @@ class Account:
         return self.reading.tokens if self.reading is not None else None
 
     async def embed(self, embedder: Embedder, text: str, *, off: str | None = None) -> None:
-        """Read the query with the model, until the deadline.
-
-        Args:
-            embedder: that reads it.
-            text: the query; of a very long one the beginning counts.
-            off: what is said where vectors are switched off; None: nothing.
-        """
+        """Read the query with the model, until the deadline. ``off`` is said where vectors are switched off."""
         with self.step("embed"):
             self.reading = await read_question(embedder, text, self.deadline, self.degraded, off=off)
 
@@ -142,13 +136,8 @@ class Account:
 @attrs.define(eq=False, slots=False)
 class SearchForPrompt:
     """What searches for the prompt of a turn have in common: a budget of time, and that no failure of a part is one of
-    the whole.
-
-    Args:
-        config: the settings that decide.
-        clock: "yesterday" is counted from its now.
-        monotonic: seconds, by which the search's steps are measured in the readers' threads.
-    """
+    the whole. "Yesterday" is counted from the clock's now; ``monotonic`` measures the search's steps, in seconds, in
+    the readers' threads."""
 
     _readers: Readers
     _embedder: Embedder
@@ -158,16 +147,13 @@ class SearchForPrompt:
     _threads: Threads = attrs.field(factory=lambda: Threads("search", 2), init=False)
 
     def account(self) -> Account:
-        """The account of a search that begins now."""
         return Account(self._config.time_budget_ms / 1000)
 
     def gate(self, query: Query, *, command: bool) -> Gate:
-        """The gate that decides on a query's candidates."""
         threshold = self._config.relevance_threshold
         return Gate(threshold=threshold, content_words=len(query.content_stems), command=command)
 
     def settings(self, top_k: int, max_tokens: int) -> RecallSettings:
-        """The settings that decided, for the receipt."""
         return RecallSettings(
             top_k=top_k,
             max_tokens=max_tokens,
@@ -176,7 +162,6 @@ class SearchForPrompt:
         )
 
     async def read(self, text: str, latest: date | None) -> Query:
-        """Read a query."""
         return await self._threads.run(read_query, text, self._clock.now(), latest)
 
     async def lists(self, text: str, words: Sequence[str], search: Search, account: Account) -> Lists:

@@ -24,9 +24,7 @@ _SUM = re.compile(r"\d\s*[+*×÷^]\s*\d|\d\s+[-−/]\s+\d|\d\s?%\s(?:of|от)\s\
 
 def is_command(query: str) -> bool:
     """Whether a query tells the model to do something that needs nothing from the conversation, as far as words show.
-
-    A query that speaks of the user or of the conversation ("write to my sister about …") is not a command.
-    """
+    One that speaks of the user or of the conversation ("write to my sister about …") is not a command."""
     if is_sum(query):
         return True
     match = _COMMAND.match(query)
@@ -62,13 +60,8 @@ class Query:
 
 
 def read_query(text: str, now: float, latest: date | None) -> Query:
-    """Read a query.
-
-    Args:
-        text: as the user wrote it; any length.
-        now: Unix seconds; "yesterday" is counted from there, in local time.
-        latest: when something was last said in the scope; None where nothing was.
-    """
+    """Read a query of any length. "Yesterday" is counted from ``now`` (Unix seconds), in local time; ``latest`` is when
+    something was last said in the scope, None where nothing was."""
     text = text[:MAX_READ_CHARACTERS]
     today = local_day(now)
     asked = _asked(text)
@@ -90,10 +83,8 @@ def _asked(text: str) -> list[str]:
 
 
 def read_search_words(text: str) -> list[str]:
-    """The words that a search which somebody asked for looks for, as written, each stem once.
-
-    Content words and emoji; when there are none of these, whatever words there are.
-    """
+    """The words that a search which somebody asked for looks for, as written, each stem once: content words and emoji,
+    or else whatever words there are."""
     said: dict[str, str] = {}
     for word in search_words(text[:MAX_CHARACTERS]):
         said.setdefault(stem(word), word)

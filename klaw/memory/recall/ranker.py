@@ -9,7 +9,7 @@ with the scores of single tokens.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import zip_longest
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -42,11 +42,9 @@ class FeatureSet:
     parts: Mapping[str, tuple[str, ...]]
     """The features by what they say to a person."""
 
-    names: tuple[str, ...] = attrs.field(init=False)
-    """The columns in their order."""
-
-    @names.default
-    def _all_names(self) -> tuple[str, ...]:
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns in their order."""
         return tuple(name for names in self.parts.values() for name in names)
 
     def by_part(self, contributions: Sequence[float]) -> dict[str, float]:
@@ -67,14 +65,8 @@ class Ranker:
     tokens: Mapping[str, float] = attrs.Factory(dict)
 
     def contributions(self, features: Float64, names: Sequence[str], *, vectors: bool, tokens: bool = False) -> Float64:
-        """What each feature adds to each score, against the mean of the candidates.
-
-        Args:
-            features: a row for each candidate of one question, the columns of ``names``.
-            names: of the features.
-            vectors: the question had a vector.
-            tokens: … and the codes of its tokens.
-        """
+        """What each feature adds to each score, against the mean of the candidates. There is a row of features, the
+        columns of ``names``, for each candidate of one question, which had a vector, and the codes of its tokens."""
         weights = self.tokens if tokens else self.vectors if vectors else self.words
         columns = np.array([weights.get(name, 0.0) for name in names])
         centred: Float64 = (features - features.mean(axis=0)) * columns
@@ -122,12 +114,8 @@ class Pool(Generic[T]):
         return features
 
     def rank(self, token_scores: Mapping[int, float] | None = None, limit: int | None = None) -> list[RankedEntry[T]]:
-        """The ranking by the learned model; of equals the newest first.
-
-        Args:
-            token_scores: by row id (see ``token_overlap.max_sim``); None or empty if there are no codes.
-            limit: how many of the best are wanted, all if it is None.
-        """
+        """The best of the ranking by the learned model; of equals the newest first. ``token_scores`` are by row id (see
+        ``token_overlap.max_sim``)."""
         if not self.entries:
             return []
         known = token_scores or {}
@@ -153,14 +141,8 @@ def ranks_of(rowids: Iterable[int]) -> dict[int, int]:
 
 
 def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dict[T, float]:
-    """Score of each item over all rankings: the sum of weight / (RRF_K + rank), ranks from 1.
-
-    Args:
-        rankings: the weight of a list and its items, the best first.
-
-    Returns:
-        Item to score, in no order that means anything.
-    """
+    """Score of each item over all rankings (each with its weight, the best first): the sum of weight / (RRF_K + rank),
+    ranks from 1."""
     scores: dict[T, float] = {}
     for weight, ranking in rankings:
         for rank, item in enumerate(ranking, 1):

@@ -18,12 +18,7 @@ _FITTING = ("over_top_k", "in_window", "in_topic")
 
 
 def place_of(recall: Recall, at: int) -> int:
-    """The place that a candidate has among those that passed the gate and would fit, from 1; repeated ones have none.
-
-    Args:
-        recall: of the receipt.
-        at: index of the candidate.
-    """
+    """The place of a candidate among those that passed the gate and would fit, from 1; repeated ones have none."""
     before = recall["candidates"][:at]
     return 1 + sum(each["decision"] in _KEPT or each["decision"] in _FITTING for each in before)
 

@@ -16,7 +16,7 @@ from klaw.domain.message import Message
 from klaw.domain.search import Candidate, RecallOutcome
 from klaw.llm.client import Meter
 from klaw.memory.recall.excerpt import pack
-from klaw.memory.recall.gate import calibrated, judge_messages, prefer_newer, stems_of, without
+from klaw.memory.recall.gate import calibrated, judge_messages, prefer_newer, without
 from klaw.memory.recall.message_features import MESSAGES, gather
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
@@ -39,9 +39,8 @@ class MessageRank:
     """Where one message stands for a query, among all that a deeper search finds."""
 
     found: int
-    """How many messages it found."""
     place: int | None
-    """The message's place in the ranking; None when it was not found."""
+    """From 1; None when the message was not found."""
     ranked: RankedEntry[MessagePlace] | None
     distance: float | None
     """Calibrated."""
@@ -50,11 +49,7 @@ class MessageRank:
 
 @attrs.define(eq=False, slots=False)
 class Recall(SearchForPrompt):
-    """Recall over a store and an embedder.
-
-    Args:
-        reranker: puts what passed the gate into its order, if there is one.
-    """
+    """Recall over a store and an embedder; the reranker, if there is one, puts what passed the gate into its order."""
 
     _reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
 
@@ -62,15 +57,7 @@ class Recall(SearchForPrompt):
         self, text: str, scope: ChatScope, max_tokens: int | None = None, meter: Meter | None = None
     ) -> RecallOutcome:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
-
-        Args:
-            text: the query.
-            scope: where to look.
-            max_tokens: of what is kept, where the prompt has less room than ``autoRag.maxTokens``.
-            meter: of the turn that it is for.
-
-        Cancellation: nothing is changed.
-        """
+        ``max_tokens`` may be kept, where the prompt has less room than ``autoRag.maxTokens``."""
         config, account = self._config, self.account()
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
         query, pool = await self._gather(text, scope, DEPTH, account, POOL)
@@ -104,10 +91,7 @@ class Recall(SearchForPrompt):
         )
 
     async def rank_of(self, text: str, scope: ChatScope, rowid: int) -> MessageRank:
-        """Where one message stands for a query, deeper than ``search`` looks; not within the time of a reply.
-
-        Cancellation: nothing is changed.
-        """
+        """Where one message stands for a query, deeper than ``search`` looks; not within the time of a reply."""
         account = self.account()
         _, pool = await self._gather(text, scope, DEEPER, account)
         ranked = await self._rank(pool, account)
@@ -171,7 +155,7 @@ class Recall(SearchForPrompt):
         """Decide what is kept, and how much of each. In a thread: long messages are read for their excerpts."""
 
         def packed() -> list[Candidate]:
-            passed = prefer_newer(list(judged), stems_of)
+            passed = prefer_newer(list(judged))
             top_k, overlap_with = self._config.top_k, account.overlap_with
             return pack(passed, query.content_stems, top_k=top_k, max_tokens=max_tokens, overlap_with=overlap_with)
 

@@ -16,13 +16,11 @@ from klaw.store.search.stored_recalls import StoredRecall
 
 @attrs.frozen(kw_only=True)
 class TurnReplay:
-    """One turn's recall under two settings."""
+    """One turn's recall under the settings in force now, and under changed ones."""
 
     stored: StoredRecall
     before: RecallOutcome
-    """Under the settings in force now."""
     after: RecallOutcome
-    """Under the changed ones."""
 
     @property
     def kept_then(self) -> list[int]:
@@ -52,7 +50,6 @@ class TurnReplay:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """How many tokens are recalled before and after."""
         before, after = (sum(each.tokens for each in self.kept(one).values()) for one in (self.before, self.after))
         return before, after
 
@@ -66,10 +63,7 @@ class TurnReplay:
 async def replay(
     readers: Readers, embedder: Embedder, stored: StoredRecall, before: AutoRagConfig, after: AutoRagConfig
 ) -> TurnReplay | None:
-    """Recall for a stored turn again, as if it were asked at that time; None for one that had nothing to search.
-
-    Cancellation: nothing is changed.
-    """
+    """Recall for a stored turn again, as if it were asked at that time; None for one that had nothing to search."""
     if stored.scope is None:
         return None
     clock = FixedClock(from_iso(stored.turn.started_at))
@@ -83,8 +77,6 @@ async def replay(
 
 
 def totals(replayed: Sequence[TurnReplay]) -> dict[str, Any]:
-    """The sums over turns, as plain JSON values."""
-
     def side(pick: str) -> dict[str, int]:
         kept = [each.kept(getattr(each, pick)) for each in replayed]
         return {

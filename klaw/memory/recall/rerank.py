@@ -27,13 +27,7 @@ LEAST_S = 0.01
 
 @attrs.frozen(kw_only=True)
 class CandidateReranker:
-    """Asks for an order.
-
-    Args:
-        endpoint: the model.
-        candidates: how many messages are sent, at most.
-        llm: counts the calls that belong to no turn.
-    """
+    """Asks a model for an order of at most so many candidates. ``llm`` counts the calls that belong to no turn."""
 
     endpoint: ModelEndpoint
     candidates: int
@@ -44,25 +38,16 @@ class CandidateReranker:
         self, question: str, stems: Collection[str], judged: Sequence[Candidate], account: Account, meter: Meter | None
     ) -> list[Candidate]:
         """The candidates in the model's order, those with a score first. Never raises for a failure: ``account`` says
-        ``rerank_late`` or ``rerank_failed``, and the order stays.
-
-        Args:
-            question: the query.
-            stems: of its content words.
-            judged: the best first, with the gate's decisions; those that it refused are not sent.
-            account: of the search; its deadline is this one's too.
-            meter: of the turn that it is for.
-
-        Cancellation: the call is given up.
-        """
+        ``rerank_late`` or ``rerank_failed``, and the order stays. What the gate refused is not sent. ``stems`` are of
+        the question's content words; the account's deadline is this one's too."""
         asked = [at for at, each in enumerate(judged) if each.passed][: self.candidates]
         if len(asked) < 2:
             return list(judged)
         scores: Mapping[int, float] = {}
         with account.step("rerank"):
             try:
-                texts = [question, *(judged[at].message.content for at in asked)]
-                query, *documents = await self.threads.run(_shortened, texts, stems, abandon=True)
+                texts = [judged[at].message.content for at in asked]
+                query, documents = await self.threads.run(_shortened, question, texts, stems, abandon=True)
                 scores = await self._ask(query, documents, account.deadline, meter or self.llm.meter())
             except ProviderTimeout:
                 account.say("rerank_late")
@@ -89,10 +74,6 @@ class CandidateReranker:
         )
 
 
-def _shortened(texts: Sequence[str], stems: Collection[str]) -> list[str]:
-    """A question and what is ordered by it."""
-    question, *others = texts
-    return [
-        excerpt(question, stems, MAX_QUESTION_TOKENS),
-        *(excerpt(each, stems, MAX_DOCUMENT_TOKENS) for each in others),
-    ]
+def _shortened(question: str, others: Sequence[str], stems: Collection[str]) -> tuple[str, list[str]]:
+    shorter = [excerpt(each, stems, MAX_DOCUMENT_TOKENS) for each in others]
+    return excerpt(question, stems, MAX_QUESTION_TOKENS), shorter

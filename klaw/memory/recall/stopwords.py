@@ -155,10 +155,8 @@ def _parts(run: str) -> Iterator[str]:
 
 
 def search_words(text: str) -> Iterator[str]:
-    """The words of a query as written, in order, as the full-text index can find them; runs in pairs of characters.
-
-    Function words, small talk and emoji are among them: this is for a search that somebody asked for.
-    """
+    """The words of a query as written, in order, as the full-text index can find them, also function words, small talk
+    and emoji; runs in pairs of characters. For a search that somebody asked for."""
     for segment in tokenizer.segments(text):
         if segment.is_run:
             yield from tokenizer.pairs(segment.text)
@@ -171,10 +169,8 @@ MAX_CHARACTERS = 8_000
 
 
 def content_words(text: str, limit: int) -> list[str]:
-    """The words of a text that say what it is about, as written, each stem once, at most ``limit``, in order.
-
-    Of runs without spaces it has pairs of characters. Emoji are no content, nor is a text of a single letter ("k").
-    """
+    """The words of a text that say what it is about, as written, each stem once, at most ``limit``, in order. Of runs
+    without spaces it has pairs of characters. Emoji are no content, nor is a text of a single letter ("k")."""
     found: dict[str, str] = {}
     if len(text) == 1 and not tokenizer.is_lone(text) and not text.isdigit():
         return []
@@ -270,12 +266,7 @@ def is_about_us(text: str, begin: int = 0) -> bool:
 
 
 def is_light(text: str, content_stems: Iterable[str]) -> bool:
-    """Whether a query is small talk although it has content words.
-
-    Args:
-        text: the query.
-        content_stems: stems of its content words.
-    """
+    """Whether a query is small talk although it has content words, whose stems are given."""
     contents = set(content_stems)
     heavy = contents - _light_stems()
     asks, about_us = _QUESTION.search(text) is not None, is_about_us(_AGAIN.sub("", text))

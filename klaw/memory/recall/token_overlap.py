@@ -15,15 +15,8 @@ text end."""
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
     """MaxSim of a question and some messages: over the question's tokens, the weighted mean of the similarity of the
-    most similar token of the message. About 0 for what has nothing in common.
-
-    Args:
-        query: ``Reading.tokens`` of the question.
-        codes: ``Reading.codes`` of each message.
-
-    Returns:
-        In the order of ``codes``; None for what has no tokens.
-    """
+    most similar token of the message. About 0 for what has nothing in common. In the order of ``codes``; None for what
+    has no tokens."""
     found: list[float | None] = [None] * len(codes)
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):
@@ -58,14 +51,10 @@ def similarities(query: Floats, codes: bytes) -> Floats:
 
 
 class TokenOverlap:
-    """A question and the codes of one message: which part of the message meets the question.
+    """A question and the codes of one message (not empty): which part of the message meets the question.
 
     Codes stand in the order of the text, so where a token stands follows from its number: off by 2 of 500 tokens in the
     median, by 20 at most, which is less than a sentence.
-
-    Args:
-        query: ``Reading.tokens`` of the question.
-        codes: ``Reading.codes`` of the message; not empty.
     """
 
     def __init__(self, query: Floats, codes: bytes) -> None:

@@ -29,14 +29,8 @@ def show(
     topics: Sequence[TopicResult] = (),
     people: Sequence[PersonResult] = (),
 ) -> str:
-    """Results of a page as lines, or why there are none.
-
-    Args:
-        page: of the search.
-        results: those of it that are shown.
-        topics: those of it that are shown, before the results.
-        people: those of it that are shown, before the topics.
-    """
+    """Results of a page as lines, people and topics before the others, or why there are none. Those of the page that
+    are shown are given."""
     if not page.words:
         return "Nothing was searched: the query has no word to look for."
     found = [

@@ -6,9 +6,9 @@ from functools import partial
 
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId, folded, word_forms
-from klaw.domain.search import NamedFact, PersonResult
+from klaw.domain.search import PersonResult
 from klaw.store.engine.database import Readers
-from klaw.store.search import people_search
+from klaw.store.kinds import people
 
 MOST = 3
 """People that a search shows."""
@@ -23,25 +23,15 @@ _START = 2
 
 async def find_people(readers: Readers, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
     """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
-
-    Raises:
-        StorageError: the database cannot be read.
-    """
+    Raises StorageError."""
     text = text[:MAX_CHARACTERS]
     if not re.search(r"\w", text):
         return ()
-    found = await readers.run(people_search.find, user, partial(named, text, limit=limit), FACTS_EACH)
-    return tuple(map(_person, found))
+    return await readers.run(people.find_named, user, partial(named, text, limit=limit), FACTS_EACH)
 
 
 def named(text: str, known: Sequence[tuple[PersonId, Sequence[str]]], *, limit: int) -> list[PersonId]:
-    """Whom a text names. Pure.
-
-    Args:
-        text: what was asked.
-        known: people with their names' normal forms, in the order in which they are shown.
-        limit: so many at most.
-    """
+    """Whom a text names, of known people with their names' normal forms in the order in which they are shown. Pure."""
     wanted = frozenset(re.findall(r"\w+", folded(text)))
     starts = frozenset(word[:_START] for word in wanted)
     whole, partly = [], []
@@ -59,15 +49,3 @@ def named(text: str, known: Sequence[tuple[PersonId, Sequence[str]]], *, limit: 
 def _has_part(name: str, wanted: frozenset[str]) -> bool:
     words = name.split()
     return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
-
-
-def _person(found: people_search.NamedPerson) -> PersonResult:
-    person = found.person
-    return PersonResult(
-        id=person.id,
-        name=person.name,
-        aliases=person.aliases,
-        relation=person.relation,
-        last_at=found.last_at,
-        facts=tuple(NamedFact(id=each.id, text=" ".join(each.text.split())) for each in found.facts),
-    )

@@ -61,19 +61,9 @@ async def find_kept(
     kinds: frozenset[Kind] | None,
     random_cosine: float,
 ) -> dict[Kind, list[ResultEntry]]:
-    """What of a user's facts, files and notes has to do with a query. Notes are of a chat, the others of none.
-
-    Args:
-        vector: of the query, if there is one.
-        asked: its words, as written.
-        filters: the user counts, for facts the time of their last change, for notes the chat and the time of the call.
-            See ``MemorySearch.search``.
-        kinds: what is looked for.
-        random_cosine: of the model.
-
-    Raises:
-        StorageError: the database cannot be read.
-    """
+    """What of a user's facts, files and notes has to do with a query's vector and words (as written). Notes are of a
+    chat, the others of none. Of the filters the user counts, for facts the time of their last change, for notes the
+    chat and the time of the call. Raises StorageError."""
     found: dict[Kind, list[ResultEntry]] = {"fact": [], "file": [], "note": []}
     if filters.role is not None:
         return found
@@ -139,7 +129,6 @@ async def read_results(
 
 
 def _results(shown: Sequence[tuple[ResultEntry, Stored]], asked: Sequence[str]) -> list[AnyResult]:
-    """Pure; reads all of the texts, so it runs in a thread."""
     stems = {stem(word): word for word in asked}
     return [_result(entry, stored, stems) for entry, stored in shown]
 

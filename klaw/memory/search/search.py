@@ -34,7 +34,6 @@ from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
 from klaw.store.search.history_search import HistoryFilters, history_end, search_history
 from klaw.store.search.ranked_lists import Lists
-from klaw.store.search.topic_search import TopicFilters
 
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""
@@ -51,7 +50,7 @@ KEPT_LISTS = 16
 
 @attrs.frozen(kw_only=True)
 class ResultList:
-    """All results of a search."""
+    """All results of a search, with what the page says of it."""
 
     entries: tuple[ResultEntry, ...]
     is_exact: bool
@@ -62,13 +61,8 @@ class ResultList:
 
 
 class MemorySearch:
-    """Searches over a store and an embedder.
-
-    Args:
-        readers: of the store; one is used at a time, so that turns find the others free.
-        clock: days are counted from its now.
-        topics: where topics are looked for, if they are.
-    """
+    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free; days are
+    counted from the clock's now."""
 
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
@@ -95,7 +89,6 @@ class MemorySearch:
         """Find what matches a query.
 
         Args:
-            text: the query; of a very long one the beginning counts.
             filters: whose messages, and which. Their ``last_rowid`` is set here.
             limit: results on a page; a snippet of each is made.
             page: which page; a cursor continues the list that its page before gave.
@@ -104,8 +97,6 @@ class MemorySearch:
 
         Raises:
             StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
-
-        Cancellation: the search is interrupted, and nothing is changed.
         """
         account = Account(QUERY_S)
         asked_at = page.asked_at if isinstance(page, Cursor) else self.now()
@@ -149,7 +140,6 @@ class MemorySearch:
         asked_at: int,
         account: Account,
     ) -> ResultList:
-        """All results: those that are kept, else of a new search."""
         key = text, filters, asked_at, kinds
         if key in self._lists:
             self._lists.move_to_end(key)
@@ -190,8 +180,7 @@ class MemorySearch:
     ) -> list[TopicCandidate]:
         if self._topics is None or filters.role is not None:
             return []
-        wanted = TopicFilters(user=filters.user, chat=filters.chat, since=filters.since, until=filters.until)
-        return await self._topics.find(vector, asked, rowids, wanted, limit=TOPICS)
+        return await self._topics.find(vector, asked, rowids, filters, limit=TOPICS)
 
 
 def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:

@@ -67,13 +67,11 @@ _CURSOR = re.compile(r"([0-9]{1,4})(?:-([0-9a-f]{1,16})-([0-9a-f]{1,9}))?")
 
 @attrs.frozen(kw_only=True)
 class Cursor:
-    """A page of a list that was begun before."""
+    """A page of a list that was begun before, at a time in Unix seconds, when ``last_rowid`` was the newest message."""
 
     page: int
     last_rowid: int
-    """The newest message that counts."""
     asked_at: int
-    """Unix seconds."""
 
     def __str__(self) -> str:
         return f"{self.page}-{self.last_rowid:x}-{self.asked_at:x}"

@@ -1,7 +1,6 @@
 """One summary by the model: its prompts in turn, its answers judged, one further attempt each.
 
-A slot is held for one call at a time, and only while nobody who waits for an answer wants it.
-"""
+A slot is held for one call at a time, and only while nobody who waits for an answer wants it."""
 
 import json
 import re
@@ -40,15 +39,8 @@ _AGAIN = {"empty": rendering.EMPTY_AGAIN, "too_long": rendering.TOO_LONG_AGAIN, 
 
 
 def judge(answer: str, max_tokens: int, *, last: bool) -> str:
-    """Take a summary out of an answer.
-
-    Args:
-        max_tokens: estimated tokens that were asked for.
-        last: there is no further attempt, so what is too long is cut.
-
-    Raises:
-        NoSummary: it is no use.
-    """
+    """Take a summary out of an answer, of ``max_tokens`` (estimated) if it is not the ``last`` attempt; then what is
+    too long is cut. Raises NoSummary."""
     text = _unwrapped(clean_output(answer).strip())
     if not any(character.isalnum() for character in text):
         raise NoSummary("empty")

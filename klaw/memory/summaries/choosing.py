@@ -1,8 +1,7 @@
 """Which messages are summarised next, and which summaries make room. Pure.
 
 The unit is the exchange (``context.window.exchanges``): a question is never torn from its answer, nor a call from its
-result. The newest exchange is never taken.
-"""
+result. The newest exchange is never taken."""
 
 from collections.abc import Sequence
 
@@ -22,22 +21,18 @@ ROLL_SHARE = 0.6
 LABEL_TOKENS = 8
 """What the label before a message takes in the prompt."""
 CATCH_UP_ROOMS = 4
-"""A segment that was never summarised is summarised from its newest messages, at most so many prompts' worth of them:
-older ones are found by search, and a summary of them would be evicted at once."""
+"""A segment that was never summarised is summarised from its newest messages, at most so many prompts' worth of them: a
+summary of older ones would be evicted at once."""
 
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """The part of the configuration that decides."""
+    """The keys of the configuration that decide."""
 
     threshold_fraction: float
-    """``summaries.thresholdFraction``"""
     left_out_tokens: int
-    """``summaries.leftOutTokens``"""
     max_tokens: int
-    """``summaries.maxTokens``"""
     sliding_window: int
-    """``context.slidingWindow``"""
 
     @property
     def part_tokens(self) -> int:
@@ -68,12 +63,8 @@ class SummaryChunk:
 
 
 def is_due(history: Sequence[Message], usable: int, rules: Rules) -> bool:
-    """Whether the uncovered part of a segment is too large.
-
-    Args:
-        history: it, oldest first.
-        usable: estimated tokens of a context of the chat's model (``Budget.usable``).
-    """
+    """Whether the uncovered part of a segment is too large. ``usable``: estimated tokens of a context of the chat's
+    model (``Budget.usable``)."""
     return cost(history) > rules.threshold(usable) or _left_out(history, rules) > rules.left_out_tokens
 
 
@@ -95,15 +86,10 @@ def choose(
 ) -> SummaryChunk | None:
     """The oldest exchanges that one prompt holds. None when nothing is due, or nothing can be taken.
 
-    Args:
-        history: the uncovered part of the segment, oldest first.
-        live: the segment's summaries, oldest first.
-        usable: as for ``is_due``.
-        room: estimated tokens of messages that a prompt of the summarising model holds. One exchange that is larger is
-            taken by itself.
-        cut: there are older uncovered messages than those in ``history``, so its first exchange may be torn.
-        follows: ``history`` begins right after the newest summary.
-    """
+    ``history``: the uncovered part of the segment; ``live``: its summaries; both oldest first. ``room``: estimated
+    tokens of messages in a prompt; one exchange that is larger is taken by itself. ``cut``: older uncovered messages
+    are not in ``history``, so its first exchange may be torn. ``follows``: ``history`` begins right after the newest
+    summary."""
     if not is_due(history, usable, rules):
         return None
     units = exchanges(history)
@@ -155,13 +141,7 @@ def _catch_up(units: Sequence[tuple[Message, ...]], room: int) -> Sequence[tuple
 
 
 def evicted(live: Sequence[Summary], base: Summary | None, new_tokens: int, rules: Rules) -> tuple[int, ...]:
-    """Numbers of the oldest summaries that make room for a new one, which itself always has its place.
-
-    Args:
-        live: the segment's summaries, oldest first.
-        base: the one of them that the new one takes the place of.
-        new_tokens: estimated tokens of the new one.
-    """
+    """Numbers of the oldest of the ``live`` summaries that make room for a new one, which replaces ``base``."""
     others = [summary for summary in live if base is None or summary.number != base.number]
     total = new_tokens + sum(summary.tokens for summary in others)
     gone = []

@@ -49,7 +49,6 @@ from klaw.store.kinds.summaries import UnsummarisedPart, copy_path
 
 
 def path_of(data_dir: Path, summary: Summary) -> Path:
-    """Where a summary's copy is."""
     return data_dir / copy_path(summary.chat, summary.number)
 
 
@@ -63,10 +62,7 @@ def text_of(summary: Summary) -> str:
 
 
 def settle(data_dir: Path, summaries: Iterable[Summary]) -> None:
-    """Write the copies that are missing and remove those of superseded summaries; what fails is in the log.
-
-    Blocks; run it in a thread.
-    """
+    """Write the copies that are missing and remove those of superseded summaries; what fails is logged. Blocks."""
     for summary in summaries:
         path = path_of(data_dir, summary)
         try:

@@ -2,8 +2,7 @@
 are files in ``klaw/prompts``.
 
 Every message begins on a line of its own with a label in brackets that says who it is from; further lines are marked.
-So no text can pass for another speaker's, and the prompt says that text of tools and programs is only data.
-"""
+So no text can pass for another speaker's, and the prompt says that text of tools and programs is only data."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,7 +27,7 @@ from klaw.memory.background_llm import question
 TOOL_TOKENS = 400
 """A tool's result is shortened to so much; arguments of a call too."""
 MAX_PARTS = 4
-"""One exchange that is larger than a prompt is read in so many parts; of a still larger one the middle is left out."""
+"""One exchange that is larger than a prompt is read in so many parts; the middle of a still larger one is left out."""
 CONTINUED = "[continued]"
 EMPTY_AGAIN = "Your last answer held no summary. Write the summary now, as plain text."
 TOO_LONG_AGAIN = "Your last answer was far too long. Write a much shorter summary."
@@ -72,7 +71,6 @@ def _line(label: str, text: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A tool's name, which a model wrote."""
     return "".join(each for each in name if each.isalnum() or each in "_-")[:64]
 
 
@@ -100,11 +98,8 @@ def split(text: str, room: int) -> list[str]:
 def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str = "") -> tuple[ChatMessage, ...]:
     """The request for a summary.
 
-    Args:
-        base: the summary so far, which the new one takes the place of; empty for none.
-        earlier: summaries that stay beside it, so that it does not repeat them; empty for none.
-        again: what was wrong with the first answer.
-    """
+    ``base``: the summary so far, which the new one replaces; ``earlier``: summaries that stay beside it, so that it
+    does not repeat them; ``again``: what was wrong with the first answer. Empty for none."""
     blocks = []
     if earlier:
         blocks.append(f"Earlier summary, which is kept; do not repeat it:\n{tagged('earlier', quoted(earlier))}")
@@ -133,17 +128,14 @@ class Note:
 
 @attrs.frozen
 class Notes:
-    """What the model answers."""
-
     notes: Annotated[Usable[Note], Form(partial(usable, cls=Note), list), SchemaType(list[Note])]
 
 
 @attrs.frozen(kw_only=True)
 class ToolCallText:
-    """A tool call with its result."""
+    """A tool call with its result. ``key``: c1, c2 … in the prompt."""
 
     key: str
-    """c1, c2 … in the prompt."""
     seq: int
     id: str
     tool: str
@@ -174,7 +166,6 @@ def calls(messages: Sequence[Message]) -> list[ToolCallText]:
 
 
 def notes_prompt(wanted: Sequence[ToolCallText]) -> tuple[ChatMessage, ...]:
-    """The request for notes on some calls."""
     blocks = (
         f"[{call.key}: call of the tool {plain_name(call.tool)}]\n"
         f"{tagged('arguments', _shown(call.arguments))}\n{tagged('result', _shown(call.result))}"

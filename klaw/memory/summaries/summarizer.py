@@ -1,9 +1,8 @@
 """The summarizer actor: condenses the older part of long segments in the background.
 
-It has no mailbox: chats nudge it after each turn. What is to be done it finds in the store, so a lost nudge, a crash
-or a restart loses nothing. It works on one chat at a time; a chat that fails waits (5 minutes, doubled each time, 6
-hours at most, also over a restart) while the others go on.
-"""
+It has no mailbox: chats nudge it after each turn. What is to be done it finds in the store, so a crash loses nothing.
+It works on one chat at a time; a chat that fails waits (5 minutes, doubled each time, 6 hours at most, also over a
+restart) while the others go on."""
 
 from typing import Any
 
@@ -58,8 +57,6 @@ class SummarizerStatus:
 
 
 class Summarizer(Nudge):
-    """The actor and its handle. ``maker``: makes the summaries, and knows the store."""
-
     def __init__(self, maker: SummaryMaker) -> None:
         super().__init__()
         self.enabled = maker.config.summaries.enabled
@@ -76,7 +73,7 @@ class Summarizer(Nudge):
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     def turn_ended(self, chat: ChatId) -> None:
-        """Say that a turn of a chat has ended: it is looked at soon. Never waits, never raises."""
+        """A turn of a chat has ended: look at it soon. Never waits, never raises."""
         if not self.enabled:
             return
         if len(self.queue) < SWEEP_CHATS:
@@ -92,7 +89,7 @@ class Summarizer(Nudge):
         return {"summaries_failing": "some chats could not be summarised; older messages are found by search"}
 
     def report(self) -> dict[str, Any]:
-        """The status as plain JSON values."""
+        """The status as JSON."""
         status = self.status
         return {
             **attrs.asdict(status),
@@ -210,5 +207,5 @@ class Summarizer(Nudge):
 
 def is_open(now: float, stored: float) -> bool:
     """Whether an attempt may be made. A moment that is farther off than any pause was written by a clock that was set
-    back since: it does not count. Pure; Unix seconds."""
+    back since: it does not count. Unix seconds."""
     return now >= stored or stored - now > SLOW.most_s + 24 * 3600

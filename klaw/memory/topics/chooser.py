@@ -30,7 +30,7 @@ from klaw.memory.topics.reranker import FALLBACK_TOPICS, Selection, TopicReranke
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.tokenizer import forms_in
 from klaw.store.kinds import chats, messages, topics
-from klaw.store.search.topic_search import TopicFilters
+from klaw.store.search.history_search import HistoryFilters
 
 SEARCH_S = 3.0
 """The search may take this share of the time; it includes the question's vector where recall has made none."""
@@ -44,32 +44,18 @@ log = structlog.get_logger("klaw.topics")
 
 @attrs.frozen(kw_only=True)
 class TopicChooser:
-    """Chooses topics for turns.
-
-    Args:
-        search: finds them.
-        asker: for the model that chooses; None when none is to.
-        threshold: ``autoRag.relevanceThreshold``.
-        time_budget_s: what a choice may take.
-    """
+    """Chooses topics for turns. ``asker`` is for the model that chooses, if one is to."""
 
     search: TopicSearch
     asker: Asker | None
     threshold: float
+    """``autoRag.relevanceThreshold``."""
     time_budget_s: float
     threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
 
     async def choose(self, user: UserId, text: str, vector: bytes | None, meter: Meter) -> ChosenTopics:
-        """Choose the topics for a question. Never raises for a failure of a part: the result says what was degraded.
-
-        Args:
-            user: whose topics.
-            text: the question.
-            vector: of it, from who has it already.
-            meter: the turn's, for calls of the model. The caller holds an LLM slot.
-
-        Cancellation: a call to the model is given up; nothing is changed.
-        """
+        """Choose a user's topics for a question, whose vector is given where it is known. Never raises for a failure of
+        a part: the result says what was degraded. The caller holds an LLM slot, and the meter is the turn's."""
         query = await self.threads.run(read_query, text, self.search.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=TopicLookup.NO_CONTENT)
@@ -108,7 +94,7 @@ class TopicChooser:
             with trio.fail_after(min(SEARCH_S, max(0.0, choose_by - trio.current_time()))):
                 if not await self.search.readers.run(topics.count, user):
                     return None
-                page = await self.search.search(text, TopicFilters(user=user), vector=vector)
+                page = await self.search.search(text, HistoryFilters(user=user), vector=vector)
                 for code in page.degraded:
                     if code != "embedding_off":  # as the user wants it
                         account.say(code)
@@ -193,12 +179,7 @@ def _candidates(
 
 def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
     """How much each of a topic's messages has to do with a question: the question's words that it has, the rarer in the
-    topic the more. Pure; reads all of the text.
-
-    Args:
-        said: the topic's messages.
-        wanted: stems of the question's content words.
-    """
+    topic the more. ``wanted`` are stems of the question's content words. Pure; reads all of the text."""
     found = [forms_in(message.content, wanted) for message in said]
     holding = Counter(form for forms in found for form in forms)
     return [math.fsum(math.log(1 + len(said) / holding[form]) for form in forms) for forms in found]
@@ -208,15 +189,7 @@ def judge(
     hits: Sequence[TopicCandidate], said: Mapping[int, str], query: Query, *, threshold: float, random_cosine: float
 ) -> list[tuple[TopicCandidate, bool]]:
     """Let the relevance gate of messages decide on topics: those that pass are ``CHOSEN``, the others ``TOO_FAR``.
-
-    Pure; reads a lot of text.
-
-    Args:
-        hits: the best first.
-        said: the messages that they were found by, by row id.
-        query: the question, read.
-        threshold: ``autoRag.relevanceThreshold``.
-        random_cosine: of the embedding model.
+    ``said`` are the messages that they were found by, by row id. Pure; reads a lot of text.
 
     Returns:
         Each, and whether a model that chooses is shown it: it passed, has a word of the question, or is nearer to it

@@ -30,37 +30,26 @@ MOST = 1 << 62
 
 @attrs.frozen(kw_only=True)
 class TopicControl:
-    """Changes topics for a person.
-
-    Args:
-        config: ``topics``.
-        maker: of the topics.
-        asker: for the splitter's model.
-        changed: called after each change: vectors may have to be made, and messages may have no topic.
-        embed_s: how long taking back a change waits for vectors of what is there again; the archivist makes the others.
-    """
+    """Changes topics for a person. The asker is for the splitter's model; ``changed`` is called after each change:
+    vectors may have to be made, and messages may have no topic."""
 
     config: TopicsConfig
     maker: TopicMaker
     asker: Asker
     changed: Callable[[], None]
     embed_s: float = 20.0
+    """Taking back a change waits so long for vectors of what is there again; the archivist makes the others."""
 
     # -- merging ---------------------------------------------------------------------------------------------------
 
     async def merge(self, user: UserId, ids: Sequence[int], summary: str | None = None) -> Topic:
-        """Let the first of some topics take in the others. Returns what it has become.
-
-        Args:
-            ids: two or more, all of one chat.
-            summary: of the whole; else the summaries stand one after the other.
+        """Let the first of some topics, all of one chat, take in the others. Returns what it has become. Without a
+        summary of the whole theirs stand one after the other.
 
         Raises:
             TopicRefused: one is unknown or named twice, they are of several chats, or too large together; nothing was
                 changed.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.merge``.
-
-        Cancellation: it may be done or not.
+            StorageError, ActorStopped: see ``topic_edits.merge``.
         """
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
@@ -85,14 +74,7 @@ class TopicControl:
         return await self._merge(target, sources, text, as_of)
 
     async def edit(self, user: UserId, topic_id: int, summary: str) -> Topic:
-        """Give a topic another summary. Returns what it has become.
-
-        Raises:
-            TopicRefused: the topic is unknown, or the summary empty or too long; nothing was changed.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.merge``.
-
-        Cancellation: it may be done or not.
-        """
+        """Give a topic another summary. Returns what it has become. Raises like ``merge``."""
         as_of = await self.maker.readers.run(meta.last_entry)
         return await self._merge(await self._topic(user, topic_id, "topic"), [], _summary_of(summary), as_of)
 
@@ -107,19 +89,13 @@ class TopicControl:
     # -- splitting -------------------------------------------------------------------------------------------------
 
     async def split(self, user: UserId, topic_id: int, at: Sequence[str] = ()) -> list[Topic]:
-        """Put several topics in the place of one.
-
-        Args:
-            topic_id: which.
-            at: messages that begin a new topic: ids, ``main#12``, or numbers in the topic's chat; without any a model
-                divides it.
+        """Put several topics in the place of one. Messages of ``at`` (ids, ``main#12``, or numbers in the topic's chat)
+        begin a new topic; without any a model divides it.
 
         Raises:
             TopicRefused: the topic is unknown, a message is not one of it or is named twice, or no model can divide it;
                 nothing was changed.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.store``.
-
-        Cancellation: it may be done or not.
+            StorageError, ActorStopped: see ``topic_edits.store``.
         """
         as_of = await self.maker.readers.run(meta.last_entry)
         topic = await self._topic(user, topic_id, "topic")
@@ -136,7 +112,6 @@ class TopicControl:
         return made
 
     async def _divided(self, topic: Topic, own: Sequence[Message]) -> list[DraftTopic]:
-        """What the splitter makes of a topic."""
         left, parts = list(own), list[DraftTopic]()
         try:
             async with self.asker.charged("topics", topic.user, topic.chat) as asker:
@@ -173,14 +148,8 @@ class TopicControl:
 
     async def rebuild(self, user: UserId, chat: ChatId | None, since: str | None) -> list[int]:
         """Drop a user's topics, of a chat, and last talked about not before a moment; the archivist makes them again.
-        Facts stay. Returns the changes, one for each chat.
-
-        Raises:
-            TopicRefused: there are none, or topics are off.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.rebuild``.
-
-        Cancellation: it may be done or not.
-        """
+        Facts stay. Returns the changes, one for each chat. Raises TopicRefused like ``in_scope``, and like
+        ``topic_edits.rebuild``."""
         await self.in_scope(user, chat, since)
         made = await self.maker.writer.run(topic_edits.rebuild, user, chat, since, self.maker.now())
         if not made:
@@ -192,14 +161,8 @@ class TopicControl:
 
     async def undo(self, user: UserId, entry: int | None = None) -> UndoneTopics:
         """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too, and
-        can be taken back in the same way.
-
-        Raises:
-            TopicRefused: there is nothing to take back, or a later change is in the way.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.undo``.
-
-        Cancellation: it may be done or not.
-        """
+        can be taken back in the same way. Raises TopicRefused when there is nothing to take back, or a later change is
+        in the way; else like ``topic_edits.undo``."""
         try:
             done = await self.maker.writer.run(topic_edits.undo, user, entry, self.maker.now())
         except (NoSuchChange, TopicChanged) as error:

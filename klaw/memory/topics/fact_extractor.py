@@ -93,26 +93,17 @@ class FactsAnswer:
 
 @attrs.frozen
 class FactChanges:
-    """What is to be done."""
+    """What is to be done, and how many changes broke a rule or were too many."""
 
     wanted: tuple[ProposedFact, ...]
     refused: int
-    """So many changes broke a rule, or were too many."""
     people: PeopleChanges
 
 
 def changes_of(answer: FactsAnswer, *, kept: int, said: Collection[int], known: int) -> FactChanges:
-    """The usable changes of an answer, in its order; an empty list is an answer too.
-
-    Args:
-        answer: the model's.
-        kept: how many kept facts it was shown.
-        said: numbers of the user's messages.
-        known: how many known people it was shown.
-
-    Raises:
-        BadAnswer: there are changes, and none can be used.
-    """
+    """The usable changes of an answer, in its order; an empty list is an answer too. The model was shown so many kept
+    facts and known people; ``said`` are the numbers of the user's messages. Raises BadAnswer if there are changes, and
+    none can be used."""
     items = answer.facts
     read = [change for entry in items.entries if (change := _checked(entry, kept, said)) is not None]
     total = len(items.entries) + items.refused
@@ -164,13 +155,7 @@ def _statement(written: str) -> str | None:
 
 @attrs.frozen
 class FactExtractor:
-    """Implements ``archivist.OnTopic``.
-
-    Args:
-        asker: for the model of ``routing.tasks.topics``.
-        facts: where they are kept.
-        people: for the people that the same answer names.
-    """
+    """The archivist's ``OnTopic``. The asker is for the model of ``routing.tasks.topics``."""
 
     asker: Asker
     facts: Facts
@@ -178,18 +163,13 @@ class FactExtractor:
     readers: Readers
 
     async def __call__(self, topic: Topic, messages_of_topic: Sequence[Message]) -> None:
-        """Draw a topic's facts; what an older Klaw drew from a whole day's talk is left out.
-
-        Args:
-            topic: a new one.
-            messages_of_topic: all of them.
+        """Draw a new topic's facts from all of its messages; what an older Klaw drew from a whole day's talk is left
+        out. Cancelled, some of the facts may be kept; the next call goes on with the others.
 
         Raises:
             ProviderError, ConfigError: the model cannot be asked now.
             StorageError: nothing can be read or written, or (TopicChanged) a message was forgotten meanwhile.
             ActorStopped: the store is gone.
-
-        Cancellation: some of the facts may be kept; the next call goes on with the others.
         """
         drawn = await self.readers.run(usage.drawn_with_day, topic.user, [each.rowid for each in messages_of_topic])
         own = [
@@ -247,7 +227,6 @@ class FactExtractor:
     async def _apply(
         self, topic: Topic, change: ProposedFact, kept: Sequence[Fact], evidence: Message, as_of: int
     ) -> bool:
-        """Carry out a change. Returns whether anything became different."""
         old = kept[change.fact - 1] if change.fact else None
         if old is not None and not await self._is_newer(evidence, old):
             return False

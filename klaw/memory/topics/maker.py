@@ -9,7 +9,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
-from klaw.errors import ActorStopped, EmbeddingUnavailable
+from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.splitter import DraftTopic
 from klaw.memory.topics.texts import embedding_text
@@ -46,11 +46,8 @@ class TopicMaker:
         as_of: int,
         replaces: TopicId | None = None,
     ) -> list[Topic]:
-        """Store topics; those that take the place of another one are a person's. Raises like ``topic_edits.store``.
-
-        Args:
-            drawn: row ids of messages from which facts were drawn already.
-        """
+        """Store topics; those that take the place of another one are a person's. From the messages ``drawn`` (row ids)
+        facts were drawn already. Raises like ``topic_edits.store``."""
         model = await self._model()
         drafts = [
             TopicDraft(
@@ -105,7 +102,7 @@ class TopicMaker:
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
         try:
             return await self.embedder.passage_in_background(embedding_text(summary, own))
-        except (EmbeddingUnavailable, ActorStopped):
+        except EmbeddingUnavailable:
             return None
 
     async def _model(self) -> str | None:

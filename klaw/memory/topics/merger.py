@@ -30,18 +30,15 @@ class MergeAnswer:
 
 @attrs.frozen
 class Merge:
-    """What was decided."""
+    """With which candidate, by its number from 1, a topic is merged, and under which summary."""
 
     place: int
-    """The candidate's number, from 1."""
     summary: str
 
 
 def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandidate]:
-    """The topics that a new one may be merged with, the most alike first.
-
-    They are of its user and its chat, near enough, and small enough together. ``found``: by vector, scored by cosine.
-    """
+    """The topics that a new one may be merged with, the most alike first: of its user and its chat, near enough, and
+    small enough together. ``found``: by vector, scored by cosine."""
     fitting = [
         like
         for like in found
@@ -55,11 +52,8 @@ def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandida
 
 
 async def decide(asker: Asker, new: Topic, candidates: Sequence[TopicCandidate]) -> Merge | None:
-    """With which candidate the new topic is to be merged; None when with none, or when no answer could be read.
-
-    Raises:
-        ProviderError, ConfigError: the model cannot be asked now.
-    """
+    """With which candidate the new topic is to be merged; None when with none, or when no answer could be read. Raises
+    ProviderError or ConfigError when the model cannot be asked now."""
 
     def read(answer: MergeAnswer) -> Merge | None:
         return merge_of(answer, len(candidates))

@@ -35,10 +35,8 @@ from klaw.store.kinds.people import KnownPerson
 
 MAX_PEOPLE = 20
 """Most entries that one question may bring; of more the first ones count."""
-MOST_SHOWN = 30
-"""So many known people the model is shown."""
-SHOWN_CHARS = 200
-"""Characters of each of them."""
+MOST_SHOWN, SHOWN_CHARS = 30, 200
+"""So many known people the model is shown, and characters of each."""
 
 log = structlog.get_logger("klaw.people")
 
@@ -66,21 +64,15 @@ class ProposedPerson:
 
 @attrs.frozen
 class PeopleChanges:
-    """What is to be done."""
+    """What is to be done, and how many entries were refused, by a word that says why."""
 
     wanted: tuple[ProposedPerson, ...] = ()
     refused: Mapping[str, int] = attrs.field(factory=dict)
-    """How many entries were refused, by a word that says why."""
 
 
 def people_changes(answered: Usable[ProposedPerson], *, known: int, said: Collection[int]) -> PeopleChanges:
-    """The usable entries of an answer, in its order.
-
-    Args:
-        answered: the entries.
-        known: how many known people the model was shown.
-        said: numbers of the user's messages.
-    """
+    """The usable entries of an answer, in its order. The model was shown so many known people; ``said`` are the numbers
+    of the user's messages."""
     refused = Counter({"bad_form": answered.refused})
     wanted: list[ProposedPerson] = []
     for entry in answered.entries:
@@ -124,11 +116,7 @@ def _checked(change: ProposedPerson, known: int, said: Collection[int]) -> Propo
 
 @attrs.frozen
 class PeopleExtractor:
-    """Implements what ``FactExtractor`` needs of people.
-
-    Args:
-        people: where they are kept.
-    """
+    """What ``FactExtractor`` needs of people."""
 
     people: People
     readers: Readers
@@ -142,19 +130,16 @@ class PeopleExtractor:
         self, topic: Topic, changes: PeopleChanges, shown: Sequence[KnownPerson], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
+        Cancelled, some of it may be done; the next call goes on.
 
         Args:
-            topic: which names them.
-            changes: what the model wants.
-            shown: the people by whose numbers it names them.
+            shown: the people by whose numbers the model names them.
             said: the messages that it was shown.
             as_of: the memory journal's last entry before any of it was read.
 
         Raises:
             StorageError: nothing can be written, or (SourceForgotten) something was forgotten meanwhile.
             ActorStopped: the store is gone.
-
-        Cancellation: some of it may be done; the next call goes on.
         """
         refused = Counter(changes.refused)
         own_words = words_of("\n".join(message.content for message in said if message.role is Role.USER))

@@ -66,7 +66,6 @@ class Selection:
     loaded: tuple[int, ...] = ()
     """Ids of the topics that it looked into."""
     loads: int = 0
-    """How often it did."""
 
 
 @attrs.frozen
@@ -88,11 +87,7 @@ class _State:
 
 @attrs.frozen
 class TopicReranker:
-    """Chooses among topics that a search found.
-
-    Args:
-        asker: for the model of ``routing.tasks.reranker``. The caller holds a slot.
-    """
+    """Chooses among found topics, with the model of ``routing.tasks.reranker``. The caller holds a slot."""
 
     asker: Asker
     readers: Readers
@@ -101,19 +96,8 @@ class TopicReranker:
     async def choose(
         self, user: UserId, query: str, hits: Sequence[TopicCandidate], *, within_s: float = math.inf
     ) -> Selection:
-        """Choose the topics that help with a query; takes 60 s at most.
-
-        Args:
-            user: whose topics they are; those of others are left out.
-            query: what they are to help with.
-            hits: the candidates, the best first.
-            within_s: seconds after which the model is given up and the fallback taken.
-
-        Raises:
-            StorageError: the database cannot be read.
-
-        Cancellation: the call is given up.
-        """
+        """Choose the user's own of the candidates that help with a query; takes ``WHOLE_S`` at most. After ``within_s``
+        the model is given up and the fallback taken. Raises StorageError."""
         own = [hit for hit in hits if hit.topic.user == user]
         if not own:
             return Selection(topics=(), fallback=None)
@@ -196,11 +180,8 @@ class TopicReranker:
 
 
 def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicChoice]:
-    """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none.
-
-    Raises:
-        BadAnswer: all of several ids are none of the candidates'.
-    """
+    """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none. Raises
+    BadAnswer if all ids are none of the candidates'."""
     found = {each.id: each for each in reversed(answer.topics) if each.id in candidates}
     if answer.topics and not found:
         raise BadAnswer("none of the ids is one of the list")
@@ -215,7 +196,6 @@ def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicCh
 
 
 def _ids(call: ToolCall) -> list[int]:
-    """The ids of a call's arguments; whatever else stands there is left out."""
     try:
         found = json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -231,7 +211,6 @@ def _ids(call: ToolCall) -> list[int]:
 
 
 def line(topic: Topic, cosine: float | None) -> str:
-    """One candidate."""
     near = "-" if cosine is None else f"{cosine:.2f}"
     size = f"{topic.messages} messages, {topic.chars} characters{', long' if topic.chars > LONG_CHARS else ''}"
     summary = shorten(one_line(topic.summary), MAX_LINE_CHARS)
@@ -246,12 +225,7 @@ def content_of(topic: Topic, messages: Sequence[Message], max_tokens: int) -> st
 
 
 def fallback(order: Sequence[int], loaded: Sequence[int]) -> list[int]:
-    """Without an answer: what it loaded, else the best that were found.
-
-    Args:
-        order: the candidates, the best first.
-        loaded: those whose contents it asked for, in order.
-    """
+    """Without an answer: what it loaded, else the best that were found."""
     known = set(order)
     chosen = [topic for topic in dict.fromkeys(loaded) if topic in known]
     return (chosen or list(order))[:FALLBACK_TOPICS]

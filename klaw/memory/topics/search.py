@@ -21,7 +21,7 @@ from klaw.memory.recall.query import read_query, read_search_words
 from klaw.memory.recall.ranker import RRF_K, ranks_of, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
 from klaw.store.search.history_search import HistoryFilters, history_end, search_history
-from klaw.store.search.topic_search import TopicFilters, TopicLists, search_topics
+from klaw.store.search.topic_search import TopicLists, search_topics
 
 MIN_COSINE = 0.60
 MAX_CANDIDATES = 50
@@ -62,21 +62,16 @@ class TopicMetrics:
 
 @attrs.frozen(kw_only=True)
 class TopicHits:
-    """What a search found, the best first."""
+    """What a search found, the best first; ``degraded`` as in ``SearchPage``."""
 
     hits: tuple[TopicCandidate, ...]
     degraded: tuple[str, ...]
-    """Codes of what was missing, like ``SearchPage.degraded``."""
     timings_ms: dict[str, float]
 
 
 @attrs.define(eq=False, slots=False)
 class TopicSearch:
-    """Searches over a store and an embedder.
-
-    Args:
-        clock: days are counted from its now.
-    """
+    """Searches over a store and an embedder; days are counted from the clock's now."""
 
     readers: Readers
     embedder: Embedder
@@ -85,21 +80,10 @@ class TopicSearch:
     _threads: Threads = attrs.field(factory=lambda: Threads("topic search", 1), init=False)
 
     async def search(
-        self, text: str, filters: TopicFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
+        self, text: str, filters: HistoryFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
     ) -> TopicHits:
-        """Find a user's topics that match a query; none for a query without any word.
-
-        Args:
-            text: the query; of a very long one the beginning counts.
-            filters: whose, and which.
-            limit: most of them.
-            vector: of the query, from who has it already.
-
-        Raises:
-            StorageError: the database cannot be read.
-
-        Cancellation: the search is interrupted, and nothing is changed.
-        """
+        """Find a user's topics that match a query, whose vector is given where it is known; none for a query without
+        any word. Raises StorageError."""
         account, begin = Account(QUERY_S), trio.current_time()
         words = tuple(await self._threads.run(read_search_words, text))
         if not words:
@@ -118,29 +102,19 @@ class TopicSearch:
         vector: bytes | None,
         words: Sequence[str],
         messages: Sequence[int],
-        filters: TopicFilters,
+        filters: HistoryFilters,
         *,
         limit: int = MAX_CANDIDATES,
     ) -> list[TopicCandidate]:
-        """Find topics for somebody who has searched the messages already.
-
-        Args:
-            vector: of the query, if there is one.
-            words: of the query, as written.
-            messages: row ids of what was found, the best first; the first 50 speak for their topics.
-            filters: whose, and which.
-            limit: most of them.
-
-        Raises:
-            StorageError: the database cannot be read.
-        """
+        """Find topics for somebody who has searched the messages already: the first 50 of these row ids, the best
+        first, speak for their topics. Raises StorageError."""
         best = messages[:MESSAGES]
         found = await self.readers.run(
             search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
         )
         return rank_topics(best, found)[:limit]
 
-    async def _messages(self, text: str, words: Sequence[str], filters: TopicFilters) -> list[int]:
+    async def _messages(self, text: str, words: Sequence[str], filters: HistoryFilters) -> list[int]:
         """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
         times as long as all the rest."""
         end = await self.readers.run(history_end, filters.user)
@@ -151,12 +125,7 @@ class TopicSearch:
 
 
 def rank_topics(messages: Sequence[int], found: TopicLists) -> list[TopicCandidate]:
-    """Fuse the lists; ties go to the newer topic. Pure.
-
-    Args:
-        messages: row ids of messages that were found, the best first.
-        found: the topics by vector, by the words of their summaries, and those of the messages.
-    """
+    """Fuse the lists; ties go to the newer topic. ``messages`` are row ids that were found, the best first. Pure."""
     near = {each.topic: (place, each.cosine) for place, each in enumerate(found.near, 1)}
     words_ranks = ranks_of(found.by_words)
     scores = reciprocal_rank_fusion([(VECTOR_WEIGHT, list(near)), (WORDS_WEIGHT, found.by_words)])

@@ -43,24 +43,17 @@ class TopicChunk:
 
 @attrs.frozen(kw_only=True)
 class Cut:
-    """What became of a page of messages."""
+    """What became of a page of messages: chunks, the oldest first, and when the last message of the session that is not
+    stale yet was written."""
 
     chunks: tuple[TopicChunk, ...]
-    """The oldest first."""
     open_since: float | None
-    """When the last message of the session that is not stale yet was written; None when all are stale."""
 
 
 def cut(rows: Sequence[UnarchivedMessage], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
-    """Cut a user's messages into the chunks of the sessions that are over.
-
-    Args:
-        rows: without a topic, in the order of their row ids.
-        now: Unix seconds.
-        pause_s: a pause of so long ends a session.
-        max_messages: so many messages end it as well.
-        more: these are not all messages; the last session goes on beyond them.
-    """
+    """Cut a user's messages without a topic, in the order of their row ids, into the chunks of the sessions that are
+    over: by a pause, or by a number of messages. ``more``: these are not all messages; the last session goes on beyond
+    them."""
     chunks: list[TopicChunk] = []
     open_since = None
     for session in _sessions(rows, pause_s):
@@ -104,7 +97,7 @@ PROMPT = "topics_split"
 
 @attrs.frozen
 class AnsweredTopic:
-    """A topic as the model names it."""
+    """A topic as the model names it, with its first and its last message."""
 
     summary: Text
     start_msg_id: Whole
@@ -119,44 +112,22 @@ class Split:
 
 
 @attrs.frozen
-class Piece:
-    """A topic as the splitter named it."""
-
-    summary: str
-    first: int
-    last: int
-    """Included."""
-
-
-@attrs.frozen
 class MessageGroup:
-    """Messages that become one topic."""
+    """Messages, in ascending order, that become one topic. Without a summary: what the model named no topic for."""
 
     summary: str | None
-    """None: what no piece claimed."""
     members: tuple[int, ...]
-    """Ascending, never empty."""
 
 
-@attrs.frozen(kw_only=True)
-class Placement:
-    """A home for every message."""
-
-    groups: tuple[MessageGroup, ...]
-    """In the order of their first messages."""
-    uncovered: int
-    """Messages that no piece claimed."""
-
-
-def place(pieces: Sequence[Piece], count: int) -> Placement:
-    """Give each of ``count`` messages its group.
+def place(pieces: Sequence[AnsweredTopic], count: int) -> list[MessageGroup]:
+    """Give each of ``count`` messages its group; the groups are in the order of their first messages.
 
     Numbers beyond the chunk are clamped to it; a piece that lies wholly outside is left out. Where pieces overlap, the
     one that begins earlier wins (of two that begin together the one named first), and the other keeps its rest.
     """
     inside = []
     for piece in pieces:
-        low, high = sorted((piece.first, piece.last))
+        low, high = sorted((piece.start_msg_id, piece.end_msg_id))
         if high >= 1 and low <= count:
             inside.append((max(low, 1), min(high, count), piece.summary))
     groups: list[MessageGroup] = []
@@ -172,17 +143,12 @@ def place(pieces: Sequence[Piece], count: int) -> Placement:
     free += range(upto + 1, count + 1)
     if free:
         groups.append(MessageGroup(None, tuple(free)))
-    return Placement(groups=tuple(sorted(groups, key=lambda group: group.members[0])), uncovered=len(free))
+    return sorted(groups, key=lambda group: group.members[0])
 
 
 def by_size(members: Sequence[int], sizes: Sequence[int], limit: int) -> list[tuple[int, ...]]:
-    """Cut a group into parts of about the same size, none over a limit unless it is one message.
-
-    Args:
-        members: numbers from 1.
-        sizes: of all messages, by number - 1.
-        limit: most of one part.
-    """
+    """Cut a group (numbers from 1) into parts of about the same size, none over a limit unless it is one message.
+    ``sizes`` are those of all messages, by number - 1."""
     total = sum(sizes[member - 1] for member in members)
     target = total / max(1, -(-total // limit))
     parts: list[list[int]] = []
@@ -199,8 +165,6 @@ def by_size(members: Sequence[int], sizes: Sequence[int], limit: int) -> list[tu
 
 @attrs.frozen
 class DraftTopic:
-    """A topic that is to be."""
-
     summary: str
     general: bool
     messages: tuple[Message, ...]
@@ -221,17 +185,9 @@ class Division:
 
 
 async def divide(asker: Asker, messages: Sequence[Message], *, speaks: bool, threshold_chars: int) -> Division:
-    """Divide a chunk.
-
-    Args:
-        asker: for the model.
-        messages: of one chat, in order; not empty.
-        speaks: somebody said something; else no model is asked.
-        threshold_chars: a topic over so many characters is divided again.
-
-    Raises:
-        ProviderError, ConfigError: the model cannot be asked now; nothing is known.
-    """
+    """Divide the messages of a chunk, in order, where somebody said something (``speaks``); else no model is asked. A
+    topic over ``threshold_chars`` is divided again. Raises ProviderError or ConfigError when the model cannot be asked
+    now."""
     if not speaks:
         return _general(messages, threshold_chars, refused=False)
     shown, handled = render(messages, asker.room("topics", PROMPT))
@@ -239,26 +195,25 @@ async def divide(asker: Asker, messages: Sequence[Message], *, speaks: bool, thr
     pieces = await _ask(asker, shown)
     if pieces is None:
         return _general(messages, threshold_chars, refused=True)
-    placement = place(pieces, handled)
+    groups = place(pieces, handled)
     drafts: list[DraftTopic] = []
-    for group in placement.groups:
+    for group in groups:
         drafts += await _fitting(asker, group, messages, threshold_chars)
-    return Division(drafts=tuple(drafts), handled=handled, uncovered=placement.uncovered, refused=False)
+    uncovered = sum(len(group.members) for group in groups if group.summary is None)
+    return Division(drafts=tuple(drafts), handled=handled, uncovered=uncovered, refused=False)
 
 
-async def _ask(asker: Asker, shown: str) -> list[Piece] | None:
+async def _ask(asker: Asker, shown: str) -> list[AnsweredTopic] | None:
     return await asker.ask("topics", PROMPT, tagged("conversation", shown), "topics", Split, pieces_of)
 
 
-def pieces_of(split: Split) -> list[Piece]:
-    """Pieces of a chunk, with long summaries cut. Raises BadAnswer: there are none, or one has an empty summary."""
+def pieces_of(split: Split) -> list[AnsweredTopic]:
+    """The topics of an answer, with long summaries cut. Raises BadAnswer if there are none, or a summary is empty."""
     if not split.topics:
         raise BadAnswer("the list of topics is empty")
     if not all(has_words(topic.summary) for topic in split.topics):
         raise BadAnswer("a summary is empty")
-    return [
-        Piece(shorten(topic.summary, MAX_SUMMARY_CHARS), topic.start_msg_id, topic.end_msg_id) for topic in split.topics
-    ]
+    return [attrs.evolve(topic, summary=shorten(topic.summary, MAX_SUMMARY_CHARS)) for topic in split.topics]
 
 
 def _general(messages: Sequence[Message], threshold_chars: int, *, refused: bool) -> Division:
@@ -282,7 +237,7 @@ async def _fitting(
     if pieces is None:
         return whole
     drafts: list[DraftTopic] = []
-    for part in place(pieces, len(own)).groups:
+    for part in place(pieces, len(own)):
         # What the parts left over stays under the summary of the whole.
         drafts += _by_size(MessageGroup(part.summary or group.summary, part.members), own, threshold_chars)
     return drafts

@@ -112,12 +112,10 @@ def language(messages: Sequence[Message]) -> Language:
 
 
 def general_summary(messages: Sequence[Message]) -> str:
-    """The summary of what no topic claimed."""
     return _GENERAL[language(messages)]
 
 
 def part_summary(summary: str, number: int, total: int, messages: Sequence[Message]) -> str:
-    """The summary of a part of a topic that was cut."""
     base = shorten(summary, MAX_SUMMARY_CHARS - 40)
     return _PART[language(messages)].format(summary=base, number=number, total=total)
 

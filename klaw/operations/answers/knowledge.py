@@ -6,7 +6,7 @@ import attrs
 
 from klaw.domain.knowledge import Base, Document, Passage, Place, Source
 from klaw.knowledge.check import Flaw
-from klaw.knowledge.source_state import SourceState
+from klaw.knowledge.scan import SourceState
 from klaw.operations.answers import fields_of
 from klaw.operations.answers.chats import StillHeld
 

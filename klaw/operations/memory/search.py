@@ -25,7 +25,6 @@ _NOTES = {
     "embedding_off": "full text only: embedding.enabled is false",
     "embedding_no_model": "full text only: there is no embedding model now (klaw status says why)",
     "embedding_loading": "full text only: the embedding model is being loaded",
-    "embedding_restarting": "full text only: the embedder is being restarted",
     "embedding_busy": "full text only: the embedder has too much to do",
     "embedding_late": "full text only: the query's vector was not ready in time",
     "embedding_failed": "full text only: the embedding model failed",

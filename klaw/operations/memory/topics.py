@@ -226,9 +226,9 @@ async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
 async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicMatches":
     """Find topics by words and by meaning."""
-    from klaw.store.search.topic_search import TopicFilters
+    from klaw.store.search.history_search import HistoryFilters
 
-    page = await parts.memory.topic_search.search(asked.query, TopicFilters(user=caller.user), limit=asked.limit)
+    page = await parts.memory.topic_search.search(asked.query, HistoryFilters(user=caller.user), limit=asked.limit)
     return {"user": caller.user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
 
 

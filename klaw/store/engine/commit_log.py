@@ -26,28 +26,21 @@ LOG_FOLDERS = ("conversations", "turns", "memory", "runs")
 RESERVE_BYTES = 65_536
 """Zeros by which the file grows."""
 _NAME_MAX = 255
-"""Bytes that a file's name may have."""
 
 log = structlog.get_logger("klaw.journal")
 
 
 @attrs.frozen
 class LogEntry:
-    """One line for one log."""
+    """A line of JSON for one log, whose path is relative to the journal's root, with ``/``."""
 
     path: str
-    """Relative to the journal's root, with ``/``; made by Klaw from encoded names."""
     line: str
-    """JSON without a line break."""
 
 
 class CommitLog:
-    """The open file, locked: a server of an earlier Klaw locks nothing else.
-
-    Raises:
-        BlockingIOError: another process has it.
-        OSError: it cannot be written.
-    """
+    """The open file, locked: a server of an earlier Klaw locks nothing else. Raises BlockingIOError while another
+    process has it."""
 
     def __init__(self, root: Path, fsync: Callable[[int], None]) -> None:
         self._fsync = fsync
@@ -63,11 +56,7 @@ class CommitLog:
             raise
 
     def append(self, group: Sequence[LogEntry]) -> None:
-        """Make a group durable; until ``keep`` it may be taken back.
-
-        Raises:
-            OSError: it is to be taken back.
-        """
+        """Make a group durable; until ``keep`` it may be taken back, also when this raises OSError."""
         lines = (f"{each.path}\t{' ' if n < len(group) else ''}{each.line}\n" for n, each in enumerate(group, 1))
         data = "".join(lines).encode()
         start, end = self.size, self.size + len(data)
@@ -85,20 +74,13 @@ class CommitLog:
         self._kept = self.size
 
     def take_back(self) -> None:
-        """Take back what is not final."""
         if self.size > self._kept:
             self._cut(self._kept)
 
     def clear(self, *, cut: bool = False) -> None:
         """Empty it durably, before lines stand there again: after a power cut, what is left of longer ones would follow
-        them.
-
-        Args:
-            cut: give the space back too.
-
-        Raises:
-            OSError: it is empty, but not yet durably so; the next lines make it so.
-        """
+        them. ``cut`` gives the space back too. When it raises OSError it is empty, but not yet durably so; the next
+        lines make it so."""
         if 0 < self.size <= RESERVE_BYTES and not cut:
             try:
                 self._write(bytes(self.size), 0)
@@ -112,7 +94,6 @@ class CommitLog:
             self._fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close it, as it is. Idempotent."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
@@ -131,11 +112,7 @@ class CommitLog:
 
 def read_groups(root: Path) -> Iterator[list[tuple[str, bytes]]]:
     """The whole groups of a commit log: of each line the log's path and the line without its end. What is no line of a
-    log is set aside.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    log is set aside."""
     aside, odd, torn = SetAside(root), False, False
     group: list[tuple[str, bytes]] = []
     data = (root / COMMIT_LOG).read_bytes()

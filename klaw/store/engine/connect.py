@@ -56,7 +56,6 @@ def prepare_writer(connection: apsw.Connection) -> None:
 
 
 def prepare_reader(connection: apsw.Connection) -> None:
-    """Set up a read-only connection of the pool."""
     _common(connection)
     connection.pragma("query_only", True)
     connection.pragma("cache_size", -READER_CACHE_KIB)
@@ -88,11 +87,8 @@ def checkpoint(path: Path) -> None:
 def chunks(path: Path, size: int) -> Iterator[bytes]:
     """The bytes of a database's file that may be in use, read through SQLite. Opening and closing the file itself would
     take SQLite's locks from the whole process (https://www.sqlite.org/howtocorrupt.html, 2.2): another process that
-    opens the database then thinks that it is alone, cuts the shared memory off, and this one ends with SIGBUS.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    opens the database then thinks that it is alone, cuts the shared memory off, and this one ends with SIGBUS. Raises
+    OSError."""
     try:
         file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
         try:

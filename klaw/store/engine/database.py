@@ -29,12 +29,8 @@ REPLACE_S = 30.0
 
 
 class Database:
-    """A connection, once ``open`` has opened it; ``aclose`` it in the end, whatever happens.
-
-    Args:
-        prepare: sets up a new connection, in its thread.
-        flags: SQLite's, for opening.
-    """
+    """A connection, once ``open`` has opened it; ``aclose`` it in the end, whatever happens. ``prepare`` sets up a new
+    connection, in its thread."""
 
     def __init__(self, path: Path, prepare: Callable[[apsw.Connection], None], flags: int) -> None:
         self._path = path
@@ -43,13 +39,12 @@ class Database:
         self._connection: AsyncConnection | None = None
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``function(connection, ...)`` in the connection's thread.
+        """Run ``function(connection, ...)`` in the connection's thread. Cancelled, it is interrupted, and what it wrote
+        may be committed or not.
 
         Raises:
             trio.TooSlowError: the caller's deadline passed while SQL was running.
             apsw.ConnectionClosedError: ``replace`` failed half-way.
-
-        Cancellation: what a function wrote may be committed or not; reads are interrupted.
         """
         if self._connection is None:
             raise apsw.ConnectionClosedError
@@ -60,11 +55,8 @@ class Database:
         return self._connection is not None
 
     async def open(self) -> None:
-        """Open the file, in place of what was open; that is closed only when the new one is usable.
-
-        Raises:
-            apsw.Error: the file cannot be opened or is no database; what was open stays.
-        """
+        """Open the file in place of what was open, which is closed only when the new one is usable: when this raises
+        apsw.Error, it stays."""
         connection = await _connect(self._path, self._flags)
         try:
             await _run(connection, self._prepare)
@@ -76,14 +68,9 @@ class Database:
             await _close(before)
 
     async def replace(self, between: Callable[[], None]) -> None:
-        """Close the connection, call ``between`` in a thread while nothing is open, and open the file again.
-
-        Raises:
-            apsw.Error, OSError: nothing is open any more.
-            trio.TooSlowError: likewise.
-
-        Cancellation: cannot be cancelled; it takes ``REPLACE_S`` at most.
-        """
+        """Close the connection, call ``between`` in a thread while nothing is open, and open the file again. It cannot
+        be cancelled and takes ``REPLACE_S`` at most. When it raises apsw.Error, OSError or trio.TooSlowError, nothing
+        is open any more."""
         with trio.CancelScope(deadline=trio.current_time() + REPLACE_S, shield=True) as scope:
             before, self._connection = self._connection, None
             if before is not None:
@@ -94,7 +81,6 @@ class Database:
             raise trio.TooSlowError
 
     async def aclose(self) -> None:
-        """Close it; idempotent."""
         before, self._connection = self._connection, None
         if before is not None:
             await _close(before)
@@ -137,13 +123,11 @@ class Readers:
         self._stale: set[Database] = set()
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a reading ``function(connection, ...)`` on a free connection.
+        """Run a reading ``function(connection, ...)`` on a free connection; cancelled, the query is interrupted.
 
         Raises:
             StorageError: SQLite refused.
             trio.TooSlowError: the caller's deadline passed while SQL was running.
-
-        Cancellation: the query is interrupted.
         """
         async with self._limit:
             database = self._free.popleft()
@@ -156,18 +140,12 @@ class Readers:
                 self._free.append(database)
 
     def renew(self) -> None:
-        """Say that another file has taken the place of the database's: what is asked from now on reads that one.
-
-        What is running goes on with the file that it began with.
-        """
+        """Say that another file has taken the place of the database's: what is asked from now on reads that one."""
         self._stale = set(self._all)
 
     async def renew_idle(self) -> None:
-        """Open the new file on every connection that is free now, so that none keeps the old one for long.
-
-        Raises:
-            StorageError: it cannot be opened.
-        """
+        """Open the new file on every connection that is free now, so that none keeps the old one for long. Raises
+        StorageError."""
         for _ in range(len(self._all)):
             async with self._limit:
                 database = next((each for each in self._free if each in self._stale), None)
@@ -192,11 +170,7 @@ class Readers:
 
 @asynccontextmanager
 async def open_readers(path: Path, count: int) -> AsyncIterator[Readers]:
-    """Open the pool on an existing database.
-
-    Raises:
-        apsw.Error: the file cannot be opened.
-    """
+    """Open the pool on an existing database. Raises apsw.Error."""
     async with AsyncExitStack() as stack:
         databases = [Database(path, prepare_reader, apsw.SQLITE_OPEN_READONLY) for _ in range(count)]
         for database in databases:

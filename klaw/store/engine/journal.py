@@ -56,23 +56,14 @@ class Journal:
     # -- life cycle ------------------------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Take the folder for this process.
-
-        Raises:
-            BlockingIOError: another process has it.
-            OSError: the folder cannot be written.
-        """
+        """Take the folder for this process. Raises BlockingIOError while another one has it."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = open_private(self._root / LOCK_FILE, os.O_RDWR)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._commit_log = CommitLog(self._root, self._fsync)
 
     def open(self) -> int:
-        """Put back what a crash kept from the logs; call ``lock`` first. Returns how many lines that were.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
+        """Put back what a crash kept from the logs; ``lock`` comes first. Returns how many lines that were."""
         restored = self._replay()
         atomic_file.sync(self._root, self._fsync)
         self._checkpoint_logs()
@@ -80,7 +71,6 @@ class Journal:
         return restored
 
     def close(self) -> None:
-        """Checkpoint and close all files."""
         try:
             if self._commit_log is not None:
                 self._checkpoint_logs()
@@ -102,11 +92,8 @@ class Journal:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[LogEntry]) -> None:
-        """Append a group; when this returns, it is durable. ``rollback`` may still take it back.
-
-        Raises:
-            OSError: nothing of the group stays in any file.
-        """
+        """Append a group; when this returns, it is durable. ``rollback`` may still take it back. When it raises
+        OSError, nothing of the group stays in any file."""
         self._undo = []
         self._commit.keep()
         try:
@@ -169,17 +156,8 @@ class Journal:
         self._new_folders.clear()
 
     def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
-        """Replace lines of a log, all or none of them; nobody can append meanwhile.
-
-        Args:
-            path, line_of: as of ``begin_rewrite``.
-
-        Returns:
-            How many lines changed.
-
-        Raises:
-            OSError: the log is as it was.
-        """
+        """Replace lines of a log, all or none of them; nobody can append meanwhile. Returns how many changed. When it
+        raises OSError, the log is as it was."""
         rewrite = self.begin_rewrite(path, line_of)
         try:
             self.exchange(rewrite)
@@ -188,14 +166,8 @@ class Journal:
             rewrite.close()
 
     def begin_rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> LogRewrite:
-        """Begin to replace lines of a log, which ``exchange`` ends. One rewriting of a log at a time.
-
-        Args:
-            line_of: what a line without its end becomes; the same when it stays.
-
-        Raises:
-            OSError: there is no such log.
-        """
+        """Begin to replace lines of a log, which ``exchange`` ends; one rewriting of a log at a time. ``line_of`` says
+        what a line without its end becomes. Raises OSError where there is no such log."""
         return LogRewrite(self._root, path, line_of, end=self._size(path), fsync=self._fsync)
 
     def exchange_all(self, rewrites: Sequence[LogRewrite], *, most: int) -> list[LogRewrite]:
@@ -206,20 +178,9 @@ class Journal:
         return left
 
     def exchange(self, rewrite: LogRewrite, *, most: int | None = None, durable: bool = True) -> bool:
-        """Put a log's new content, with what was appended since, in its place. The commit log, which may have the lines
-        too, is emptied first.
-
-        Args:
-            rewrite: begun by this journal; its ``end`` becomes that of the log.
-            most: bytes that may be taken in here.
-            durable: also its new name, when this returns.
-
-        Returns:
-            False: more was appended; take it in and come again.
-
-        Raises:
-            OSError: the log is as it was.
-        """
+        """Put a log's new content, with what was appended since, in its place; ``durable``: also its
+        new name, when this returns. The commit log, which may have the lines too, is emptied first. False: more than
+        ``most`` bytes were appended; take them in and come again. When it raises OSError, the log is as it was."""
         rewrite.end = self._size(rewrite.path)
         if most is not None and rewrite.left > most:
             return False

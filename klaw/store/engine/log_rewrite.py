@@ -20,15 +20,8 @@ DRAFT = ".{}.new"
 
 
 class LogRewrite:
-    """Made by ``Journal.begin_rewrite``, and opens nothing then; ``close`` it in the end, whatever happens.
-
-    Args:
-        root: of the journal.
-        path: of the log, relative to the root.
-        line_of: what a line without its end becomes; the same when it stays.
-        end: up to here the log is final.
-        fsync: makes a file's data durable.
-    """
+    """Made by ``Journal.begin_rewrite``, and opens nothing then; ``close`` it in the end, whatever happens. Up to
+    ``end`` the log is final; ``line_of`` says what a line without its end becomes."""
 
     def __init__(
         self, root: Path, path: str, line_of: Callable[[bytes], bytes], *, end: int, fsync: Callable[[int], None]
@@ -37,7 +30,6 @@ class LogRewrite:
         self.taken = 0
         """Bytes of the log that the draft has."""
         self.changed = 0
-        """Lines that became others."""
         self._line_of, self._fsync = line_of, fsync
         self._full = root / path
         self._draft = self._full.with_name(DRAFT.format(self._full.name))
@@ -54,7 +46,6 @@ class LogRewrite:
 
     @property
     def left(self) -> int:
-        """Bytes that are to be taken in."""
         return self.end - self.taken
 
     def step(self) -> None:
@@ -74,14 +65,8 @@ class LogRewrite:
 
     def exchange(self, close: Callable[[], None]) -> None:
         """Take in the rest and put the draft in the log's place, if a line changed; ``sync_folder`` comes next. In the
-        writer's thread.
-
-        Args:
-            close: called before the exchange: nothing may be appended to the file that goes.
-
-        Raises:
-            OSError: the log is as it was.
-        """
+        writer's thread. ``close`` is called before: nothing may be appended to the file that goes. When it raises
+        OSError, the log is as it was."""
         with self._open():
             while self.left:
                 self._step()

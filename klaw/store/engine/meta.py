@@ -35,12 +35,8 @@ def owes_compaction(connection: apsw.Connection) -> bool:
 
 
 def forgotten_since(user: str, as_of: str) -> str:
-    """The condition that a user has forgotten something since an entry of the memory journal: what was read before may
-    hold it. Never true of NULL.
-
-    Args:
-        user, as_of: SQL expressions.
-    """
+    """SQL: a user has forgotten something since an entry of the memory journal, so what was read before may hold it.
+    Never true of NULL. Both are expressions."""
     return (
         f"EXISTS (SELECT 1 FROM meta WHERE key = '{LAST_FORGETTING}' || {user}"  # noqa: S608 - expressions of callers
         f" AND CAST(value AS INTEGER) > {as_of})"

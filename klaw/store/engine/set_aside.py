@@ -29,12 +29,7 @@ class SetAside:
         """Digests of the lines that were met, by the path of their log below the data folder."""
 
     def keep(self, path: str, line: bytes) -> None:
-        """Keep a line that stays where it is.
-
-        Args:
-            path: of its log, relative to the data folder.
-            line: without its end.
-        """
+        """Keep a line (without its end) of a log, whose path is relative to the data folder; it stays there, too."""
         self.lines.setdefault(path, set()).add(_digest(line))
         try:
             self.store(path, line)

@@ -13,16 +13,13 @@ import attrs
 Row: TypeAlias = Sequence[Any]
 """Its first value is its key."""
 Bound: TypeAlias = Literal["rowid", "turn", "change", "entry"]
-"""What a row belongs to: a row id of messages, a row id of turns, a change of a run or an entry of the memory journal.
-"""
+"""What a row belongs to: the row id of a message or of a turn, a change of a run, an entry of the memory journal."""
 END = (1 << 63) - 1
 PAGE_ROWS = 200
 
 
 @attrs.frozen(kw_only=True)
 class ContentTable:
-    """One table's content."""
-
     name: str
     statement: str
     """Gives the next rows ``> :after`` in the order of their keys, ``LIMIT :limit``."""

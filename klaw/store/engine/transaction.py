@@ -64,22 +64,15 @@ class Transaction:
         return as_of is not None and meta.last_forgetting(self.connection, user) > as_of
 
     def check_nothing_forgotten(self, user: UserId, as_of: int | None) -> None:
-        """What was read before a forgetting may hold what is forgotten: nothing that is made of it is stored.
-
-        Raises:
-            SourceForgotten: the user has forgotten something since an entry of the memory journal.
-        """
+        """Raise SourceForgotten if a user has forgotten something since an entry of the memory journal: nothing that is
+        made of what was read before it is stored."""
         if self.forgotten_since(user, as_of):
             raise SourceForgotten("something was forgotten since it was read: nothing was changed, ask again")
 
     @contextmanager
     def touching_vectors(self) -> Iterator[None]:
-        """Around what touches the vector tables. Vectors can be made again: damage to their tables is refused like one
-        request, and does not end the process.
-
-        Raises:
-            VectorsDamaged: they are damaged.
-        """
+        """Around what touches the vector tables: damage to them, which can be made again, is refused as VectorsDamaged
+        like one request, and does not end the process."""
         self.touches_vectors = True
         try:
             yield
@@ -213,13 +206,9 @@ def _finish(outcome: RequestOutcome) -> RequestOutcome:
 
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
-    """Empty the commit log; on a full disk leave it as it is, for the next time. It keeps all that the logs may lack.
-
-    Takes the connection only because it has to run in its thread.
-
-    Raises:
-        OSError: the disk failed otherwise; the writer must not go on.
-    """
+    """Empty the commit log; on a full disk leave it as it is, for the next time: it keeps all that the logs may lack.
+    Takes the connection only because it has to run in its thread. Raises OSError where the disk failed otherwise; the
+    writer must not go on."""
     try:
         journal.checkpoint()
     except OSError as error:

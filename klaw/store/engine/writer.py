@@ -54,13 +54,7 @@ class GroupPace:
 
     @classmethod
     def after(cls, group: int, waiting: int, took_s: float) -> "GroupPace":
-        """The pace for the next group.
-
-        Args:
-            group: requests of the last group.
-            waiting: requests that came in while it was written.
-            took_s: how long it took.
-        """
+        """The pace after a group of so many requests that took so long, while ``waiting`` others came in."""
         slow = took_s >= SLOW_COMMIT_S
         return cls(
             expected=min(MAX_GROUP, group + waiting), patience_s=min(MAX_PATIENCE_S, took_s / 2) if slow else 0.0
@@ -80,14 +74,13 @@ class Writer:
     async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a writing ``function(transaction, ...)`` in the writer's thread; all or nothing, and durable when this
         returns. It must not keep its arguments, nor change anything but the transaction: it may be called twice.
+        Cancelled, it may be done or not.
 
         Raises:
             KlawError: what it raised.
             StorageError: a value cannot be stored.
             StorageFull: no space.
             ActorStopped: the writer is gone.
-
-        Cancellation: it may be done or not.
         """
         return await (await self.begin(function, *args, **kwargs)).wait()
 
@@ -109,14 +102,8 @@ class Writer:
     async def run_alone(
         self, function: Callable[Concatenate[StoppedStore, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a function between two groups and outside of any transaction; nobody can write meanwhile.
-
-        Raises:
-            KlawError: what it raised.
-            ActorStopped: the writer is gone, or the function failed otherwise, and so the process ends.
-
-        Cancellation: it may be done or not.
-        """
+        """Run a function between two groups and outside of any transaction; nobody can write meanwhile. Cancelled, it
+        may be done or not. Raises what it raised, if that is a KlawError; else ActorStopped, and the process ends."""
         request = WriteRequest(function, args, kwargs, alone=True)
         await self.mailbox.post(request)
         return cast("T", await request.reply.wait())
@@ -136,12 +123,8 @@ async def run(
     publish: Publish,
     swapped: Callable[[], None] = lambda: None,
 ) -> None:
-    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint.
-
-    Args:
-        publish: see ``Publish``.
-        swapped: called when another database has taken the place of the present one.
-    """
+    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint. ``swapped`` is called when
+    another database has taken the place of the present one."""
     mailbox = writer.mailbox
     pace = GroupPace()
     task_status.started()

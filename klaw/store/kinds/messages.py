@@ -114,6 +114,10 @@ MESSAGES = rows.Rows(Message, "messages")
 SESSIONS = rows.Rows(ChatRow, "sessions")
 
 
+SEARCHABLE = "role IN ('user', 'assistant') AND type IN ('text', 'scheduled')"
+"""SQL of ``domain.message.is_searchable``; partial indexes have it in these words."""
+
+
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
     return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)
 
@@ -359,8 +363,6 @@ def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_
 
 @attrs.frozen
 class AppendedMessage:
-    """Outcome of one message."""
-
     message: Message
     repeated: bool
     """The id was there already; ``message`` is the stored one and nothing was written."""

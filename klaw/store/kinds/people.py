@@ -4,19 +4,24 @@
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 import apsw
 import attrs
 
+from klaw.domain.fact import Fact, Origin
 from klaw.domain.names import UserId
-from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.person import Finder, Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.search import NamedFact, PersonResult
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import tables
+from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import facts
 
 _PEOPLE = rows.Rows(Person, "people", "p")
 _SIZE = len(attrs.fields(Person))
@@ -164,6 +169,43 @@ def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, to
     """Whether it is noted that a topic names a person."""
     query = "SELECT 1 FROM person_mentions WHERE user_id = ? AND person_id = ? AND topic = ?"
     return connection.execute(query, (user, person, topic)).get is not None
+
+
+_NAMES = """
+SELECT p.id, json_group_array(n.normal) FROM (SELECT person, normal FROM person_names WHERE user_id = ?1 LIMIT ?2) AS n
+JOIN people AS p ON p.rowid = n.person WHERE p.user_id = ?1 GROUP BY p.rowid ORDER BY p.updated_at DESC, p.rowid
+"""
+_MOST_NAMES, _MOST_FACTS = 5_000, 500
+"""Names and aliases of a user, and facts (the most important first), that are looked at."""
+ChoosePeople: TypeAlias = Callable[[Sequence[tuple[PersonId, Sequence[str]]]], Sequence[PersonId]]
+"""Given the ids with the normal forms of their names, those that changed last first."""
+
+
+def find_named(
+    connection: apsw.Connection, user: UserId, choose: ChoosePeople, facts_each: int
+) -> tuple[PersonResult, ...]:
+    """The user's people who are chosen by their names, of one moment, each with the most important facts that name it,
+    without those that may be somebody else's words."""
+    with snapshot(connection):
+        rows = connection.execute(_NAMES, (user, _MOST_NAMES))
+        chosen = choose([(PersonId(person), json.loads(names)) for person, names in rows])
+        known = [person for each in chosen if (person := get(connection, user, each)) is not None]
+        kept = facts.of_user(connection, user, limit=_MOST_FACTS) if known and facts_each else []
+        return tuple(_result(connection, person, kept, facts_each) for person in known)
+
+
+def _result(connection: apsw.Connection, person: Person, kept: Sequence[Fact], facts_each: int) -> PersonResult:
+    finder = Finder(person.names)
+    said = mentions(connection, person.user, person.id, limit=1)
+    naming = [fact for fact in kept if fact.origin is not Origin.TOOL and finder.finds(fact.text)]
+    return PersonResult(
+        id=person.id,
+        name=person.name,
+        aliases=person.aliases,
+        relation=person.relation,
+        last_at=said[0].mention.at if said else None,
+        facts=tuple(NamedFact(id=each.id, text=" ".join(each.text.split())) for each in naming[:facts_each]),
+    )
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

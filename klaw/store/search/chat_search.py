@@ -53,18 +53,9 @@ def search_chat(
     now: Callable[[], float] = time.monotonic,
     known: Collection[int] = (),
 ) -> Lists:
-    """Search a scope by vector (if there is one), by words, and by vector within some days.
-
-    Args:
-        vector: the query's vector, little-endian float32.
-        words: the query's content words.
-        days: first and last days that the query names.
-        scope: where to look.
-        depth: most results of each list.
-        seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
-        now: what they are measured by, in seconds.
-        known: row ids whose places are known from a search of the same scope, and are not looked up again.
-    """
+    """Search a scope by vector (little-endian float32, if there is one), by content words, and by vector within some
+    days. Steps that would begin after ``seconds``, measured by ``now``, or take longer are left out and named in
+    ``cut``. The places of the rows in ``known`` are not looked up again."""
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
@@ -92,13 +83,10 @@ def search_chat(
         return steps.lists(neighbours=near, hits=hits, dated=in_days or (), places=found)
 
 
-_CREATED_BEFORE = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
-
-
 def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
     """When something was last said in a scope; None when nothing was."""
-    created_at = connection.execute(_CREATED_BEFORE, (scope.chat, scope.first_seq, scope.end_seq)).get
-    return local_day(from_iso(created_at)) if created_at is not None else None
+    last = messages.before(connection, scope.chat, scope.end_seq, 1)
+    return local_day(from_iso(last[0].created_at)) if last and last[0].seq >= scope.first_seq else None
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
@@ -113,7 +101,7 @@ def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: Cha
 def read_with_unwanted(
     connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope
 ) -> tuple[list[Message], frozenset[int]]:
-    """The same with the numbers of the messages that the user never wants to be recalled."""
+    """The same, and the numbers of the messages that the user never wants to be recalled."""
     return read_messages(connection, rowids, scope), chats.unrecalled(connection, scope.chat)
 
 
@@ -149,19 +137,16 @@ def _dated(
     return sorted(found.values(), key=lambda near: near.distance)
 
 
-_CREATED_FROM = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq LIMIT 1"
-
-
 def _first_seq_at(connection: apsw.Connection, scope: ChatScope, created_at: str) -> int:
     """The first seq of a scope at or after a time, by bisection: time grows with seq, but for a clock put back."""
     low, high = scope.first_seq, scope.end_seq
     while low < high:
         middle = (low + high) // 2
-        row = connection.execute(_CREATED_FROM, (scope.chat, middle, high)).fetchone()
-        if row is None or row[1] >= created_at:
+        found = messages.after(connection, scope.chat, middle - 1, 1)
+        if not found or found[0].seq >= high or found[0].created_at >= created_at:
             high = middle
         else:
-            low = row[0] + 1
+            low = found[0].seq + 1
     return low
 
 

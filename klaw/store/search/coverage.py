@@ -21,6 +21,8 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tokenizer import words
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, summaries
+from klaw.store.kinds.messages import MESSAGE, SESSION
+from klaw.store.kinds.turns import TURN
 from klaw.store.search import vectors
 
 LAST_ROWID = (1 << 63) - 1
@@ -42,9 +44,8 @@ class IndexRow:
     words: int | None
     """Words that full text has of it; None when it has no row there."""
     vector: bool
-    """Whether it has a vector."""
     marked: bool
-    """Whether it is marked ``embedded``."""
+    """It is said to have one."""
     silent: bool = False
     """Neither index finds it, and it holds no word that could ("…", a picture of a smile)."""
 
@@ -128,12 +129,8 @@ class ChatTally:
             self.newest_lost.append(row.seq)
 
     def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
-        """How many messages can neither be found nor stand in the window or in a live summary.
-
-        Args:
-            window_start: the number at which the window begins.
-            summarised: first and last number of each range that a live summary holds.
-        """
+        """How many messages can neither be found nor stand in the window, which begins at a number, or in a live
+        summary, of which the first and last numbers are given."""
         return self.lost - sum(
             seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
         )
@@ -147,7 +144,6 @@ Tallies: TypeAlias = dict[ChatId, ChatTally]
 
 
 def add_rows(tallies: Tallies, rows: Iterable[IndexRow]) -> None:
-    """Count rows, which come in ascending order."""
     for row in rows:
         if row.chat not in tallies:
             tallies[row.chat] = ChatTally()
@@ -164,23 +160,21 @@ class Batch:
     rows: Sequence[IndexRow]
     damage: Damage
     last_rowid: int
-    """Of the range; the next one begins after it."""
 
 
-_ROWS = """
+_ROWS = f"""
 SELECT m.rowid, m.chat_id, m.seq, m.role, m.type, m.embedded, d.sz, v.rowid IS NOT NULL,
     CASE WHEN (d.sz IS NULL OR substr(d.sz, 1, 1) = x'00') AND v.rowid IS NULL THEN m.content END
-FROM messages m LEFT JOIN messages_fts_docsize d ON d.id = m.rowid LEFT JOIN vec_messages_rowids v ON v.rowid = m.rowid
+FROM {MESSAGE.table} m
+LEFT JOIN messages_fts_docsize d ON d.id = m.rowid LEFT JOIN vec_messages_rowids v ON v.rowid = m.rowid
 WHERE m.rowid > ? AND m.rowid <= ? ORDER BY m.rowid LIMIT ?
-"""
-_ORPHAN_VECTORS = """
-SELECT v.rowid FROM vec_messages_rowids v LEFT JOIN messages m ON m.rowid = v.rowid
-WHERE v.rowid > ? AND v.rowid <= ? AND m.rowid IS NULL
-"""
-_ORPHAN_TEXTS = """
-SELECT d.id FROM messages_fts_docsize d LEFT JOIN messages m ON m.rowid = d.id
-WHERE d.id > ? AND d.id <= ? AND m.rowid IS NULL
-"""
+"""  # noqa: S608 - a constant name
+_ORPHANS = f"""
+SELECT i.{{key}} FROM {{index}} i LEFT JOIN {MESSAGE.table} m ON m.rowid = i.{{key}}
+WHERE i.{{key}} > ? AND i.{{key}} <= ? AND m.rowid IS NULL
+"""  # noqa: S608 - likewise
+_ORPHAN_VECTORS = _ORPHANS.format(index="vec_messages_rowids", key="rowid")
+_ORPHAN_TEXTS = _ORPHANS.format(index="messages_fts_docsize", key="id")
 
 
 def read(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: int) -> Batch:
@@ -196,7 +190,6 @@ def read(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: 
 
 
 def rows(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: int) -> list[IndexRow]:
-    """The next messages after a rowid, as the indexes know them."""
     return [_row(row) for row in connection.execute(_ROWS, (after_rowid, last_rowid, limit)).fetchall()]
 
 
@@ -216,11 +209,8 @@ def _row(row: Sequence[Any]) -> IndexRow:
 
 
 def word_count(sizes: bytes) -> int:
-    """Words of a document's first column (the message's own text): the first number of FTS5's record of sizes.
-
-    Args:
-        sizes: ``sz`` of the docsize table: one SQLite varint for each column, seven bits a byte, the highest first.
-    """
+    """Words of a document's first column (the message's own text): the first number of ``sz`` of FTS5's docsize table,
+    which has one SQLite varint for each column, seven bits a byte, the highest first."""
     count = 0
     for byte in sizes[:9]:
         count = count << 7 | byte & 0x7F
@@ -229,17 +219,17 @@ def word_count(sizes: bytes) -> int:
     return count
 
 
-_LAST_WINDOW = """
-SELECT coalesce(receipt ->> '$.window.first_seq', first_seq), coalesce(receipt ->> '$.window.held', 0) FROM turns
-WHERE chat_id = ?1 AND segment = ?2 AND receipt ->> '$.window' IS NOT NULL
+_LAST_WINDOW = f"""
+SELECT coalesce(receipt ->> '$.window.first_seq', first_seq), coalesce(receipt ->> '$.window.held', 0)
+FROM {TURN.table} WHERE chat_id = ?1 AND segment = ?2 AND receipt ->> '$.window' IS NOT NULL
 ORDER BY last_seq DESC, ended_at DESC LIMIT 1
-"""
-_NEWEST_OF_SEGMENT = """
+"""  # noqa: S608 - a constant name
+_NEWEST_OF_SEGMENT = f"""
 SELECT min(seq) FROM (
-    SELECT seq FROM messages
+    SELECT seq FROM {MESSAGE.table}
     WHERE chat_id = ? AND seq >= ? AND role <> 'system' AND type IN ('text', 'scheduled')
     ORDER BY seq DESC LIMIT ?)
-"""
+"""  # noqa: S608 - likewise
 
 
 def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> int:
@@ -270,54 +260,44 @@ def summarised(connection: apsw.Connection, chat: ChatId) -> list[tuple[int, int
 # -- repairs: in the writer's thread -----------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class RepairCounts:
-    """How many rows a repair put right."""
-
-    texts: int = 0
-    vectors: int = 0
-    """Vectors that will be made again, and orphans that were removed."""
-
-
 _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
-def repair(tx: Transaction, damage: Damage) -> RepairCounts:
+def repair(tx: Transaction, damage: Damage) -> tuple[int, int]:
     """Put right what of a damage is still there. A damaged index must not end the process at every start: what cannot
     be repaired is refused and shown.
 
     Missing rows of full text are made. What should have a vector and has none is unmarked, so that the embedder finds
     it; a vector without its mark, or without its message, is dropped.
 
+    Returns:
+        How many rows of full text were put right, and how many vectors.
+
     Raises:
         StorageError: an index is damaged itself.
     """
     connection = tx.connection
     try:
-        missing = (rowid for rowid in damage.missing_texts if not has_text(connection, rowid))
+        missing = (rowid for rowid in damage.missing_texts if not MESSAGE.has_text(connection, rowid))
         texts = sum(messages.index_again(connection, rowid) for rowid in missing)
         found = sum(_forget_lost(connection, rowid) for rowid in damage.lost_vectors)
         found += sum(_drop_stray(connection, rowid) for rowid in (*damage.unmarked_vectors, *damage.orphan_vectors))
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise StorageError(f"the index could not be repaired ({error_class(error)})") from error
-    return RepairCounts(texts=texts, vectors=found)
-
-
-def has_text(connection: apsw.Connection, rowid: int) -> bool:
-    """Whether full text has a row for a message."""
-    return bool(connection.execute("SELECT count(*) FROM messages_fts_docsize WHERE id = ?", (rowid,)).get)
+    return texts, found
 
 
 def _forget_lost(connection: apsw.Connection, rowid: int) -> bool:
     if connection.execute(_HAS_VECTOR, (rowid,)).get:
         return False
-    connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ? AND embedded = 1", (rowid,))
+    unmark = f"UPDATE {MESSAGE.table} SET embedded = 0 WHERE rowid = ? AND embedded = 1"  # noqa: S608 - a constant name
+    connection.execute(unmark, (rowid,))
     return connection.changes() > 0
 
 
 def _drop_stray(connection: apsw.Connection, rowid: int) -> bool:
-    marked = connection.execute("SELECT embedded FROM messages WHERE rowid = ?", (rowid,)).get
-    if marked == 1 or not connection.execute(_HAS_VECTOR, (rowid,)).get:
+    marked = f"SELECT embedded FROM {MESSAGE.table} WHERE rowid = ?"  # noqa: S608 - a constant name
+    if connection.execute(marked, (rowid,)).get == 1 or not connection.execute(_HAS_VECTOR, (rowid,)).get:
         return False
     connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (rowid,))
     return True
@@ -325,22 +305,23 @@ def _drop_stray(connection: apsw.Connection, rowid: int) -> bool:
 
 # -- for `klaw doctor` -------------------------------------------------------------------------------------------------
 
-_STRAY_TEXTS = """
-SELECT count(*) FROM messages_fts f JOIN messages m ON m.rowid = f.rowid
+_CHATS = f"SELECT chat_key, chat_id FROM {SESSION.table} ORDER BY chat_key"  # noqa: S608 - constant names
+_STRAY_TEXTS = f"""
+SELECT count(*) FROM messages_fts f JOIN {MESSAGE.table} m ON m.rowid = f.rowid
 WHERE messages_fts MATCH ? AND m.chat_id <> ?
-"""
-_STRAY_VECTORS = """
+"""  # noqa: S608 - likewise
+_STRAY_VECTORS = f"""
 SELECT count(*) FROM vec_messages_rowids v
 JOIN vec_messages_chunks c USING (chunk_id)
-JOIN messages m ON m.rowid = v.rowid
-JOIN sessions s ON s.chat_id = m.chat_id
+JOIN {MESSAGE.table} m ON m.rowid = v.rowid
+JOIN {SESSION.table} s ON s.chat_id = m.chat_id
 WHERE c.partition00 <> s.chat_key
-"""
+"""  # noqa: S608 - likewise
 
 
 def stray_texts(connection: apsw.Connection) -> int:
     """Rows of full text that stand under a chat that is not their message's. Reads one list of the index a chat."""
-    chats = connection.execute("SELECT chat_key, chat_id FROM sessions ORDER BY chat_key").fetchall()
+    chats = connection.execute(_CHATS).fetchall()
     return sum(connection.execute(_STRAY_TEXTS, (f'{{scope}}: "c{key}"', chat)).get for key, chat in chats)
 
 
@@ -360,9 +341,8 @@ class WholeLook:
     stray_texts: int
     stray_vectors: int
     model: str | None
-    """Id of the model whose vectors are stored."""
     waiting: int
-    """Messages that wait for their vector."""
+    """Messages that wait for a vector of the stored model."""
 
 
 def look_at_all(connection: apsw.Connection, sliding_window: int, min_tokens: int) -> WholeLook:

@@ -10,25 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from klaw.domain.names import UserId
+from klaw.store.changes import Kind
 from klaw.store.engine.tokenizer import is_lone
-from klaw.store.kinds.messages import user_word
+from klaw.store.kinds.messages import MESSAGE, user_word
 
 
 @attrs.frozen
 class TextHit:
-    """One result of a full-text search."""
+    """One result of a full-text search: its row, SQLite's bm25 (the more negative, the better), how many of the words
+    it has."""
 
     rowid: int
     bm25: float
-    """As SQLite's bm25: the more negative, the better."""
     shared: int = 0
-    """How many of the words it has."""
 
 
-_POSTINGS = {
-    table: f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ? AND rowid >= ? AND rowid < ?"  # noqa: S608
-    for table in ("messages_fts", "kb_passages_fts")
-}
+_POSTINGS = "SELECT group_concat(rowid) FROM {table}_fts WHERE {table}_fts MATCH ? AND rowid >= ? AND rowid < ?"
 """One text instead of thousands of rows: handing over each row costs more than finding it."""
 
 IDF_POWER = 0.8
@@ -68,7 +65,7 @@ class Scores:
     shared: npt.NDArray[np.int64]
     """How many of the words each has."""
     weights: Sequence[float] = ()
-    """How much each of the words that were looked for counts: the rarer, the more; ``values`` are made of them."""
+    """How much each of the words counts: the rarer, the more; ``values`` are made of them."""
     complete: bool
     """Whether all words were looked for."""
 
@@ -95,11 +92,11 @@ def scores(
     messages: int,
     is_late: Callable[[], bool] = lambda: False,
     *,
-    table: str = "messages_fts",
+    kind: Kind[Any] = MESSAGE,
     only: npt.NDArray[np.int64] | None = None,
     weigh: Callable[[int, int], float] = lambda found, messages: idf(found, messages) ** IDF_POWER,
 ) -> Scores:
-    """A collection's messages, or passages of documents, with any of the words.
+    """The rows of a kind, messages or passages of documents, with any of the words.
 
     The scores are those of BM25 (Robertson and others, TREC-3, 1994) with the chat or the user as the collection,
     without the frequency of a word in one message, which is nearly always one, and without the length, which ranking
@@ -108,39 +105,38 @@ def scores(
     messages.
 
     Args:
-        words: as written.
         scope: the word of the scope column that all rows of the collection have, or the words of which each has one;
             None when they are all rows.
         rowids: the first row and the end (not included) of what is searched.
         messages: about how many messages that are.
         is_late: looked at before each word; those that are left then are not looked for.
-        table: the full text.
         only: the collection's rows, where the scope has others too.
         weigh: the weight of a word that so many of so many rows have.
     """
-    postings: list[npt.NDArray[np.int64]] = []
+    found: list[npt.NDArray[np.int64]] = []
     complete = True
+    postings = _POSTINGS.format(table=kind.table)
     for word in words:
         try:
             if is_late():
                 complete = False
                 break
-            having = connection.execute(_POSTINGS[table], (match_in([word], scope), *rowids)).get
+            having = connection.execute(postings, (match_in([word], scope), *rowids)).get
         except apsw.InterruptError:
             if not is_late():
                 raise  # cancelled from outside
             complete = False
             break
-        found = np.fromstring(having or "", np.int64, sep=",")
-        postings.append(found if only is None else found[np.isin(found, only)])
-    if not postings:
+        rows = np.fromstring(having or "", np.int64, sep=",")
+        found.append(rows if only is None else rows[np.isin(rows, only)])
+    if not found:
         none = np.empty(0, np.int64)
         return Scores(rowids=none, values=none.astype(np.float64), shared=none, complete=complete)
-    counts = [len(having) for having in postings]
+    counts = [len(rows) for rows in found]
     weights = [weigh(count, messages) for count in counts]
-    rows, places, shared = np.unique(np.concatenate(postings), return_inverse=True, return_counts=True)
-    values = np.asarray(-np.bincount(places, np.repeat(weights, counts), len(rows)), np.float64)
-    return Scores(rowids=rows, values=values, shared=shared, weights=weights, complete=complete)
+    rowids_found, places, shared = np.unique(np.concatenate(found), return_inverse=True, return_counts=True)
+    values = np.asarray(-np.bincount(places, np.repeat(weights, counts), len(rowids_found)), np.float64)
+    return Scores(rowids=rowids_found, values=values, shared=shared, weights=weights, complete=complete)
 
 
 def idf(found: int, messages: int) -> float:
@@ -160,17 +156,14 @@ _SATURATION, _BREVITY = 1.2, 0.75
 
 
 def ranked(
-    connection: apsw.Connection, table: str, text: str, user: UserId, words: Sequence[str], limit: int
+    connection: apsw.Connection, kind: Kind[Any], text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
     collection: by all rows the order would tell how often another user's facts have a word.
 
-    Args:
-        table: has the rows, and the column ``user_id``; its full text is in ``TABLE_fts``.
-        text: SQL of a row's text.
-        words: as written.
-        limit: most hits.
+    ``text`` is SQL of a row's.
     """
+    table = kind.table
     long = f"length({text}) - length(replace({text}, ' ', '')) + 1"
     own = f"SELECT count(*), avg({long}) FROM {table} WHERE user_id = ?"  # noqa: S608 - constant names
     counted: Any = connection.execute(own, (user,)).fetchone()
@@ -216,9 +209,7 @@ def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowi
     alone is in a hundred thousand, and tells nothing when a rarer word is there too. How often a word occurs is
     estimated from a sample of the index, because counting would read as much as it saves.
 
-    Args:
-        rows: how many messages the scope has, at most.
-        last_rowid: the largest row id of all messages.
+    ``rows`` is how many messages the scope has at most, ``last_rowid`` the last of all messages.
     """
     if rows <= MAX_RANKED:
         return WordPlan(words=words)

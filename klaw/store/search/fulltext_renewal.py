@@ -31,7 +31,6 @@ def is_worth_it(connection: apsw.Connection, going: int) -> bool:
 
 
 def begin(tx: Transaction) -> None:
-    """Make the second index; what is left of an earlier one was dropped."""
     statement = str(tx.connection.execute(_SQL, (INDEX,)).get).replace('"', "")
     tx.connection.execute(statement.replace(INDEX, NEW, 1))
 

@@ -23,6 +23,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
+from klaw.store.kinds.messages import MESSAGE, SESSION
 from klaw.store.search import fulltext, vector_codes, vector_search
 from klaw.store.search.ranked_lists import Lists, Steps, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
@@ -52,6 +53,7 @@ _FILTER = """
 m.user_id = ?2 AND (?3 IS NULL OR m.chat_id = ?3) AND (?4 IS NULL OR m.created_at >= ?4)
     AND (?5 IS NULL OR m.created_at < ?5) AND (?6 IS NULL OR m.role = ?6) AND (?7 IS NULL OR m.rowid <= ?7)
 """
+_FOUND = f"FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value"
 
 
 def _bindings(filters: HistoryFilters) -> tuple[Any, ...]:
@@ -59,8 +61,9 @@ def _bindings(filters: HistoryFilters) -> tuple[Any, ...]:
     return filters.user, filters.chat, since, until, filters.role, filters.last_rowid
 
 
-_LAST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
-_COUNT_OF_USER = "SELECT coalesce(sum(last_seq), 0) FROM sessions WHERE user_id = ?"
+_LAST_ROWID = f"SELECT coalesce(max(rowid), 0) FROM {MESSAGE.table}"  # noqa: S608 - constant names
+_COUNT_OF_USER = f"SELECT coalesce(sum(last_seq), 0) FROM {SESSION.table} WHERE user_id = ?"  # noqa: S608 - likewise
+_LAST_USE = f"SELECT max(updated_at) FROM {SESSION.table} WHERE user_id = ?"  # noqa: S608 - likewise
 
 
 @attrs.frozen
@@ -74,8 +77,7 @@ class HistoryEnd:
 
 
 def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
-    """Where a user's history ends now."""
-    used = connection.execute("SELECT max(updated_at) FROM sessions WHERE user_id = ?", (user,)).get
+    used = connection.execute(_LAST_USE, (user,)).get
     return HistoryEnd(connection.execute(_LAST_ROWID).get, local_day(from_iso(used)) if used is not None else None)
 
 
@@ -115,9 +117,8 @@ def read_messages(connection: apsw.Connection, rowids: Sequence[int], user: User
 # "distance" is taken: a hidden column of vec0.
 _MEASURE = f"""
 SELECT m.rowid, vec_distance_cosine(v.embedding, ?8) AS measured
-FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value CROSS JOIN vec_messages AS v ON v.rowid = m.rowid
-WHERE {_FILTER} AND measured IS NOT NULL
-"""  # noqa: S608 - constant parts
+{_FOUND} CROSS JOIN vec_messages AS v ON v.rowid = m.rowid WHERE {_FILTER} AND measured IS NOT NULL
+"""
 
 
 def _nearest(
@@ -150,7 +151,7 @@ def _nearest(
 
 
 _UNCODED = f"""
-SELECT m.rowid FROM vec_messages_rowids AS r CROSS JOIN messages AS m ON m.rowid = r.rowid
+SELECT m.rowid FROM vec_messages_rowids AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.rowid
 WHERE r.rowid > ?1 AND {_FILTER}
 ORDER BY r.rowid DESC LIMIT ?8
 """  # noqa: S608 - constant parts
@@ -180,9 +181,7 @@ def _hits(
     return list(itertools.islice(_allowed(connection, scores.ranked(), filters), depth)), plan
 
 
-_ALLOWED = f"""
-SELECT m.rowid FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {_FILTER}
-"""  # noqa: S608 - constant parts
+_ALLOWED = f"SELECT m.rowid {_FOUND} WHERE {_FILTER}"
 
 
 def _allowed(

@@ -1,18 +1,23 @@
-"""SQL that facts, chunks of memory files and passages of documents share: which have no vector, and storing it; and
-both searches of what a user keeps (``knowledge_search`` has those of documents).
+"""SQL that facts, chunks of memory files, notes on tool calls and passages of documents share: which have no vector,
+and storing it; and both searches of what a user keeps (``knowledge_search`` has those of documents).
 
 Vectors are in a plain table beside them, read as a whole for a user: a user has thousands, not millions. A vector holds
 for the text that it was made of; whoever changes a text drops it.
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import apsw
 import attrs
 
 from klaw.domain.names import UserId
+from klaw.store.changes import Kind
 from klaw.store.engine import vector_model
+from klaw.store.kinds.facts import FACT
+from klaw.store.kinds.knowledge.passages import PASSAGE
+from klaw.store.kinds.memory_files import CHUNK
+from klaw.store.kinds.tool_notes import NOTE
 from klaw.store.search import knowledge_search
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour
@@ -20,36 +25,12 @@ from klaw.store.search.vector_search import Neighbour
 PassageKind: TypeAlias = Literal["fact", "chunk", "note", "document"]
 KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
 """What a user keeps. Passages of documents are many, and are embedded behind everything else."""
-
-
-@attrs.frozen(kw_only=True)
-class _PassageTables:
-    """The names of a kind. The view ``TABLE_search`` has what may be found: row id and the text that is searched."""
-
-    table: str
-    waits: str = "TRUE"
-    """Which rows should have a vector; a partial index knows them."""
-    text: str = "text"
-    """SQL of a row's text."""
-    parts: str = "content, ''"
-    """SQL of what is embedded of the view's row, and of what is read before it."""
-    missing: str = "vector_model IS NOT ?1"
-    """SQL of rows without a vector of a model."""
-    order: str = "ORDER BY rowid DESC"
-
-
-_OF: dict[PassageKind, _PassageTables] = {
-    "fact": _PassageTables(table="facts", waits="superseded_by IS NULL"),
-    "chunk": _PassageTables(table="chunks", text="heading || text"),
-    "note": _PassageTables(table="tool_notes"),
-    # Three ranges of an index, and no order: there may be a hundred thousand.
-    "document": _PassageTables(table="kb_passages", parts="text, lead", missing=knowledge_search.MISSING, order=""),
-}
+_OF: dict[PassageKind, Kind[Any]] = {"fact": FACT, "chunk": CHUNK, "note": NOTE, "document": PASSAGE}
 
 
 @attrs.frozen
 class UnembeddedPassage:
-    """A fact, a chunk or a passage that waits for its vector."""
+    """A fact, a chunk, a note or a passage that waits for its vector."""
 
     kind: PassageKind
     rowid: int
@@ -58,18 +39,23 @@ class UnembeddedPassage:
     """What is read before the text, and of a document's passage is searched with it."""
 
 
-_UNEMBEDDED = {
-    kind: f"""
-    SELECT rowid, {names.parts} FROM {names.table}_search WHERE rowid IN (
-        SELECT rowid FROM {names.table} WHERE {names.missing} AND {names.waits} {names.order} LIMIT ?2)
-    {names.order}
+_WAITS: dict[PassageKind, str] = {
+    name: f"FROM {kind.table} WHERE vector_model IS NOT ?1 AND {kind.holds}"
+    for name, kind in _OF.items()
+    if name != "document"
+}
+_UNEMBEDDED: dict[PassageKind, str] = {
+    name: f"""
+    SELECT rowid, content, '' FROM {_OF[name].table}_search
+    WHERE rowid IN (SELECT rowid {waits} ORDER BY rowid DESC LIMIT ?2) ORDER BY rowid DESC
     """  # noqa: S608 - constant names
-    for kind, names in _OF.items()
+    for name, waits in _WAITS.items()
 }
-_COUNT = {
-    kind: f"SELECT count(*) FROM {names.table} WHERE {names.missing} AND {names.waits}"  # noqa: S608 - likewise
-    for kind, names in _OF.items()
-}
+# Three ranges of an index (``IS NOT`` would use none), and no order: there may be a hundred thousand.
+_WAITS["document"] = f"FROM {PASSAGE.table} WHERE (vector_model IS NULL OR vector_model < ?1 OR vector_model > ?1)"
+_UNEMBEDDED["document"] = f"""
+SELECT rowid, text, lead FROM {PASSAGE.table}_search WHERE rowid IN (SELECT rowid {_WAITS["document"]} LIMIT ?2)
+"""  # noqa: S608 - constant names
 
 
 def unembedded(
@@ -85,21 +71,8 @@ def unembedded(
 
 def count_unembedded(connection: apsw.Connection, model: str, kinds: Sequence[PassageKind] = KINDS) -> int:
     """How much waits for a vector of a model."""
-    return sum(int(connection.execute(_COUNT[kind], (model,)).get) for kind in kinds)
-
-
-_TAKE = {
-    kind: f"""
-    UPDATE {names.table} SET vector_model = ?2
-    WHERE rowid = ?1 AND EXISTS (SELECT 1 FROM {names.table}_search AS s WHERE s.rowid = ?1 AND s.content = ?3)
-    """  # noqa: S608 - constant names
-    for kind, names in _OF.items()
-}
-_STORE: dict[PassageKind, str] = {
-    kind: f"INSERT OR REPLACE INTO vec_{names.table} (rowid, embedding) VALUES (?, ?)"  # noqa: S608 - constant names
-    for kind, names in _OF.items()
-    if kind != "document"
-}
+    counts = (f"SELECT count(*) {_WAITS[kind]}" for kind in kinds)
+    return sum(int(connection.execute(count, (model,)).get) for count in counts)
 
 
 @attrs.frozen
@@ -114,6 +87,15 @@ class PassageVector:
     """Little-endian float32, of unit length."""
 
 
+_TAKE = {
+    name: f"""
+    UPDATE {kind.table} SET vector_model = ?2
+    WHERE rowid = ?1 AND EXISTS (SELECT 1 FROM {kind.table}_search AS s WHERE s.rowid = ?1 AND s.content = ?3)
+    """  # noqa: S608 - constant names
+    for name, kind in _OF.items()
+}
+
+
 def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]) -> int:
     """Store vectors of the model in use. Returns how many: what has another text meanwhile, or is gone, is left out."""
     stored = 0
@@ -123,46 +105,42 @@ def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]
             if each.kind == "document":
                 knowledge_search.put(connection, each.rowid, each.vector)
             else:
-                connection.execute(_STORE[each.kind], (each.rowid, each.vector))
+                put = f"INSERT OR REPLACE INTO {_OF[each.kind].vectors} (rowid, embedding) VALUES (?, ?)"  # noqa: S608
+                connection.execute(put, (each.rowid, each.vector))
             stored += 1
     return stored
-
-
-_NEAREST: dict[PassageKind, str] = {
-    kind: f"""
-    SELECT t.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
-    FROM {names.table} AS t CROSS JOIN vec_{names.table} AS v ON v.rowid = t.rowid
-    WHERE t.user_id = ?1 AND t.vector_model = ?2 AND {names.waits} AND length(v.embedding) = length(?3)
-        AND measured IS NOT NULL
-    ORDER BY measured, t.rowid DESC LIMIT ?4
-    """  # noqa: S608 - constant names
-    for kind, names in _OF.items()
-    if kind != "document"
-}
 
 
 def nearest(
     connection: apsw.Connection, kind: PassageKind, user: UserId, vector: bytes, limit: int
 ) -> Sequence[Neighbour]:
-    """A user's nearest facts or chunks, nearest first; nothing while no model is in use."""
-    rows = connection.execute(_NEAREST[kind], (user, vector_model.current_id(connection), vector, limit))
+    """A user's nearest facts, chunks or notes, nearest first; nothing while no model is in use."""
+    of = _OF[kind]
+    query = f"""
+    SELECT t.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
+    FROM {of.table} AS t CROSS JOIN {of.vectors} AS v ON v.rowid = t.rowid
+    WHERE t.user_id = ?1 AND t.vector_model = ?2 AND {of.holds} AND length(v.embedding) = length(?3)
+        AND measured IS NOT NULL
+    ORDER BY measured, t.rowid DESC LIMIT ?4
+    """  # noqa: S608 - constant names
+    rows = connection.execute(query, (user, vector_model.current_id(connection), vector, limit))
     return [Neighbour(rowid, distance) for rowid, distance in rows]
 
 
 def matching(
     connection: apsw.Connection, kind: PassageKind, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
-    """A user's facts or chunks with any of the words, the best first."""
-    names = _OF[kind]
-    return ranked(connection, names.table, names.text, user, words, limit) if words else []
+    """A user's facts, chunks or notes with any of the words, the best first."""
+    text = "heading || text" if kind == "chunk" else "text"
+    return ranked(connection, _OF[kind], text, user, words, limit) if words else []
 
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------
 
-_VECTORS = """
-SELECT v.rowid, f.text, v.embedding FROM vec_facts AS v JOIN facts AS f ON f.rowid = v.rowid
+_VECTORS = f"""
+SELECT v.rowid, f.text, v.embedding FROM {FACT.vectors} AS v JOIN {FACT.table} AS f ON f.rowid = v.rowid
 WHERE f.vector_model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
-"""
+"""  # noqa: S608 - constant names
 
 
 def fact_vectors(connection: apsw.Connection, after: int, limit: int) -> list[PassageVector]:

@@ -18,6 +18,8 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.domain.message import Role
 from klaw.domain.names import ChatId
+from klaw.store.kinds import messages
+from klaw.store.kinds.messages import MESSAGE
 from klaw.store.search.fulltext import TextHit
 from klaw.store.search.vector_search import Neighbour
 
@@ -46,9 +48,8 @@ class MessagePlace:
     head: str
     """The first characters of its text."""
     previous: int | None
-    """Row id of the searchable message before it in the scope."""
+    """Row id of the searchable message before it in the scope; ``next``: of the one after it."""
     next: int | None
-    """Row id of the one after it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -156,19 +157,15 @@ class Steps:
 
 
 def place_statements(condition: str, before: str, after: str) -> tuple[str, str]:
-    """Statements that give the places of rows (their ids as JSON are ``?1``), with neighbours and without.
-
-    Args:
-        condition: that rows ``m`` must meet.
-        before, after: what the message ``n`` of the same chat that is the nearest one before, or after, must meet.
-    """
-    beside = """(
-    SELECT n.rowid FROM messages AS n WHERE n.chat_id = m.chat_id AND n.seq {} m.seq AND {}
-        AND n.role IN ('user', 'assistant') AND n.type IN ('text', 'scheduled')
-    ORDER BY n.seq {} LIMIT 1)"""
+    """Statements that give the places of rows (their ids as JSON are ``?1``), with neighbours and without: of rows
+    ``m`` that meet a condition; the nearest messages ``n`` of the same chat before and after them must meet theirs."""
+    beside = f"""(
+    SELECT n.rowid FROM {MESSAGE.table} AS n WHERE n.chat_id = m.chat_id AND n.seq {{}} m.seq AND {{}}
+        AND {messages.SEARCHABLE}
+    ORDER BY n.seq {{}} LIMIT 1)"""  # noqa: S608 - constant parts
     text = f"substr(m.content, 1, {HEAD_CHARACTERS})"
     place = f"m.rowid, m.chat_id, m.seq, m.role, m.created_at, m.tokens, {text}"
-    of_rows = f"FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {condition}"
+    of_rows = f"FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value WHERE {condition}"
     neighbours = f"{beside.format('<', before, 'DESC')}, {beside.format('>', after, 'ASC')}"
     return f"SELECT {place}, {neighbours} {of_rows}", f"SELECT {place}, NULL, NULL {of_rows}"
 
@@ -180,14 +177,8 @@ def places_of(
     spreading: Sequence[int],
     others: Iterable[int],
 ) -> list[MessagePlace]:
-    """Places of rows, and of the neighbours of those whose score spreads to them.
-
-    Args:
-        statements: of ``place_statements``.
-        bindings: of the statements, from ``?2`` on.
-        spreading: row ids whose neighbours are wanted too.
-        others: row ids that are wanted alone.
-    """
+    """Places of some rows, and of the neighbours of those whose score spreads to them; ``others`` are wanted alone.
+    The statements are those of ``place_statements``; ``bindings`` are theirs from ``?2`` on."""
 
     def read(sql: str, rowids: Iterable[int]) -> dict[int, MessagePlace]:
         rows = connection.execute(sql, (json.dumps(list(dict.fromkeys(rowids))), *bindings))

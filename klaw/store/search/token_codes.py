@@ -12,6 +12,7 @@ import attrs
 
 from klaw.domain.names import ChatId
 from klaw.store.engine import meta
+from klaw.store.kinds.messages import MESSAGE
 
 PAGE_ROWS = 2_048
 """Messages that one look for missing codes goes over."""
@@ -48,7 +49,7 @@ def prepare_some(connection: apsw.Connection, wanted: str) -> bool:
 
 
 _PUT = f"""
-INSERT OR IGNORE INTO token_codes (rowid, codes) SELECT m.rowid, ?2 FROM messages AS m
+INSERT OR IGNORE INTO token_codes (rowid, codes) SELECT m.rowid, ?2 FROM {MESSAGE.table} AS m
 WHERE m.rowid = ?1 AND m.embedded = 1 AND NOT {meta.forgotten_since("m.user_id", "?3")}
 """  # noqa: S608 - a constant condition
 
@@ -59,11 +60,11 @@ def put(connection: apsw.Connection, codes: Mapping[int, bytes], as_of: int | No
     connection.executemany(_PUT, [(rowid, blob, as_of) for rowid, blob in codes.items()])
 
 
-_OF_SCOPE = """
-SELECT t.rowid, t.codes FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value
+_OF_SCOPE = f"""
+SELECT t.rowid, t.codes FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value
 CROSS JOIN token_codes AS t ON t.rowid = m.rowid
 WHERE m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4
-"""
+"""  # noqa: S608 - a constant name
 
 
 def of_scope(
@@ -74,7 +75,6 @@ def of_scope(
 
 
 def read(connection: apsw.Connection, rowid: int) -> bytes | None:
-    """A message's codes."""
     codes = connection.execute("SELECT codes FROM token_codes WHERE rowid = ?", (rowid,)).get
     return bytes(codes) if codes is not None else None
 

@@ -5,24 +5,13 @@ from collections.abc import Mapping, Sequence
 import apsw
 import attrs
 
-from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import topic_vectors, topics
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search.fulltext import ranked
-
-
-@attrs.frozen(kw_only=True)
-class TopicFilters:
-    """Which topics a search may return. Times are ISO-8601 UTC like ``last_at``."""
-
-    user: UserId
-    chat: ChatId | None = None
-    since: str | None = None
-    """Topics whose last message is not older."""
-    until: str | None = None
-    """Topics whose first message is older."""
+from klaw.store.search.history_search import HistoryFilters
 
 
 @attrs.frozen(kw_only=True)
@@ -41,28 +30,20 @@ def search_topics(
     vector: bytes | None,
     words: Sequence[str],
     rowids: Sequence[int],
-    filters: TopicFilters,
+    filters: HistoryFilters,
     *,
     min_cosine: float,
     depth: int,
 ) -> TopicLists:
-    """Search a user's topics.
-
-    Args:
-        vector: of the query, if there is one.
-        words: of the query.
-        rowids: messages that a search found; their topics are found too.
-        filters: whose topics, and which.
-        min_cosine: topics that are less near are not found by vector.
-        depth: most results of each list.
-    """
+    """Search a user's topics by vector (if there is one), by the words of their summaries, and by messages that a
+    search found. By vector only topics of at least ``min_cosine`` are found. A topic is of a time if some of it is."""
     with snapshot(connection):
         near = (
             topic_vectors.nearest(connection, filters.user, vector, min_cosine=min_cosine, limit=depth)
             if vector is not None
             else []
         )
-        hits = ranked(connection, "topics", "summary", filters.user, words, depth) if words else []
+        hits = ranked(connection, TOPIC, "summary", filters.user, words, depth) if words else []
         by_words = [TopicId(hit.rowid) for hit in hits]
         of_messages = topics.topics_of(connection, filters.user, rowids)
         ids = {each.topic for each in near} | set(by_words) | set(of_messages.values())
@@ -79,7 +60,7 @@ def search_topics(
     )
 
 
-def _passes(topic: Topic, filters: TopicFilters) -> bool:
+def _passes(topic: Topic, filters: HistoryFilters) -> bool:
     return (
         (filters.chat is None or topic.chat == filters.chat)
         and (filters.since is None or topic.last_at >= filters.since)

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.store.engine import meta
+from klaw.store.kinds.messages import MESSAGE, SESSION
 from klaw.store.search import vector_quantizer as codes
 
 CENTRE_SAMPLE = 1_000
@@ -69,15 +70,6 @@ class Filters:
     """Included."""
 
 
-@attrs.frozen(kw_only=True)
-class CodedVector:
-    """A stored vector with its place."""
-
-    chat_key: int
-    user: UserId
-    item: codes.VectorItem
-
-
 _CLEAR = "DELETE FROM vec_blocks; DELETE FROM vec_block_data; DELETE FROM meta WHERE key = 'vector_codes'"
 
 
@@ -101,11 +93,11 @@ def _put_state(connection: apsw.Connection, new: CodesState) -> None:
     meta.put(connection, _KEY, json.dumps(values))
 
 
-def add(connection: apsw.Connection, stored: Sequence[CodedVector]) -> None:
+def add(connection: apsw.Connection, stored: Sequence[codes.VectorItem]) -> None:
     """Encode vectors that were just stored, as far as it is their turn."""
     now = state(connection)
     if now is not None:
-        _append(connection, now, [each for each in stored if now.complete or each.item.rowid <= now.coded])
+        _append(connection, now, [each for each in stored if now.complete or each.rowid <= now.coded])
 
 
 _HAS_SAMPLE = "SELECT count(*) FROM (SELECT 1 FROM vec_messages_rowids LIMIT ?)"
@@ -114,11 +106,11 @@ SELECT v.embedding FROM (SELECT rowid FROM vec_messages_rowids ORDER BY rowid LI
 CROSS JOIN vec_messages AS v ON v.rowid = r.rowid
 """
 _NEXT = "SELECT rowid FROM vec_messages_rowids WHERE rowid > ? ORDER BY rowid LIMIT ?"
-_ITEMS = """
-SELECT s.chat_key, m.user_id, m.rowid, m.seq, coalesce(unixepoch(m.created_at), 0), m.role, v.embedding
-FROM json_each(?) AS r CROSS JOIN messages AS m ON m.rowid = r.value
-CROSS JOIN sessions AS s ON s.chat_id = m.chat_id CROSS JOIN vec_messages AS v ON v.rowid = m.rowid
-"""
+_ITEMS = f"""
+SELECT m.rowid, m.seq, coalesce(unixepoch(m.created_at), 0), m.role, v.embedding, s.chat_key, m.user_id
+FROM json_each(?) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value
+CROSS JOIN {SESSION.table} AS s ON s.chat_id = m.chat_id CROSS JOIN vec_messages AS v ON v.rowid = m.rowid
+"""  # noqa: S608 - constant names
 
 
 def advance(connection: apsw.Connection) -> bool:
@@ -127,9 +119,7 @@ def advance(connection: apsw.Connection) -> bool:
     if now is None or now.complete:
         return False
     rowids = [row[0] for row in connection.execute(_NEXT, (now.coded, STEP))]
-    items = connection.execute(_ITEMS, (json.dumps(rowids),))
-    found = [CodedVector(chat_key=row[0], user=UserId(row[1]), item=codes.VectorItem(*row[2:])) for row in items]
-    _append(connection, now, found)
+    _append(connection, now, [codes.VectorItem(*row) for row in connection.execute(_ITEMS, (json.dumps(rowids),))])
     complete = len(rowids) < STEP
     _put_state(connection, attrs.evolve(now, coded=rowids[-1] if rowids else now.coded, complete=complete))
     return not complete
@@ -154,12 +144,12 @@ _NEW_BLOCK = "INSERT INTO vec_blocks (user_id, chat_key, used, capacity) VALUES 
 _NEW_DATA = "INSERT INTO vec_block_data (block, records) VALUES (?, zeroblob(?))"
 
 
-def _append(connection: apsw.Connection, now: CodesState, stored: Sequence[CodedVector]) -> None:
-    def place(each: CodedVector) -> tuple[str, int]:
+def _append(connection: apsw.Connection, now: CodesState, stored: Sequence[codes.VectorItem]) -> None:
+    def place(each: codes.VectorItem) -> tuple[str, int]:
         return each.user, each.chat_key
 
     for (user, chat_key), group in itertools.groupby(sorted(stored, key=place), key=place):
-        records = codes.encode([each.item for each in group], now.centre)
+        records = codes.encode(list(group), now.centre)
         done = 0
         while done < len(records):
             block, used, capacity = _room(connection, user, chat_key, records.dtype.itemsize)
@@ -220,12 +210,8 @@ _SCAN_USER = _SCAN.format(column="user_id")
 def candidates(
     connection: apsw.Connection, now: CodesState, query: bytes, filters: Filters, rough: int, fine: int
 ) -> list[tuple[int, float]]:
-    """Row ids of the vectors that are probably the nearest, each with its estimated distance, the nearest first.
-
-    Args:
-        rough: how many the comparison of signs keeps.
-        fine: how many of them are returned, by the better estimate.
-    """
+    """Row ids of the vectors that are probably the nearest, each with its estimated distance, the nearest first: the
+    comparison of signs keeps ``rough`` of them, and the better estimate ``fine`` of those."""
     coded = codes.CodedQuery(query, now.centre)
     kept: list[codes.Records] = []
     scores: list[codes.Floats] = []
@@ -275,10 +261,7 @@ class CodeCache:
 
     Records are only ever appended to a chat's blocks, so what is kept stays true, and what came since is added to it.
     Where records are overwritten (``erase``) or made again the codes get another generation, and nothing of the old one
-    is used or kept.
-
-    Args:
-        max_bytes: in all; a chat that alone takes more is not kept.
+    is used or kept. A chat that alone takes more than ``max_bytes`` is not kept.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -290,17 +273,9 @@ class CodeCache:
     def records(
         self, connection: apsw.Connection, generation: str, chat_key: int, kind: np.dtype[np.void]
     ) -> codes.Records | None:
-        """A chat's records as the connection's snapshot has them; None when they are too many to be kept.
-
-        Args:
-            connection: a read-only one, within a transaction in which ``generation`` was read.
-            generation: of the codes.
-            chat_key: the chat.
-            kind: of a record.
-
-        Raises:
-            apsw.Error: a block is damaged.
-        """
+        """A chat's records as the connection's snapshot has them; None when they are too many to be kept. The
+        connection is a read-only one, in a transaction in which ``generation`` was read. Raises apsw.Error where a
+        block is damaged."""
         blocks = [(block, used * kind.itemsize) for block, used in connection.execute(_BLOCKS, (chat_key,))]
         size = sum(used for _, used in blocks)
         if size > self._max_bytes:

@@ -34,7 +34,7 @@ _MAX_UINT32 = 2**32 - 1
 
 @attrs.frozen
 class VectorItem:
-    """A vector to encode, with what a search filters by."""
+    """A vector (little-endian float32) to encode, with what a search filters by."""
 
     rowid: int
     seq: int
@@ -42,7 +42,8 @@ class VectorItem:
     """Unix seconds, rounded down."""
     role: str
     vector: bytes
-    """Little-endian float32."""
+    chat_key: int = 0
+    user: str = ""
 
 
 def record_type(dimension: int) -> np.dtype[np.void]:
@@ -72,7 +73,6 @@ def take(records: Records, places: npt.NDArray[np.intp]) -> Records:
 
 
 def join(batches: Sequence[Records]) -> Records:
-    """Batches of records as one."""
     return np.concatenate([batch.view(np.uint64) for batch in batches]).view(batches[0].dtype)
 
 
@@ -90,12 +90,10 @@ def mean(vectors: Sequence[bytes], dimension: int) -> Floats:
 
 
 def dump(centre: Floats) -> str:
-    """A centre as text."""
     return base64.b64encode(centre.astype("<f4").tobytes()).decode("ascii")
 
 
 def load(text: str) -> Floats:
-    """The centre of a text made by ``dump``."""
     return np.frombuffer(base64.b64decode(text), "<f4")
 
 

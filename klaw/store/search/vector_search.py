@@ -35,11 +35,10 @@ USUAL_CERTAINTY = 3.0
 
 @attrs.frozen
 class Neighbour:
-    """One result of a search by vector."""
+    """One result of a search by vector: its row and its cosine distance, 0 to 2."""
 
     rowid: int
     distance: float
-    """Cosine distance, 0 to 2."""
 
 
 def nearest_of(
@@ -55,12 +54,10 @@ def nearest_of(
     twenty; how many differs from query to query. They are measured in groups, the most promising first. It ends when
     the rest cannot reach the list, even if their estimates are as far off as those of the measured ones.
 
-    Args:
-        estimates: row ids with estimated distances (up to a constant), the nearest first.
-        measure: gives the distances of some; those that must not be found are left out.
-        certain: how many of them have to be the nearest, all if it is None; the others are filled up by their estimates
-            and may hold some that ``measure`` would leave out.
-        certainty: by how many standard deviations an estimate may be too pessimistic.
+    ``estimates`` are row ids with estimated distances (up to a constant), the nearest first. ``measure`` leaves out
+    those that must not be found. ``certain`` of them have to be the nearest (None: all); the others are filled up by
+    their estimates and may hold some that ``measure`` would leave out. ``certainty``: by how many standard deviations
+    an estimate may be too pessimistic.
     """
     wanted = limit if certain is None else min(limit, certain)
     measured: dict[int, Neighbour] = {}

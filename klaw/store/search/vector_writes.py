@@ -18,11 +18,10 @@ def store(
     as_of: int | None = None,
     codes: Mapping[int, bytes] | None = None,
 ) -> int:
-    """Store vectors (row id of the message, little-endian float32) made by a model. Returns how many were new.
+    """Store vectors (row id of the message, little-endian float32) made by a model, unless that was replaced meanwhile.
+    Returns how many were new.
 
     Args:
-        model_id: what made them; when it was replaced meanwhile, none is stored.
-        made: the vectors.
         as_of: the memory journal's last entry before the texts were read: of a user who has forgotten something since
             none is stored, because what was read may hold it.
         codes: of the messages' tokens, by row id; they are also stored for a message that has its vector already.
@@ -48,13 +47,8 @@ def store_of_passages(tx: Transaction, model_id: str, made: Sequence[PassageVect
 
 
 async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: bool = False) -> bool:
-    """Make the vector table fit a model, in steps between which messages are stored.
-
-    Args:
-        writer: runs the steps.
-        model_id: what made, or will make, the vectors.
-        dimension: of each.
-        damaged: drop the table and let every message be embedded again.
+    """Make the vector table fit a model, in steps between which messages are stored; ``damaged``: drop it, and let
+    every message be embedded again. Cancelled, the next call goes on from there.
 
     Returns:
         Whether another model's vectors were dropped and are not all made again yet.
@@ -62,8 +56,6 @@ async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: boo
     Raises:
         VectorsDamaged: not even dropping it works.
         StorageFull, ActorStopped: see ``Writer.run``.
-
-    Cancellation: the next call goes on from there.
     """
     while not (step := await writer.run(_prepare_some, model_id, dimension, damaged=damaged)).done:
         pass
@@ -78,8 +70,7 @@ def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bo
 
 
 async def prepare_codes(writer: Writer, coder: str) -> None:
-    """Drop the codes of tokens that another coder made, in steps between which messages are stored. Raises and may be
-    cancelled like ``prepare``."""
+    """Drop the codes of tokens that another coder made, likewise."""
     while not await writer.run(_prepare_some_codes, coder):
         pass
 

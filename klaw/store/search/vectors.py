@@ -12,11 +12,10 @@ import apsw
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
-from klaw.domain.names import UserId
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.tables import END, PAGE_ROWS
+from klaw.store.kinds.messages import MESSAGE, SEARCHABLE, SESSION
 from klaw.store.search import token_codes, vector_codes
-from klaw.store.search.vector_codes import CodedVector
 from klaw.store.search.vector_quantizer import VectorItem
 
 CHUNK_SIZE = 32
@@ -61,16 +60,14 @@ def end_reembedding(connection: apsw.Connection) -> None:
 
 @attrs.frozen
 class PreparationStep:
-    """Outcome of one step of ``prepare_some``."""
+    """Outcome of one step of ``prepare_some``: whether the table fits the model, and whether vectors of another one
+    were dropped, now or earlier, and are not all made again yet."""
 
     done: bool
-    """The table fits the model."""
     dropped: bool
-    """Vectors of another model were dropped, now or in an earlier step, and are not all made again yet."""
 
 
 def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
-    """The statement that makes the vector table."""
     return (
         f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
         f"chat_key INTEGER PARTITION KEY, seq INTEGER, embedding float[{int(dimension)}] distance_metric=cosine,"
@@ -115,7 +112,8 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
     return PreparationStep(done=True, dropped=reembedding(connection) is not None)
 
 
-_FORGET = "UPDATE messages SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"
+_FORGET = f"UPDATE {MESSAGE.table} SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"  # noqa: S608
+_LAST = f"SELECT coalesce(max(rowid), 0) FROM {MESSAGE.table}"  # noqa: S608 - a constant name
 _BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'vec_messages_vector_chunks[0-9]*'"
 
 
@@ -126,7 +124,7 @@ def _clear_some(connection: apsw.Connection) -> bool:
     transaction, and deleting row by row through vec0 takes 0.1 ms a row.
     """
     first = int(meta.get(connection, _CLEARED_KEY) or 0)
-    last = int(connection.execute("SELECT coalesce(max(rowid), 0) FROM messages").get)
+    last = int(connection.execute(_LAST).get)
     upto = min(first + CLEAR_ROWS, last)
     connection.execute(_FORGET, (first, upto))
     meta.put(connection, _CLEARED_KEY, str(upto))
@@ -145,7 +143,7 @@ _SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids",
 def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
     """Drop a damaged table with all its vectors, and let every message be embedded again."""
     _create(connection, dimension)
-    connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
+    connection.execute(_FORGET, (0, END))
     meta.put(connection, vector_model.MODEL_KEY, model_id)
     meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
 
@@ -166,12 +164,12 @@ def _create(connection: apsw.Connection, dimension: int) -> None:
 
 
 _TAKE = f"""
-UPDATE messages SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
-    AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') -- not one that was forgotten meanwhile
-    AND NOT {meta.forgotten_since("messages.user_id", "?2")}
-RETURNING (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id), user_id, seq,
+UPDATE {MESSAGE.table} SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
+    AND {SEARCHABLE} -- not one that was forgotten meanwhile
+    AND NOT {meta.forgotten_since(f"{MESSAGE.table}.user_id", "?2")}
+RETURNING (SELECT chat_key FROM {SESSION.table} AS s WHERE s.chat_id = {MESSAGE.table}.chat_id), user_id, seq,
     coalesce(unixepoch(created_at), 0), role
-"""  # noqa: S608 - a constant condition
+"""  # noqa: S608 - constant parts
 _HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
 _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
 
@@ -185,7 +183,7 @@ def store(
     """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid). Returns how many
     vectors; a message that has one already, or is gone, or whose user has forgotten something since ``as_of``, is left
     out. Codes go also to a message that has a vector and none of them."""
-    stored: list[CodedVector] = []
+    stored: list[VectorItem] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
         if row is not None:
@@ -193,11 +191,10 @@ def store(
             if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that came back from the logs
                 connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (rowid,))
             connection.execute(_INSERT, (rowid, key, seq, vector))
-            item = VectorItem(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
-            stored.append(CodedVector(chat_key=key, user=UserId(user), item=item))
+            stored.append(VectorItem(rowid, seq, created_s, role, vector, chat_key=key, user=user))
     vector_codes.add(connection, stored)
     token_codes.put(connection, codes or {}, as_of)
-    if any(each.item.rowid not in (codes or {}) for each in stored):
+    if any(each.rowid not in (codes or {}) for each in stored):
         token_codes.look_again(connection)
     return len(stored)
 
@@ -207,20 +204,16 @@ SELECT m.rowid, m.content, (
     SELECT iif(
         p.segment = m.segment AND unixepoch(m.created_at) - unixepoch(p.created_at) <= {SESSION_PAUSE_S},
         p.content, NULL)
-    FROM messages p
-    WHERE p.chat_id = m.chat_id AND p.seq < m.seq
-        AND p.role IN ('user', 'assistant') AND p.type IN ('text', 'scheduled')
+    FROM {MESSAGE.table} p
+    WHERE p.chat_id = m.chat_id AND p.seq < m.seq AND {SEARCHABLE}
     ORDER BY p.seq DESC LIMIT 1)
 FROM ({{rows}}) w
-JOIN messages m ON m.rowid = w.rowid
+JOIN {MESSAGE.table} m ON m.rowid = w.rowid
 ORDER BY m.rowid DESC
-"""  # noqa: S608 - a constant number
-_UNEMBEDDED = _READ.format(
-    rows="""
-    SELECT rowid FROM messages
-    WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
-    ORDER BY +rowid DESC LIMIT ?"""
-)
+"""  # noqa: S608 - constant parts
+_WAITING = f"FROM {MESSAGE.table} WHERE embedded = 0 AND {SEARCHABLE} AND tokens >= ?"
+_UNEMBEDDED = _READ.format(rows=f"SELECT rowid {_WAITING} ORDER BY +rowid DESC LIMIT ?")
+_COUNT_UNEMBEDDED = f"SELECT count(*) {_WAITING}"
 _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 
@@ -237,12 +230,6 @@ def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list
 def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[UnembeddedMessage]:
     """Some messages as ``unembedded`` gives them, whether they have a vector or not."""
     return [UnembeddedMessage(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
-
-
-_COUNT_UNEMBEDDED = """
-SELECT count(*) FROM messages
-WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
-"""
 
 
 def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
@@ -270,10 +257,10 @@ def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> lis
     return [rowid for (rowid,) in connection.execute(query, {"after": after, "end": end, "limit": limit})]
 
 
-_PLACE = """
-SELECT (SELECT chat_id FROM sessions WHERE sessions.chat_key = vec_messages.chat_key), seq
+_PLACE = f"""
+SELECT (SELECT chat_id FROM {SESSION.table} AS s WHERE s.chat_key = vec_messages.chat_key), seq
 FROM vec_messages WHERE rowid = ?
-"""
+"""  # noqa: S608 - a constant name
 
 
 def places(connection: apsw.Connection) -> Iterator[tuple[int, str | None, int | None]]:

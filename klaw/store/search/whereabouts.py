@@ -81,15 +81,9 @@ def locate(
     window_rows: int,
     summarised: bool,
 ) -> Whereabouts | None:
-    """Look up everything about a stored message. None when it is gone meanwhile.
-
-    Args:
-        message: as it was found.
-        words: of which the frequency in its chat is wanted.
-        turns_each: how many of its chat's newest turns are looked at.
-        window_rows: how many messages a turn reads.
-        summarised: whether summaries stand in the place of messages.
-    """
+    """Look up everything about a stored message; None when it is gone meanwhile. Of ``words`` the frequency in its chat
+    is counted; ``turns_each`` of its chat's newest turns are looked at; ``window_rows`` messages are what a turn reads;
+    ``summarised``: summaries stand in the place of messages."""
     with snapshot(connection):
         session = messages.session(connection, message.chat)
         found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)

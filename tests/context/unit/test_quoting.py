@@ -109,7 +109,7 @@ def test_no_text_makes_one_in_a_prompt_that_is_too_small(texts: list[str], room:
 @given(texts=st.lists(HOSTILE, min_size=3, max_size=3))
 def test_no_text_makes_one_in_the_prompt_of_a_run(texts: list[str]) -> None:
     def made(a: str, b: str, c: str) -> str:
-        inputs = run_context.Inputs(
+        context = run_context.assemble(
             system_prompt=a,
             instructions="Work.",
             core_memory=core_memory.render({b: {"k": c}}),
@@ -120,7 +120,7 @@ def test_no_text_makes_one_in_the_prompt_of_a_run(texts: list[str]) -> None:
             with_tools=False,
             budget=Budget(context_tokens=50_000, reply_reserve_tokens=1000),
         )
-        return run_context.assemble(inputs).messages[0].content
+        return context.messages[0].content
 
     assert own_lines(made(*texts)) == own_lines(made("x", "x", "x"))
 

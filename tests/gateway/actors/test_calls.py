@@ -1,6 +1,7 @@
 """Operations over the WebSocket: who asks, and what a call may cost."""
 
 import json
+import socket
 
 import attrs
 import trio
@@ -123,3 +124,24 @@ def test_an_error_of_the_operation_is_told_as_it_is():
 
     frame = error_frame(OperationError("unknown_fact", "there is no such fact", field="fact"))
     assert (frame.code, frame.message, frame.errors[0].field) == ("unknown_fact", "fact: there is no such fact", "fact")
+
+
+async def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path):
+    """Otherwise it is dropped and comes again, which costs the others more."""
+    count = 5_000
+    config = attrs.evolve(QUICK, outbox_frames=16)
+    async with world(tmp_path, config) as w, w.client() as c, trio.open_nursery() as nursery:
+        c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        async def ask():
+            for number in range(count):
+                await c.say("approve", id="no such question", allow=False, ref=str(number))
+
+        nursery.start_soon(ask)
+        taken = -1
+        while taken != w.gateway.connections()[0].frames_in:
+            taken = w.gateway.connections()[0].frames_in
+            await trio.sleep(0.3)
+        assert taken < count
+        c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
+        assert [(await c.hear())["ref"] for _ in range(count)] == [str(number) for number in range(count)]

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
-from tests.support.documents import Pdf, Text, codes, docx, pdf, read, write
+from tests.support.documents import Pdf, Text, codes, docx, pdf, read, reading, write
 from tests.support.repository import REPOSITORY
 
 MIB = 1 << 20
@@ -127,38 +127,13 @@ async def test_nothing_that_cannot_be_stored_comes_out(tmp_path: Path) -> None:
             text.encode()
 
 
-def fifo(path: Path) -> Path:
-    os.mkfifo(path)
-    return path
-
-
-def sparse(path: Path) -> Path:
+async def test_a_file_that_is_too_large_is_not_even_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
     with path.open("wb") as file:
         file.write(b"%PDF-1.7\n")
         file.truncate(2 << 30)
-    return path
-
-
-def link(path: Path) -> Path:
-    path.symlink_to("/etc/passwd")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("make", "code"),
-    [
-        (fifo, "not_a_file"),
-        (lambda path: path.parent, "not_a_file"),
-        (lambda _: Path("/dev/zero"), "not_a_file"),
-        (lambda path: path, "not_found"),
-        (link, "not_found"),
-        (sparse, "too_large"),
-        (lambda path: path / "\0", "not_found"),
-    ],
-)
-async def test_what_is_no_document_is_not_even_opened(tmp_path: Path, make: Callable[[Path], Path], code: str) -> None:
-    blocks, report = await read(make(tmp_path / "a.pdf"), name="a.pdf")
-    assert (blocks, report.failed, codes(report)) == ([], True, [code])
+    blocks, report = await read(path)
+    assert (blocks, report.failed, codes(report)) == ([], True, ["too_large"])
 
 
 async def test_too_much_text_ends_the_reading(tmp_path: Path) -> None:
@@ -169,9 +144,9 @@ async def test_too_much_text_ends_the_reading(tmp_path: Path) -> None:
     assert (len(blocks), codes(report)) == (10, ["too_much_text"])
 
 
-def child_of(reading: DocumentReading) -> int:
-    assert reading._process is not None
-    return reading._process.pid
+def child_of(begun: DocumentReading) -> int:
+    assert begun._process is not None
+    return begun._process.pid
 
 
 PAGES = [
@@ -184,40 +159,40 @@ async def test_child_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled(t
     path = write(tmp_path / "a.pdf", pdf(PAGES))
     expected, _ = await read(path)
     got = []
-    async with DocumentReading(path) as reading:
-        async for block in reading:
+    async with reading(path) as begun:
+        async for block in begun:
             got.append(block)
             if len(got) in (1, 1000, 2000):
-                os.kill(child_of(reading), signal.SIGKILL)
+                os.kill(child_of(begun), signal.SIGKILL)
     assert got == expected
-    assert reading.report.problems == ()
+    assert begun.report.problems == ()
 
 
 async def test_child_that_is_killed_again_and_again_is_given_up(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pdf", pdf(PAGES))
-    async with DocumentReading(path) as reading:
-        async for _ in reading:
-            os.kill(child_of(reading), signal.SIGKILL)
-    assert reading.report.failed
-    assert codes(reading.report) == ["crashed"]
+    async with reading(path) as begun:
+        async for _ in begun:
+            os.kill(child_of(begun), signal.SIGKILL)
+    assert begun.report.failed
+    assert codes(begun.report) == ["crashed"]
 
 
 async def test_document_without_pages_fails_when_its_child_is_killed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
-    async with DocumentReading(path) as reading:
-        async for _ in reading:
-            os.kill(child_of(reading), signal.SIGKILL)
-    assert (reading.report.failed, codes(reading.report)) == (True, ["crashed"])
+    async with reading(path) as begun:
+        async for _ in begun:
+            os.kill(child_of(begun), signal.SIGKILL)
+    assert (begun.report.failed, codes(begun.report)) == (True, ["crashed"])
 
 
 async def test_child_that_hangs_is_ended(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
     with trio.fail_after(HANGING_S):
-        async with DocumentReading(path, limits=ReadingLimits(parsing_s=1.0)) as reading:
-            child = child_of(reading)
-            async for _ in reading:
+        async with reading(path, limits=ReadingLimits(parsing_s=1.0)) as begun:
+            child = child_of(begun)
+            async for _ in begun:
                 os.kill(child, signal.SIGSTOP)
-        assert (reading.report.failed, codes(reading.report)) == (True, ["too_slow"])
+        assert (begun.report.failed, codes(begun.report)) == (True, ["too_slow"])
         assert not alive(child)
 
 
@@ -230,14 +205,14 @@ async def test_time_for_the_whole_is_limited(tmp_path: Path) -> None:
 async def test_cancelled_or_left_early_no_child_is_left(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pdf", pdf(PAGES))
     children = []
-    async with DocumentReading(path) as reading:
-        async for _ in reading:
-            children.append(child_of(reading))
+    async with reading(path) as begun:
+        async for _ in begun:
+            children.append(child_of(begun))
             break
     with trio.CancelScope() as scope:
-        async with DocumentReading(path) as reading:
-            children.append(child_of(reading))
-            async for _ in reading:
+        async with reading(path) as begun:
+            children.append(child_of(begun))
+            async for _ in begun:
                 scope.cancel(reason="the test says so")
     assert scope.cancelled_caught
     assert not any(map(alive, children))
@@ -253,11 +228,11 @@ def alive(pid: int) -> bool:
 PARENT = """
 import sys, trio
 from pathlib import Path
-from klaw.knowledge.reading.reader import DocumentReading
+from tests.support.documents import reading
 async def main():
-    async with DocumentReading(Path(sys.argv[1])) as reading:
-        async for _ in reading:
-            print(reading._process.pid, flush=True)
+    async with reading(Path(sys.argv[1])) as begun:
+        async for _ in begun:
+            print(begun._process.pid, flush=True)
             await trio.sleep_forever()
 trio.run(main)
 """
@@ -294,9 +269,9 @@ async def test_child_dies_with_its_parent(tmp_path: Path) -> None:
 async def test_limits_hold_in_the_child(tmp_path: Path) -> None:
     """What the system says of it, not what was asked for."""
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
-    async with DocumentReading(path, limits=SMALL) as reading:
-        async for _ in reading:
-            child = Path(f"/proc/{child_of(reading)}")
+    async with reading(path, limits=SMALL) as begun:
+        async for _ in begun:
+            child = Path(f"/proc/{child_of(begun)}")
             limits = {line[:25].strip(): line[25:].split()[0] for line in (child / "limits").read_text().splitlines()}
             environment = (child / "environ").read_bytes()
             opened = {str(each.readlink()) for each in (child / "fd").iterdir()}
@@ -311,13 +286,13 @@ async def test_limits_hold_in_the_child(tmp_path: Path) -> None:
 UNDER_SYSTEMD = """
 import ctypes, sys, trio
 from pathlib import Path
-from klaw.knowledge.reading.reader import DocumentReading
+from tests.support.documents import reading
 async def main():
     if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE: what MemoryDenyWriteExecute does; inherited by children
         raise SystemExit(9)
     for path in sys.argv[1:]:
-        async with DocumentReading(Path(path)) as reading:
-            async for block in reading:
+        async with reading(Path(path)) as begun:
+            async for block in begun:
                 print(block.text)
 trio.run(main)
 """

@@ -180,9 +180,9 @@ async def _says(world: Any, source: Any, name: str, text: str) -> bool:
 
 
 def test_a_disk_that_is_unmounted_while_it_is_watched_keeps_its_documents() -> None:
-    found = scan.FolderScan(
-        files={}, folders={"": 1, "nas": 1, "own": 1}, empty=["nas", "own"], unreadable=(), left_out={}, more=False
-    )
+    found = scan.FolderScan(most=10)
+    found.folders |= {"": 1, "nas": 1, "own": 1}
+    found.empty += ["nas", "own"]
 
     def knowing(*names: str, state: DocumentState = DocumentState.READ) -> dict[str, KnownDocument]:
         return {name: KnownDocument(DocumentId(name), "1", "a", state) for name in names}
@@ -191,7 +191,7 @@ def test_a_disk_that_is_unmounted_while_it_is_watched_keeps_its_documents() -> N
     assert scan.emptied(found, known, {"": 1, "nas": 2, "own": 1}) == {"nas"}
     assert scan.emptied(found, knowing("a.md"), {}) == set()
     assert scan.emptied(found, knowing("nas/b.jpg", state=DocumentState.FAILED), {}) == set()
-    assert set(scan.compare(found, known, kept={"nas"}).gone) == {"own/d.md", "nas2/e.md"}
+    assert scan.compare(found, known, kept={"nas"}) == ([], ["own/d.md", "nas2/e.md"])
 
 
 async def test_small_documents_are_read_before_large_ones(tmp_path: Path) -> None:

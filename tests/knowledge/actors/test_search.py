@@ -29,9 +29,9 @@ from klaw.store.engine.connect import prepare_reader
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.search import knowledge_search, passages, vectors
 from klaw.store.search import vector_writes as stored_vectors
-from klaw.store.search.knowledge_search import PassageScope
 from klaw.store.store import Store
 from tests.support.stores import new, running_store
 from tests.support.waiting import until

@@ -4,9 +4,8 @@ from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import BaseId, DocumentId, Source, SourceId, SourceKind
 from klaw.domain.search import Decision, FoundPassage, PassageCandidate, PassageOutcome
 from klaw.knowledge.dialogue import _with
-from klaw.knowledge.graph.graph import GraphQuery
-from klaw.knowledge.graph.graphs import GraphFailure, GraphSearch
-from klaw.knowledge.graph.lookup import GraphPassage
+from klaw.knowledge.graph.graphs import GraphSearch
+from klaw.knowledge.graph.lookup import GraphPassage, GraphQuery
 from tests.support.knowledge import AT
 
 BASE, GRAPH = BaseId("b"), SourceId("g")
@@ -32,8 +31,7 @@ def passages(*texts: str, **more: object) -> PassageOutcome:
 
 def graph(*texts: str, **more: object) -> GraphSearch:
     said = (
-        GraphPassage(source=GRAPH, iri="urn:x", label=text, text=text, tokens=2, score=0.5, sparql="SELECT 1")
-        for text in texts
+        GraphPassage(source=GRAPH, iri="urn:x", label=text, text=text, score=0.5, sparql="SELECT 1") for text in texts
     )
     return GraphSearch(passages=tuple(said), **more)  # type: ignore[arg-type]
 
@@ -54,8 +52,8 @@ def test_why_there_is_nothing_and_what_failed() -> None:
     assert _with(ASKED, passages(), None, [], 100).nothing == "no_passages"
     failed = graph(
         reason="failed",
-        failed=(GraphFailure(source=GRAPH, code="timeout", text="x"),),
-        queries=(GraphQuery(source=GRAPH, sparql="ASK {}", rows=0, seconds=1.0, error="timeout"),),
+        failed={GRAPH: "timeout"},
+        queries=(GraphQuery(source=GRAPH, sparql="ASK {}", rows=0, error="timeout"),),
     )
     made = _with(ASKED, passages("p1"), failed, [SOURCE], 100)
     assert made.degraded == ("graph_timeout",)

@@ -8,7 +8,7 @@ import pytest
 from klaw.app.app import App
 from klaw.domain import usage
 from klaw.domain.usage import NANO, UsageSum
-from klaw.knowledge.source_state import SourceState, problems
+from klaw.knowledge.scan import SourceState, problems
 from klaw.operations.operation import OperationError, Scope
 from klaw.operations.perform import operations
 from klaw.store.kinds import messages

@@ -31,7 +31,7 @@ from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
-from klaw.runs.context import Inputs, assemble, instructions, situation
+from klaw.runs.context import assemble, instructions, situation
 from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.memory.actors.test_archivist import off
@@ -149,7 +149,7 @@ def _run_of(kind: RunKind, inject_into: str | None, *, with_tools: bool) -> Call
             inject_into=inject_into,
             started_at="2026-11-22T06:00:01.000Z",
         )
-        inputs = Inputs(
+        context = assemble(
             system_prompt=prompt("default"),
             instructions=instructions(run, with_tools=with_tools),
             core_memory="",
@@ -160,7 +160,7 @@ def _run_of(kind: RunKind, inject_into: str | None, *, with_tools: bool) -> Call
             with_tools=with_tools,
             budget=Budget(context_tokens=8192, reply_reserve_tokens=1024),
         )
-        return assemble(inputs).messages
+        return context.messages
 
     return render
 

@@ -2,7 +2,6 @@
 
 import json
 
-import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +10,9 @@ from klaw.context.repair import INTERRUPTED
 from klaw.domain import tokens
 from klaw.domain.text import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
-from klaw.runs.context import EMPTY_ANSWER, Inputs, assemble, run_messages
+from klaw.runs.context import EMPTY_ANSWER, RunContext, assemble, run_messages
 from klaw.runs.transcripts import PastRun, read_line
-from tests.support.runs.transcripts import a_run, answer, calls, request, result
+from tests.support.runs.transcripts import a_run, answer, calls, request, result, run_tokens
 
 CALL = ToolCall(id="c1", name="web_fetch", arguments='{"url": "x"}')
 
@@ -22,33 +21,33 @@ def past(name, lines=None) -> PastRun:
     return PastRun(id=name, messages=tuple(read_line(one)[1] for one in (a_run(name) if lines is None else lines)))
 
 
-def inputs(**more) -> Inputs:
-    made = Inputs(
-        system_prompt="You are Klaw.",
-        instructions="You work alone.",
-        core_memory="- name: Анна",
-        history=(),
-        situation="It is noon.",
-        request="Что нового?",
-        tools_tokens=0,
-        with_tools=True,
-        budget=Budget(context_tokens=8192, reply_reserve_tokens=1024),
-    )
-    return attrs.evolve(made, **more)
+def assembled(**more) -> RunContext:
+    given = {
+        "system_prompt": "You are Klaw.",
+        "instructions": "You work alone.",
+        "core_memory": "- name: Анна",
+        "history": (),
+        "situation": "It is noon.",
+        "request": "Что нового?",
+        "tools_tokens": 0,
+        "with_tools": True,
+        "budget": Budget(context_tokens=8192, reply_reserve_tokens=1024),
+    }
+    return assemble(**{**given, **more})
 
 
 def test_without_history_it_is_system_and_request():
-    made = assemble(inputs())
+    made = assembled()
     assert made.messages == (
         ChatMessage(role="system", content=f"You are Klaw.\n\nYou work alone.\n\n{CORE_MEMORY_HEADER}\n> - name: Анна"),
         ChatMessage(role="user", content="It is noon.\n\nЧто нового?"),
     )
-    bare = assemble(inputs(system_prompt="", instructions="", core_memory="", situation=""))
+    bare = assembled(system_prompt="", instructions="", core_memory="", situation="")
     assert bare.messages == (ChatMessage(role="user", content="Что нового?"),)
 
 
 def test_history_stands_before_the_request_oldest_first():
-    made = assemble(inputs(history=(past("r1"), past("r2"))))
+    made = assembled(history=(past("r1"), past("r2")))
     assert [message.role for message in made.messages] == [
         "system",
         *["user", "assistant", "tool", "assistant"] * 2,
@@ -61,13 +60,13 @@ def test_history_stands_before_the_request_oldest_first():
 
 
 def test_a_model_without_tools_sees_requests_and_answers():
-    made = assemble(inputs(history=(past("r1"),), with_tools=False))
+    made = assembled(history=(past("r1"),), with_tools=False)
     assert [message.role for message in made.messages] == ["system", "user", "assistant", "user"]
 
 
 def test_the_oldest_runs_are_left_out_whole():
     runs = tuple(past(f"r{number}", [request("r", "x" * 300), answer("r", "y" * 300)]) for number in range(10))
-    made = assemble(inputs(history=runs, budget=Budget(context_tokens=1000, reply_reserve_tokens=200)))
+    made = assembled(history=runs, budget=Budget(context_tokens=1000, reply_reserve_tokens=200))
     assert 0 < len(made.history) < 10
     assert made.history == runs[-len(made.history) :]
     assert len(made.messages) == 2 + 2 * len(made.history)
@@ -78,10 +77,10 @@ def test_arguments_of_calls_are_counted():
     long["metadata"]["calls"][0]["arguments"] = json.dumps({"url": "x" * 3500})
     short = past("r", [request("r"), calls("r", "c1"), result("r", "c1"), answer("r")])
     run = past("r", [request("r"), long, result("r", "c1"), answer("r")])
-    assert run.tokens - short.tokens > 900
+    assert run_tokens(run) - run_tokens(short) > 900
     small = Budget(context_tokens=1000, reply_reserve_tokens=200)
-    assert assemble(inputs(history=(short,), budget=small)).history == (short,)
-    assert assemble(inputs(history=(run,), budget=small)).history == ()
+    assert assembled(history=(short,), budget=small).history == (short,)
+    assert assembled(history=(run,), budget=small).history == ()
 
 
 def test_calls_without_results_are_told_as_interrupted_and_results_without_calls_are_left_out():
@@ -111,12 +110,8 @@ def test_an_empty_answer_is_shown_as_silence():
 
 
 def test_a_long_request_and_long_prompts_are_shortened():
-    made = assemble(
-        inputs(
-            system_prompt="a" * 20_000,
-            request="b" * 16_000,
-            budget=Budget(context_tokens=2048, reply_reserve_tokens=512),
-        )
+    made = assembled(
+        system_prompt="a" * 20_000, request="b" * 16_000, budget=Budget(context_tokens=2048, reply_reserve_tokens=512)
     )
     system, asked = (message.content for message in made.messages)
     assert sum(tokens.estimate(text) + tokens.PER_MESSAGE for text in (system, asked)) <= 2048 * 0.9

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klaw.runs.cron import fires, normalise
+from klaw.runs.triggers import cron_fires, normalise
 from tests.support.runs.cron_by_minutes import fire_times
 
 DAY = 86_400
@@ -35,7 +35,7 @@ def at(text: str) -> int:
 
 def until(expression: str, zone: str, after: float, end: int) -> list[int]:
     found = []
-    for moment in fires(expression, ZoneInfo(zone), after):
+    for moment in cron_fires(expression, ZoneInfo(zone), after):
         if moment > end:
             return found
         found.append(moment)
@@ -43,7 +43,7 @@ def until(expression: str, zone: str, after: float, end: int) -> list[int]:
 
 
 def clock(expression: str, zone: str, start: str, count: int) -> list[str]:
-    moments = islice(fires(expression, ZoneInfo(zone), at(start)), count)
+    moments = islice(cron_fires(expression, ZoneInfo(zone), at(start)), count)
     return [dt.datetime.fromtimestamp(moment, ZoneInfo(zone)).strftime("%d %H:%M%z") for moment in moments]
 
 
@@ -154,7 +154,7 @@ def test_bad_expressions_are_refused_with_the_reason(text, says):
 def test_good_expressions_are_taken(text):
     expression = normalise(text)
     assert expression == " ".join(text.split())
-    assert len(list(islice(fires(expression, ZoneInfo("UTC"), at("2027-01-01T00:00Z")), 2))) == 2
+    assert len(list(islice(cron_fires(expression, ZoneInfo("UTC"), at("2027-01-01T00:00Z")), 2))) == 2
 
 
 @given(text=st.text(st.sampled_from("0123456789*/-,#LW @MONJAN\n\x00é"), max_size=40))
@@ -165,4 +165,4 @@ def test_any_text_is_read_or_refused(text):
         expression = normalise(text)
     except ValueError:
         return
-    assert next(fires(expression, ZoneInfo("Europe/Berlin"), at("2027-01-01T00:00Z"))) > 0
+    assert next(cron_fires(expression, ZoneInfo("Europe/Berlin"), at("2027-01-01T00:00Z"))) > 0

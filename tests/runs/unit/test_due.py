@@ -30,7 +30,7 @@ def starts(*tasks, **more):
 def test_nothing_before_its_time():
     task = a_task("a", HOURLY, since=NOON - 10)
     decision = decide(state(task, now=NOON - 5), RULES)
-    assert decision.start == decision.waiting == ()
+    assert decision.start == ()
     assert decision.wake_at == NOON
 
 
@@ -70,7 +70,6 @@ def test_no_storm_after_a_long_time():
     tasks = [a_task(f"t{number}", Every(seconds=60), since=NOON - 999) for number in range(30)]
     decision = decide(state(*tasks, now=NOON + 400 * 86_400, awake_since=NOON + 400 * 86_400), RULES)
     assert len(decision.start) == 2
-    assert len(decision.waiting) == 28
     assert "or more" in decision.start[0].note
 
 
@@ -79,7 +78,6 @@ def test_what_comes_due_while_the_task_runs_fires_once_afterwards():
     going = a_run(task, NOON + 60, RunStatus.RUNNING, ended_at=None)
     decision = decide(state(task, now=NOON + 300, attempts=[going], running=[("local", "a")], awake_since=NOON), RULES)
     assert decision.start == ()
-    assert [fire.due for fire in decision.waiting] == [NOON + 300]
     ended = attrs.evolve(going, status=RunStatus.DONE, ended_at=iso(NOON + 410))
     (fire,) = starts(task, now=NOON + 410, attempts=[ended], awake_since=NOON)
     assert (fire.due, fire.skipped) == (NOON + 360, 4)
@@ -99,7 +97,13 @@ def test_the_longest_waiting_goes_first_and_places_are_shared_by_users():
     assert [fire.task.name for fire in fires] == ["z", "q"]
     decision = decide(state(*same, now=NOON, running=[("other", "x")]), RULES)
     assert [fire.task.name for fire in decision.start] == ["a"]
-    assert [fire.task.name for fire in decision.waiting] == ["b", "c"]
+
+
+def test_a_task_that_cannot_be_understood_stops_no_other():
+    damaged = a_task("damaged", HOURLY, since=NOON - 10, anchor_at="yesterday")
+    decision = decide(state(damaged, a_task("a", HOURLY, since=NOON - 10), now=NOON), RULES)
+    assert [fire.task.name for fire in decision.start] == ["a"]
+    assert decision.unusable == (("local", "damaged"),)
 
 
 def test_a_disabled_task_is_silent():

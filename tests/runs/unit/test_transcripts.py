@@ -15,7 +15,7 @@ from klaw.llm.providers.adapt import request_tokens
 from klaw.runs import transcripts
 from klaw.runs.transcripts import MAX_LINE_BYTES, MAX_SCANNED_BYTES, load, read_line
 from klaw.store.engine import log_files as jsonl
-from tests.support.runs.transcripts import a_run, answer, as_bytes, calls, line, request, result, write
+from tests.support.runs.transcripts import a_run, answer, as_bytes, calls, line, request, result, run_tokens, write
 
 MANY = 10**9
 
@@ -47,7 +47,7 @@ def test_one_run_with_its_tool_calls(tmp_path, warnings):
     assert run.messages[0].said.content == "Что нового?"
     assert run.messages[1].said.tool_calls[0].arguments == '{"url": "x"}'
     assert run.messages[2].said.tool_call_id == "c1"
-    assert run.tokens > request_tokens([message.said for message in run.messages[2:]])
+    assert run_tokens(run) > request_tokens([message.said for message in run.messages[2:]])
     assert not warnings
 
 
@@ -58,16 +58,16 @@ def a_stored_run(run):
 
 
 def test_what_was_said_in_one_run(tmp_path, monkeypatch, warnings):
-    assert transcripts.of_run(tmp_path, a_stored_run("r2")).messages == []
+    assert transcripts.of_run(tmp_path, a_stored_run("r2")) == ([], False)
     write(tmp_path, "news", "2026-11-22", [*a_run("r1"), *a_run("r2")[:3], *a_run("r3")])
-    found = transcripts.of_run(tmp_path, a_stored_run("r2"))
-    assert [said.role for said in found.messages] == ["tool", "assistant", "user"]
-    assert found.whole
+    found, whole = transcripts.of_run(tmp_path, a_stored_run("r2"))
+    assert [said.role for said in found] == ["user", "assistant", "tool"]
+    assert whole
     assert not warnings
     monkeypatch.setattr(transcripts, "MAX_SHOWN_CHARS", 1)
-    found = transcripts.of_run(tmp_path, a_stored_run("r2"))
-    assert [said.role for said in found.messages] == ["tool"]
-    assert not found.whole
+    found, whole = transcripts.of_run(tmp_path, a_stored_run("r2"))
+    assert [said.role for said in found] == ["tool"]
+    assert not whole
 
 
 def test_the_last_runs_oldest_first_over_several_files(tmp_path):
@@ -195,7 +195,7 @@ def test_names_cannot_leave_the_folder(tmp_path, user, name):
 def test_no_more_runs_are_looked_for_than_fit(tmp_path):
     write(tmp_path, "news", "2026-11-22", [one for number in range(9) for one in a_run(f"r{number}")])
     (newest,) = load(tmp_path, "local", "news", runs=1, max_tokens=MANY)
-    found = load(tmp_path, "local", "news", runs=9, max_tokens=2 * newest.tokens)
+    found = load(tmp_path, "local", "news", runs=9, max_tokens=2 * run_tokens(newest))
     assert [run.id for run in found] == ["r7", "r8"]
 
 

@@ -8,8 +8,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.domain.names import zone
 from klaw.domain.task import At, Cron, Every, read_duration
 from klaw.domain.text import span
-from klaw.runs.cron import normalise
-from klaw.runs.triggers import MAX_COUNTED, first_fire, missed, next_fires, read_at, read_every, shown
+from klaw.runs.triggers import MAX_COUNTED, first_fire, missed, next_fires, normalise, read_at, read_every, shown
 
 NOW = from_iso("2026-11-22T12:00:00.500Z")
 

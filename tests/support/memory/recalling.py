@@ -13,9 +13,8 @@ from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import RecallOutcome
-from klaw.memory.embed.backfill import REPAIR_PAUSE_S
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.worker import Worker
+from klaw.memory.embed.worker import ACTOR_NAME, REPAIR_PAUSE_S, Worker
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
 from klaw.store.search.chat_search import ChatScope
@@ -78,4 +77,4 @@ async def recalling(
         with trio.fail_after(HANG_S):
             await embedder.wait_idle()
         yield Recalling(store, embedder, Recall(store.readers, embedder, AutoRagConfig(**config), SystemClock()))
-        await supervisor.stop(embedder.mailbox.name, "test is over")
+        await supervisor.stop(ACTOR_NAME, "test is over")

@@ -10,7 +10,7 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.memory.embed import model
-from klaw.memory.embed.encoder import EncoderSession
+from klaw.memory.embed.model import EncoderSession
 from klaw.memory.embed.tokens import PIECES_FILE, Tokenizer, load_tokenizer
 from klaw.models.build import silent
 from klaw.models.catalogue import CATALOGUE, ModelSpec

@@ -6,6 +6,13 @@ from typing import Any
 
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import TaskName, run_folder
+from klaw.llm.providers.adapt import request_tokens
+from klaw.runs.transcripts import PastRun
+
+
+def run_tokens(run: PastRun) -> int:
+    """Estimated tokens of a run in a request."""
+    return request_tokens([message.said for message in run.messages])
 
 
 def line(run: str, role: str, kind: str, content: str, **metadata: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.llm_server import serve_llm
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat
@@ -40,9 +40,7 @@ def carry(page, event, name, data):
 
 
 def uploaded(page, count):
-    page.wait_for_function(
-        "count => document.querySelectorAll('klaw-files .chip progress[hidden]').length === count", arg=count
-    )
+    wait_until(page, "count => document.querySelectorAll('klaw-files .chip progress[hidden]').length === count", count)
 
 
 WORDS = {
@@ -81,8 +79,8 @@ async def test_pictures_are_attached_and_seen_after_a_reload(tmp_path, locale):
         for _ in range(2):
             shown = page.locator("article.user .files img")
             assert [shown.nth(index).get_attribute("alt") for index in range(2)] == ["теплица.png", "pasted.png"]
-            page.wait_for_function(
-                "() => [...document.querySelectorAll('article.user img')].every((each) => each.naturalWidth === 40)"
+            wait_until(
+                page, "[...document.querySelectorAll('article.user img')].every((each) => each.naturalWidth === 40)"
             )
             assert page.inner_text("article.user .files a.chip .name") == "<b>note<b>.txt"
             assert page.evaluate("document.documentElement.scrollWidth") <= 360

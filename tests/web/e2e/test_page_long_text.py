@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat, say
@@ -42,7 +42,7 @@ async def test_it_stays_in_the_field_and_can_be_attached(server, locale):
         assert page.input_value("textarea") == LONG
         page.keyboard.press("Enter")
         page.click(f"text={attach}")
-        page.wait_for_function("() => document.querySelector('textarea').value === ''")
+        wait_until(page, "document.querySelector('textarea').value === ''")
         assert not told.is_visible()
         say(page, "Прочти.")
         page.wait_for_selector("article.assistant[data-seq]")
@@ -81,7 +81,7 @@ async def test_a_text_that_the_browser_cannot_keep_can_be_written_and_attached(s
         page.type("textarea", "x")
         page.keyboard.press("Enter")
         page.click("text=Attach as a file")
-        page.wait_for_function("() => document.querySelector('textarea').value === ''")
+        wait_until(page, "document.querySelector('textarea').value === ''")
         assert wrong == []
 
     await in_browser(look, base(server))

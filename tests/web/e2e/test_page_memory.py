@@ -4,7 +4,7 @@ import re
 
 from klaw.domain.names import UserId, chat_id
 from klaw.store.kinds import topic_edits
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
@@ -31,9 +31,7 @@ def ask_for(page, text):
     before = answers.count()
     page.fill("textarea", text)
     page.keyboard.press("Enter")
-    page.wait_for_function(
-        "before => document.querySelectorAll('article.assistant[data-seq]').length > before", arg=before
-    )
+    wait_until(page, "before => document.querySelectorAll('article.assistant[data-seq]').length > before", before)
 
 
 def call(page, method, path, body=None):
@@ -116,7 +114,7 @@ def made_from(page, wrong):
     assert not any("2222" in each["content"] for each in call(page, "GET", "/chats/сад/messages")["messages"])
     assert "Код калитки 5822" in [each["text"] for each in call(page, "GET", "/facts")["facts"]]
     page.keyboard.press("Escape")
-    page.wait_for_function("() => !document.querySelector('dialog')")
+    wait_until(page, "!document.querySelector('dialog')")
     assert wrong == []
 
 
@@ -187,7 +185,7 @@ def people(page):
     page.locator(".toast").last.get_by_role("button", name="Undo").click()
     page.locator("klaw-memory p", has_text="was also known as").wait_for(state="detached")
     press(page, "Delete")
-    page.wait_for_function("() => location.hash === '#/memory/people'")
+    wait_until(page, "location.hash === '#/memory/people'")
     page.locator("klaw-memory .lines strong", has_text="Ann").wait_for()
     assert [each["name"] for each in call(page, "GET", "/people")["people"]] == ["Ann"]
 
@@ -237,7 +235,7 @@ def topics(page):
     page.locator("klaw-memory h1").wait_for()
     press(page, "Forget")
     in_dialog(page).locator("button.danger").click()
-    page.wait_for_function("() => location.hash === '#/memory/topics'")
+    wait_until(page, "location.hash === '#/memory/topics'")
     assert call(page, "GET", "/topics")["count"] == 1
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.llm_server import Hang, Reply, Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat, say
@@ -181,11 +181,12 @@ async def test_back_closes_what_is_open_first(tmp_path, locale):
         address = page.url
         opening(page)
         is_open(page).last.wait_for()
-        page.wait_for_function("history.state?.over > 0")
+        wait_until(page, "history.state?.over > 0")
         for left in reversed(range(nested + 1)):
             page.evaluate("history.back()")
-            page.wait_for_function(
-                f"document.querySelectorAll('dialog[open], details.menu[open], .tools:popover-open').length === {left}"
+            wait_until(
+                page,
+                f"document.querySelectorAll('dialog[open], details.menu[open], .tools:popover-open').length === {left}",
             )
         assert page.url == address
         assert page.locator(view).count() == 1

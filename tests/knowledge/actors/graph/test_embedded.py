@@ -41,7 +41,6 @@ async def test_a_question_is_answered_with_sentences(tmp_path: Path) -> None:
         "Marie Curie — type: person",
     ]
     assert 0 < passage.score <= 1
-    assert 0 < passage.tokens <= 300
     assert "<http://example.org/curie>" in passage.sparql
     assert passage.sparql in [query.sparql for query in found.queries]
     assert all(not query.error for query in found.queries)
@@ -91,7 +90,7 @@ async def test_nothing_is_told_where_nothing_is_named(tmp_path: Path) -> None:
         ("quantum chromodynamics", "no_entities"),
     ):
         found = await all_graphs.search([people], question)
-        assert (found.passages, found.reason, found.failed) == ((), reason, ())
+        assert (found.passages, found.reason, found.failed) == ((), reason, {})
     assert (await all_graphs.search([source(SourceKind.FOLDER, "/srv")], "Warsaw")).reason == "no_sources"
 
 
@@ -212,7 +211,7 @@ async def test_what_is_no_rdf_is_refused_with_its_line(tmp_path: Path, name: str
     assert refused.value.code == "unreadable"
     assert str(refused.value).startswith(text)
     found = await graphs(tmp_path).search([broken, file_source(tmp_path, known_as="s2")], "Where was Marie Curie born?")
-    assert [failure.source for failure in found.failed] == ["s1"]
+    assert [*found.failed] == ["s1"]
     assert "Marie Curie" in told(found)  # the other source answers
 
 
@@ -237,9 +236,7 @@ async def test_a_large_file_that_is_not_read_yet_holds_no_question_up(
     people = file_source(tmp_path)
     missing: list[str] = []
     found = await graphs(tmp_path, missing=missing.append).search([people], "Where was Marie Curie born?")
-    assert [(failure.code, failure.text) for failure in found.failed] == [
-        ("loading", "its file has not been read yet; ask again later")
-    ]
+    assert found.failed == {"s1": "loading"}
     assert missing == ["s1"]  # the indexer is told
     await graphs(tmp_path).load(people)  # what the indexer does
     assert (await graphs(tmp_path).search([people], "Where was Marie Curie born?")).passages
@@ -259,7 +256,7 @@ async def test_a_query_that_never_ends_is_ended_and_the_session_goes_on(tmp_path
             with trio.move_on_after(1) as limited:
                 await session.ask(sparql, 10)
             assert limited.cancelled_caught
-            assert (await session.ask("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1", 1)).rows
+            assert await session.ask("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1", 1)
             pid = _child_of(os.getpid(), str(graph.folder))
             assert pid is not None
     assert _child_of(os.getpid(), str(graph.folder)) is None
@@ -276,4 +273,4 @@ async def test_a_query_that_needs_too_much_memory_or_gives_too_much_costs_itself
                 await session.ask("SELECT * WHERE {", 10)
             assert refused.value.code == "bad_query"
             answer = await session.ask("SELECT ?p ?o WHERE { <http://example.org/curie> ?p ?o }", 100)
-            assert (answer.names, len(answer.rows)) == (("p", "o"), 16)
+            assert ([*answer[0]], len(answer)) == (["p", "o"], 16)

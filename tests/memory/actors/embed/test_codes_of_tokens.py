@@ -29,7 +29,7 @@ async def vectors_of(store: Store) -> dict[int, bytes]:
 
 
 async def embed(store: Store, folder: Path, *, tokens: bool) -> None:
-    async with running(store, folder, recipe=2, tokens=tokens) as embedder:
+    async with running(store, folder, tokens=tokens) as embedder:
         await caught_up(embedder)
         asked = await embedder.read("Какой пароль?")
         assert (asked.tokens is not None) is tokens
@@ -78,7 +78,7 @@ async def test_a_forgetting_meanwhile_leaves_nobody_without_codes(tmp_path: Path
         await embed(store, embedding_model_dir, tokens=False)
         writer = Between(store.writer, stored_vectors.store, lambda: forget(store, tmp_path / "data", "main#1"))
         here = SimpleNamespace(writer=writer, readers=store.readers)
-        async with running(here, embedding_model_dir, recipe=2) as embedder:  # type: ignore[arg-type]
+        async with running(here, embedding_model_dir) as embedder:  # type: ignore[arg-type]
             await caught_up(embedder)
         assert sorted(await stored(store)) == rowids[1:]
 
@@ -89,7 +89,7 @@ async def test_another_model_has_its_own_codes_or_none(tmp_path: Path, embedding
         await store.writer.run(stored_messages.append, [new(text) for text in TEXTS])
         await embed(store, embedding_model_dir, tokens=True)
         assert len(await stored(store)) == len(TEXTS)
-        async with running(store, tiny, recipe=2) as embedder:
+        async with running(store, tiny) as embedder:
             await caught_up(embedder)
         assert len(await vectors_of(store)) == len(TEXTS)
         assert await stored(store) == {}

@@ -1,4 +1,4 @@
-"""Another embedding model, or another recipe: the embedder over a real store, with the real model and a tiny one.
+"""Another embedding model: the embedder over a real store, with the real model and a tiny one.
 
 Vector search is off until all is embedded again, also across restarts; what does not work replaces nothing.
 """
@@ -20,12 +20,10 @@ from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import EmbeddingUnavailable
-from klaw.memory.embed.backfill import GATHER_ROWS
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.passage import PassageText, passage, vectors_id
+from klaw.memory.embed.passage import PassageText
 from klaw.memory.embed.token_coder import Reading
-from klaw.memory.embed.worker import Worker
+from klaw.memory.embed.worker import ACTOR_NAME, GATHER_ROWS, Worker
 from klaw.store.engine import vector_model
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_search, vectors
@@ -86,9 +84,7 @@ def tiny(embedding_model_dir: Path, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def running(
-    store: Store, folder: Path, *, recipe: int = 1, gate: Gate | None = None, **more: Any
-) -> AsyncIterator[Embedder]:
+async def running(store: Store, folder: Path, *, gate: Gate | None = None, **more: Any) -> AsyncIterator[Embedder]:
     """An embedder whose batches hold one message each, one at a time."""
     embedder = Embedder(SystemClock(), enabled=True)
     async with trio.open_nursery() as nursery:
@@ -101,7 +97,6 @@ async def running(
             min_tokens=10,
             writer=store.writer,
             readers=store.readers,
-            recipe=recipe,
             **more,
         )
         await supervisor.start(worker.spec())
@@ -110,7 +105,7 @@ async def running(
         finally:
             if gate is not None:
                 gate.allow(1)  # its thread cannot be cancelled
-            await supervisor.stop(embedder.mailbox.name, "test is over")
+            await supervisor.stop(ACTOR_NAME, "test is over")
 
 
 async def in_state(embedder: Embedder, state: EmbedderState) -> EmbedderStatus:
@@ -200,23 +195,6 @@ async def test_the_newest_messages_come_first_and_new_ones_are_embedded_too(
             [3, -1, 2, 1, 0],
             [3, 2, -1, 1, 0],
         )
-
-
-async def test_another_recipe_embeds_anew_with_the_previous_message_of_the_segment(tmp_path: Path, tiny: Path) -> None:
-    async with running_store(tmp_path) as store:
-        await filled(store, tiny)
-        before = await stored_model(store)
-        async with running(store, tiny, recipe=2) as embedder:
-            await caught_up(embedder)
-            await in_state(embedder, EmbedderState.READY)
-        after = await stored_model(store)
-        assert before is not None
-        assert after == (vectors_id(before[0], 2), before[1])
-        model = EmbeddingModel.load(tiny, threads=1)
-        expected = model.embed([passage(TEXTS[2], TEXTS[1], 2)], kind="passage")[0]
-        (nearest, *_) = await store.readers.run(vector_search.nearest, expected.astype("<f4").tobytes(), 1, 1, 10, 4)
-        assert nearest.rowid == 3
-        assert nearest.distance == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize(

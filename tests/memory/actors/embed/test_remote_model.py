@@ -20,9 +20,8 @@ from klaw.errors import EmbeddingUnavailable
 from klaw.llm import service
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, without_server
-from klaw.memory.embed import backfill, remote, worker
-from klaw.memory.embed.embedder import Embedder, read_question
-from klaw.memory.embed.offline import OfflineEmbedder
+from klaw.memory.embed import remote, worker
+from klaw.memory.embed.embedder import Embedder, OfflineEmbedder, read_question
 from klaw.memory.embed.remote import TEXTS_IN_REQUEST, RemoteModel, remote_of
 from klaw.memory.embed.worker import Worker
 from klaw.store.engine import vector_model
@@ -49,9 +48,8 @@ PROBLEM = "embeddings_failing"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for what is tried again by itself."""
-    for module in (worker, backfill):
-        monkeypatch.setattr(module, "RECHECK_MODEL_S", 0.05)
-    monkeypatch.setattr(backfill, "FAILED_BATCH_PAUSE_S", 0.0)
+    monkeypatch.setattr(worker, "RECHECK_MODEL_S", 0.05)
+    monkeypatch.setattr(worker, "FAILED_BATCH_PAUSE_S", 0.0)
     monkeypatch.setattr(service, "BREAK", service.Backoff(0.05, 0.05))
 
 
@@ -117,7 +115,7 @@ async def running(
         try:
             yield Here(store, embedder, found)
         finally:
-            await supervisor.stop(embedder.mailbox.name, "test is over")
+            await supervisor.stop(worker.ACTOR_NAME, "test is over")
             await llm.router.aclose()
 
 
@@ -293,7 +291,7 @@ async def test_a_text_that_is_refused_holds_up_no_other(
         here.embedder.nudge()
         await here.embedder.wait_idle()
         assert here.embedder.status.embedded == 2
-        monkeypatch.setattr(backfill, "FAILED_ROWS_PAUSE_S", 0.0)
+        monkeypatch.setattr(worker, "FAILED_ROWS_PAUSE_S", 0.0)
         here.embedder.nudge()
         await here.until_embedded(8)
 
@@ -390,11 +388,11 @@ async def test_a_command_without_a_server_asks_the_same_model(tmp_path: Path, se
         config = attrs.evolve(
             read_settings({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
         )
-        offline = OfflineEmbedder.of_home(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
+        offline = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
         assert await offline.prepare() is None
         assert await offline.query("Какой пароль?") == await here.embedder.query("Какой пароль?")
         server.respond = lambda _request: error_reply(503)
-        down = OfflineEmbedder.of_home(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
+        down = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
         assert await down.prepare() == "no_model"
 
 

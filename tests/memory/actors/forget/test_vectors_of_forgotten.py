@@ -48,7 +48,7 @@ async def test_what_follows_or_quotes_it_is_embedded_without_it(
         rowids = await say(store, secret, FOLLOWING, f"He did say it: {secret} And then he went away.")
         writer = Between(store.writer, stored_vectors.store, lambda: forget(store, tmp_path / "data", "main#1"))
         here = SimpleNamespace(writer=writer if late else store.writer, readers=store.readers)
-        async with running(here, folder, recipe=2) as embedder:  # type: ignore[arg-type]
+        async with running(here, folder) as embedder:  # type: ignore[arg-type]
             await caught_up(embedder)
             if not late:
                 await forget(store, tmp_path / "data", "main#1")

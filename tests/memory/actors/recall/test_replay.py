@@ -12,8 +12,7 @@ from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.schema import EngineConfig
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.turn import TurnRecord
-from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import OfflineEmbedder
+from klaw.memory.embed.embedder import Embedder, OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.replay import TurnReplay, replay, totals
 from klaw.store.kinds import messages as stored_messages
@@ -155,7 +154,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
         turn = turn_of(asked, scope={"first_seq": 1, "end_seq": 3}, window={"first_seq": None})
 
         async def missing(config: EngineConfig, folder: Path) -> str | None:
-            return await OfflineEmbedder.of_home(store.readers, config, folder, SystemClock()).prepare()
+            return await OfflineEmbedder(store.readers, config, folder, SystemClock()).prepare()
 
         assert await missing(config, embedding_model_dir) == "no_vectors"
         await vector_writes.prepare(store.writer, vectors_id(model.model_id), model.dimension)
@@ -167,7 +166,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
             await missing(EngineConfig(embedding=EmbeddingConfig(enabled=False)), embedding_model_dir)
             == "embedding_off"
         )
-        embedder = OfflineEmbedder.of_home(store.readers, config, embedding_model_dir, SystemClock())
+        embedder = OfflineEmbedder(store.readers, config, embedding_model_dir, SystemClock())
         assert await embedder.prepare() is None
         stored = await store.readers.run(stored_recall, turn)
         patient = attrs.evolve(DEFAULT, relevance_threshold=1.0)

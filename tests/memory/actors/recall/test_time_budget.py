@@ -3,6 +3,7 @@
 Slow steps are imitated: statements of a step move the clock that the search looks at.
 """
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,19 +14,21 @@ import trio
 import trio.testing
 
 from klaw.actor.clock import FixedClock, SystemClock
+from klaw.actor.threads import Threads
 from klaw.config.memory import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import OfflineEmbedder
+from klaw.errors import EmbeddingUnavailable
+from klaw.memory.embed.embedder import QUESTIONS, Embedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
 from klaw.store.search import ranked_lists, vector_writes
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
+from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import START, new, running_store
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 MAIN = chat_id(LOCAL_USER, "main")
 DIMENSION = 8
@@ -72,7 +75,7 @@ async def fill(store: Store, count: int = 200) -> ChatScope:
 
 
 def recall_over(store: Store, steps: SlowSteps, embed: Callable[[str], bytes] = lambda _text: vector(0)) -> Recall:
-    embedder = OfflineEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
+    embedder = ReadyEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
     config = AutoRagConfig(time_budget_ms=2_000, relevance_threshold=1)
     return Recall(store.readers, embedder, config, FixedClock(START), monotonic=steps.now)
 
@@ -139,7 +142,7 @@ async def test_a_statement_is_interrupted_in_its_middle(tmp_path: Path, monkeypa
 
 
 async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
-    class Late(OfflineEmbedder):
+    class Late(ReadyEmbedder):
         async def read(self, text: str) -> Reading:
             await trio.sleep_forever()
             raise AssertionError
@@ -155,20 +158,43 @@ async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
 
 
 async def test_a_question_that_was_given_up_is_not_embedded() -> None:
-    """It waits in the lane behind a batch; when its turn went on without it, the next question must not wait for it."""
+    """It waits behind another; when its turn went on without it, the next question must not wait for it. Too many are
+    refused, and a model that fails costs its own question only."""
+    read: list[str] = []
+    entered, go = threading.Event(), threading.Event()
+
+    class Model:
+        random_cosine = 0.0
+
+        def read(self, texts: list[str], *, kind: str) -> list[Reading]:
+            assert kind == "query"
+            entered.set()
+            assert go.wait(HANG_S)
+            read.extend(texts)
+            if "error" in texts[0]:
+                raise ValueError(texts[0])
+            return [Reading(texts[0].encode())]
+
     embedder = Embedder(SystemClock(), enabled=True)
+    threads = Threads("onnx query", 1)
+    embedder.serve(Model(), threads, threads, local=True)  # type: ignore[arg-type]
     embedder.enter(EmbedderState.READY)
-    with trio.move_on_after(0):
-        await embedder.query("Какой код у калитки?")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(embedder.query, "What is the code?")
-        await trio.testing.wait_all_tasks_blocked()
-        embedder.mailbox.close("the test is over")
-        waiting = []
-        async for request in embedder.mailbox:
-            waiting.append((request.text, request.reply.resolved))
-            request.reply.set(Reading(b""))
-    assert waiting == [("Какой код у калитки?", True), ("What is the code?", False)]
+    with trio.fail_after(HANG_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(embedder.query, "What is the code?")
+            await until(entered.is_set)
+            with trio.move_on_after(0):
+                await embedder.query("Какой код у калитки?")
+            for _ in range(QUESTIONS - 1):
+                nursery.start_soon(embedder.query, "And where is the key?")
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(EmbeddingUnavailable, match="busy"):
+                await embedder.query("One too many")
+            go.set()
+        assert read == ["What is the code?", *["And where is the key?"] * (QUESTIONS - 1)]
+        with pytest.raises(EmbeddingUnavailable, match="failed"):
+            await embedder.query("error")
+        assert await embedder.query("Next?") == b"Next?"
 
 
 async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
@@ -176,7 +202,7 @@ async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
     steps = SlowSteps()
     async with running_store(tmp_path) as store, trio.open_nursery() as nursery:
         scope = await fill(store, 20)
-        embedder = OfflineEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
+        embedder = ReadyEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
         recall = Recall(store.readers, embedder, AutoRagConfig(time_budget_ms=20), SystemClock())
         freed = trio.Event()
         busy = trio.Semaphore(0)

@@ -26,7 +26,7 @@ from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
 from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search.history_search import HistoryFilters
-from klaw.store.search.topic_search import TopicFilters, TopicLists
+from klaw.store.search.topic_search import TopicLists
 from klaw.store.store import Store
 from tests.memory.unit.topics.test_merger import topic
 from tests.support.asking import search_lines
@@ -62,21 +62,21 @@ async def test_a_topic_is_found_by_its_summary_and_by_its_messages_and_only_its_
             "2026-01-01T00:00:00.000Z",
         )
         search = searching(store)
-        page = await search.search("где мой велосипед?", TopicFilters(user=ANNA))
+        page = await search.search("где мой велосипед?", HistoryFilters(user=ANNA))
         assert [(hit.topic.summary, hit.words_rank, hit.message_rank) for hit in page.hits] == [
             ("Велосипед в ремонте", 1, None)
         ]
-        page = await search.search("пирог с вишнями", TopicFilters(user=ANNA))
+        page = await search.search("пирог с вишнями", HistoryFilters(user=ANNA))
         assert page.hits[0].topic.id == made["anna"][0].id
         assert page.hits[0].message_rank == 1
         assert {hit.topic.user for hit in page.hits} == {ANNA}
         assert "embedding_off" in page.degraded
-        page = await search.search("велосипед", TopicFilters(user=BORIS))
+        page = await search.search("велосипед", HistoryFilters(user=BORIS))
         assert page.hits == ()
-        assert (await search.search("…!?", TopicFilters(user=ANNA))).hits == ()
-        late = TopicFilters(user=ANNA, since="2099-01-01T00:00:00.000Z")
+        assert (await search.search("…!?", HistoryFilters(user=ANNA))).hits == ()
+        late = HistoryFilters(user=ANNA, since="2099-01-01T00:00:00.000Z")
         assert (await search.search("пироги", late)).hits == ()
-        hostile = await search.search('" OR 1=1 ) NEAR( -- * велосипед', TopicFilters(user=ANNA))
+        hostile = await search.search('" OR 1=1 ) NEAR( -- * велосипед', HistoryFilters(user=ANNA))
         assert hostile.hits[0].topic.summary == "Велосипед в ремонте"
         assert {hit.topic.user for hit in hostile.hits} == {ANNA}
 

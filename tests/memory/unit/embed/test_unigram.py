@@ -5,9 +5,8 @@ import random
 import pytest
 import sentencepiece
 
-from klaw.memory.embed import unigram
-from klaw.memory.embed.tokens import PIECES_FILE, SentencePieceTokenizer, clean
-from klaw.memory.embed.unigram import says_something
+from klaw.memory.embed import tokens
+from klaw.memory.embed.tokens import PIECES_FILE, SentencePieceTokenizer, clean, says_something
 
 TEXTS = (
     "",
@@ -53,9 +52,9 @@ def test_a_long_text_is_cut_as_if_there_were_no_blocks(tokenizer, library, monke
     pick = random.Random(4)
     text = " ".join(random_text(pick) for _ in range(400))
     lengths = [*range(4090, 4120), len(text)]
-    assert len(text) > 2 * unigram._BLOCK
+    assert len(text) > 2 * tokens._BLOCK
     assert all(tokenizer.encode([text[:length]]) == [library(text[:length])] for length in lengths)
-    monkeypatch.setattr(unigram, "_BLOCK", 7)
+    monkeypatch.setattr(tokens, "_BLOCK", 7)
     assert tokenizer.encode([text]) == [library(text)]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from klaw.domain.message import Role
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.excerpt import line_tokens, pack
-from klaw.memory.recall.gate import prefer_newer, stems_of
+from klaw.memory.recall.gate import _stems, prefer_newer
 from tests.support.stores import stored
 
 
@@ -25,7 +25,7 @@ def candidate(seq: int, text: str, decision: Decision = Decision.NEAR, role: Rol
 
 
 def decided(*candidates: Candidate) -> list[tuple[int, str]]:
-    return [(each.message.seq, each.decision.value) for each in prefer_newer(list(candidates), stems_of)]
+    return [(each.message.seq, each.decision.value) for each in prefer_newer(list(candidates))]
 
 
 def test_the_newer_one_takes_the_better_place() -> None:
@@ -36,7 +36,7 @@ def test_the_newer_one_takes_the_better_place() -> None:
         candidate(9, "Anna moved to Kazan last spring with her cat!"),
     ]
     assert decided(*found) == [(9, "near"), (4, "repeated"), (7, "near")]
-    packed = pack(prefer_newer(found, stems_of), [], top_k=1, max_tokens=400)
+    packed = pack(prefer_newer(found), [], top_k=1, max_tokens=400)
     assert [each.message.seq for each in packed if each.passed] == [9]
     assert next(each for each in packed if each.message.seq == 4).repeated_by == 9
 
@@ -82,9 +82,9 @@ def test_texts_without_words_are_left_alone() -> None:
 def test_nothing_is_lost_or_invented(items: list[tuple[str, Decision]]) -> None:
     """All candidates are there once; of what passed, one of each text still passes."""
     found = [candidate(seq, text, decision) for seq, (text, decision) in enumerate(items, 1)]
-    after = prefer_newer(found, stems_of)
+    after = prefer_newer(found)
     assert sorted(each.message.seq for each in after) == [each.message.seq for each in found]
-    assert {stems_of(e.message) for e in found if e.passed} == {stems_of(e.message) for e in after if e.passed}
+    assert {_stems(e.message) for e in found if e.passed} == {_stems(e.message) for e in after if e.passed}
     for each in after:
         assert (each.decision is Decision.REPEATED and each.repeated_by is not None) or each in found
         assert each.repeated_by is None or each.repeated_by > each.message.seq

@@ -14,13 +14,13 @@ from klaw.llm.ask_json import read_answer
 from klaw.memory.topics.fact_extractor import FactsAnswer
 from klaw.memory.topics.merger import Merge, MergeAnswer, merge_of
 from klaw.memory.topics.reranker import TopicChoice, TopicChoices, chosen_of
-from klaw.memory.topics.splitter import Piece, Split, pieces_of
+from klaw.memory.topics.splitter import AnsweredTopic, Split, pieces_of
 from klaw.memory.topics.texts import shorten
 
 GOOD = {"topics": [{"summary": "Поездка на дачу", "start_msg_id": 1, "end_msg_id": 4}]}
 
 
-def read_split(text: str) -> list[Piece]:
+def read_split(text: str) -> list[AnsweredTopic]:
     return pieces_of(read_answer(text, Split))
 
 
@@ -32,7 +32,7 @@ def read_choices(text: str, candidates: set[int]) -> list[TopicChoice]:
     return chosen_of(read_answer(text, TopicChoices), candidates)
 
 
-PIECES = [Piece("Поездка на дачу", 1, 4)]
+PIECES = [AnsweredTopic("Поездка на дачу", 1, 4)]
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ async def test_orphans_are_seen(tmp_path: Path) -> None:
         batch = await store.readers.run(sql.read, 0, sql.LAST_ROWID, 100)
         assert batch.damage.orphan_vectors == batch.damage.orphan_texts == (stored[0].rowid,)
         repaired = await store.writer.run(sql.repair, batch.damage)
-        assert repaired.vectors == 1
+        assert repaired == (0, 1)
         batch = await store.readers.run(sql.read, 0, sql.LAST_ROWID, 100)
         assert batch.damage.orphan_vectors == ()
         assert batch.damage.orphan_texts == (stored[0].rowid,)

@@ -8,7 +8,8 @@ from klaw.domain.names import UserId
 from klaw.store.kinds import facts, memory_files
 from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 from klaw.store.search import passages
-from klaw.store.search.topic_search import TopicFilters, search_topics
+from klaw.store.search.history_search import HistoryFilters
+from klaw.store.search.topic_search import search_topics
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import running_store
@@ -37,7 +38,7 @@ async def results(root: Path, words: list[str], others: list[str]) -> list[objec
                 hits = await store.readers.run(passages.matching, kind, ANNA, words, 9)
                 found.append((step, kind, [(hit.rowid, hit.bm25) for hit in hits]))
             page = await store.readers.run(
-                search_topics, None, words, (), TopicFilters(user=ANNA), min_cosine=0.5, depth=9
+                search_topics, None, words, (), HistoryFilters(user=ANNA), min_cosine=0.5, depth=9
             )
             found.append((step, list(page.by_words)))
         return found
