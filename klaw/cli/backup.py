@@ -178,7 +178,7 @@ def verify(asked: OfOne, here: Here) -> Any:
     """
     from klaw.actor import log
     from klaw.backup.folder import chosen, os_errors_refused
-    from klaw.backup.verify import verify
+    from klaw.backup.restore import verify
 
     log.configure("error", "auto")
     os.nice(NICE)

@@ -1,18 +1,25 @@
-"""The configuration file -> ``EngineConfig`` and warnings."""
+"""The configuration file -> ``EngineConfig`` and warnings. Every mistake is reported with the path of its key.
 
+Values are read strictly: ``"3"`` is no number and ``yes`` is no boolean. No message quotes a text that could hold a
+secret, nor anything that came from the environment.
+"""
+
+import difflib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
-from klaw.config.document import join_path, plain_scalar, read_document
+from klaw.config.document import INVALID, join_path, kind_of, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
-from klaw.config.keys import file_key
+from klaw.config.keys import HasRules, Rule, file_key, rule_of
+from klaw.config.llm import LOCAL_PROVIDER, LocalModelConfig, RoutingConfig
 from klaw.config.paths import CONFIG_NAMES
-from klaw.config.read_settings import read_settings
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
 from klaw.config.tools import McpServerConfig
 from klaw.errors import ConfigError, Problem
@@ -168,3 +175,193 @@ def unresolved_secrets(value: object, path: str = "") -> Iterator[Problem]:
     elif attrs.has(cls) and not (isinstance(value, McpServerConfig) and not value.enabled):
         for field in attrs.fields(cls):
             yield from unresolved_secrets(getattr(value, field.name), join_path(path, file_key(field.name)))
+
+
+_QUOTED_MAX = 40
+"""Longest text or number that a message repeats."""
+_EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def read_settings(tree: dict[str, Any], known: Sequence[Problem] = ()) -> EngineConfig:
+    """Read the tree of ``read_document``. Raises ConfigError: with the ``known`` problems, and every mistake in the
+    tree."""
+    reader = _SettingsReader([*known])
+    sections = reader.fields(tree, EngineConfig, "")
+    reader.problems.extend(_between_sections(sections, tree))
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return EngineConfig(**sections)
+
+
+@attrs.frozen
+class _SettingsReader:
+    """Reads values by type and rule. What is wrong goes to ``problems``, and ``INVALID`` takes the value's place."""
+
+    problems: list[Problem]
+
+    def _wrong(self, path: str, message: str) -> Any:
+        self.problems.append(Problem(path, message))
+        return INVALID
+
+    def fields(self, tree: Mapping[str, Any], cls: Any, path: str) -> dict[str, Any]:
+        """The given fields of a class by their attribute names."""
+        fields = {file_key(field.name): field for field in attrs.fields(cls)}
+        made = {}
+        for name, field in fields.items():
+            if name in tree:
+                made[field.name] = self.value(tree[name], field.type, rule_of(field), join_path(path, name))
+            elif field.default is attrs.NOTHING:
+                made[field.name] = self._wrong(join_path(path, name), "is required")
+        for name in tree:
+            if name not in fields:
+                self._wrong(join_path(path, name), f"unknown key{_suggestion(name, fields)}")
+        return made
+
+    def value(self, value: Any, cls: Any, rule: Rule, path: str) -> Any:
+        """One value: a section, a map, a list or a scalar."""
+        origin, arguments = get_origin(cls), get_args(cls)
+        if value is INVALID:
+            return INVALID
+        if origin is UnionType:
+            return None if value is None else self.value(value, arguments[0], rule, path)
+        if origin is Mapping or attrs.has(cls):
+            value = {} if value is None else value
+            if not isinstance(value, dict):
+                return self._wrong(path, f"must be a section, got {kind_of(value)}")
+            return self._map(value, arguments[1], rule, path) if arguments else self._section(value, cls, path)
+        if origin is tuple:
+            value = [value] if rule.one_or_more and isinstance(value, str | Reference) else value
+            if not isinstance(value, list):
+                return self._wrong(path, f"must be a list, got {kind_of(value)}")
+            items = [self.value(each, arguments[0], rule, f"{path}[{at}]") for at, each in enumerate(value)]
+            return INVALID if any(each is INVALID for each in items) else tuple(items)
+        try:
+            made = _scalar(value, cls)
+        except ValueError as error:
+            return self._wrong(path, str(error))
+        if broken := rule.broken_by(made):
+            return self._wrong(path, f"{broken}, got {_shown(value, made, secret=True)}")
+        return made.under(rule.broken_by) if isinstance(made, Secret) else made
+
+    def _section(self, tree: dict[str, Any], cls: Any, path: str) -> Any:
+        before = len(self.problems)
+        fields = self.fields(tree, cls, path)
+        if len(self.problems) > before or INVALID in fields.values():
+            return INVALID
+        made = cls(**fields)
+        if isinstance(made, HasRules):
+            for name, message in made.mistakes():
+                self._wrong(join_path(path, name) if name else path, message)
+        return made
+
+    def _map(self, tree: dict[str, Any], cls: Any, rule: Rule, path: str) -> Any:
+        made = {}
+        for name, each in tree.items():
+            here = join_path(path, name)
+            if bad_name := rule.name_broken_by(name):
+                self._wrong(here, bad_name)
+            made[name] = self.value(each, cls, rule, here)
+        return INVALID if any(each is INVALID for each in made.values()) else made
+
+
+def _scalar(value: Any, cls: Any) -> Any:
+    """A value of the tree as its type says. Raises ValueError with the problem's message."""
+    if cls is Any:
+        return _json(value)
+    if cls is Secret:
+        if not isinstance(value, str | Reference):
+            raise ValueError(f"must be a text, got {kind_of(value)} (put the value in quotes)")
+        return Secret(value)
+    found = _looked_up(value, plain=cls in (bool, int, float))
+    if cls is Path and isinstance(found, str):
+        return _path(found)
+    if get_origin(cls) is Literal:
+        if found in get_args(cls) and isinstance(found, str):
+            return found
+        raise ValueError(f"must be one of {', '.join(get_args(cls))}, got {_shown(value, found)}")
+    if cls is float and type(found) is int:
+        return float(found)
+    if type(found) is not cls:
+        raise ValueError(f"must be {_EXPECTED.get(cls, 'a text')}, got {_shown(value, found)}")
+    return found
+
+
+def _looked_up(value: Any, *, plain: bool) -> Any:
+    """The value, or what a reference stands for, which may be a number or a boolean (``plain``) if it is wholly
+    ``${NAME}``. Raises ValueError: the reference leads nowhere."""
+    if not isinstance(value, Reference):
+        return value
+    try:
+        text = value.text()
+    except ValueError as error:
+        raise ValueError(f"{error} (line {value.line})") from None
+    try:
+        return plain_scalar(text) if plain and value.whole else text
+    except ValueError:
+        return text
+
+
+def _path(text: str) -> Path:
+    if "\0" in text or not text.startswith(("/", "~/")):
+        raise ValueError("must be an absolute path, or start with ~/")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError("starts with ~/ and no home folder is known") from None
+
+
+def _json(value: Any) -> Any:
+    """A part of the tree as JSON values. Raises ValueError."""
+    if isinstance(value, dict):
+        return {name: _json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_json(item) for item in value]
+    return _looked_up(value, plain=True)
+
+
+def _shown(value: object, made: object = None, *, secret: bool = False) -> str:
+    """A number or a text of the tree; only the type of what may be ``secret``, of what is long, and of a reference,
+    which stands for ``made``."""
+    if isinstance(value, Reference):
+        return f"{kind_of(made)} (from a reference)"
+    text = json.dumps(value) if isinstance(value, bool) else repr(value)
+    if not isinstance(value, int | float if secret else int | float | str) or len(text) > _QUOTED_MAX:
+        return kind_of(value)
+    return f"the text {text}" if isinstance(value, str) else text
+
+
+def _suggestion(name: str, known: Mapping[str, object]) -> str:
+    keys = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower().replace("_", ""), keys, n=1)
+    return f"; did you mean {keys[close[0]]}?" if close else ""
+
+
+def _between_sections(sections: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[Problem]:
+    """Check what one section says of another: names of providers, and the model beside them."""
+    given = tree.get("providers") or {}
+    if not isinstance(given, dict):
+        return
+    known = f"a name in providers (there: {', '.join(map(repr, sorted(given))) or 'none'})"
+    routing, local = sections.get("routing", RoutingConfig()), sections.get("local_model", LocalModelConfig())
+    for path, name in routing.places() if routing is not INVALID else ():
+        provider, _, model = name.partition("/")
+        if provider not in {LOCAL_PROVIDER, *given}:
+            yield Problem(path, f"the provider must be {LOCAL_PROVIDER!r} or {known}, got {_shown(name)}")
+        elif provider == LOCAL_PROVIDER and local is not INVALID and model != local.model:
+            yield Problem(path, f"the local model must be localModel.model ({local.model!r}), got {_shown(name)}")
+    embedding, recall = sections.get("embedding"), sections.get("auto_rag")
+    providers: Any = sections.get("providers", {})
+    asked = []
+    if embedding not in (None, INVALID):
+        asked.append(("embedding", embedding.provider, (tree["embedding"] or {}).get("model")))
+    if recall not in (None, INVALID):
+        asked.append(("autoRag.rerank", recall.rerank.provider, recall.rerank.model))
+    for path, name, model in asked:
+        if name is None:
+            continue
+        if name not in given:
+            yield Problem(f"{path}.provider", f"must be {known}, got {_shown(name)}")
+        elif providers is not INVALID and providers[name].type != "openai":
+            yield Problem(f"{path}.provider", "must name a provider of type 'openai'")
+        if model is None:
+            yield Problem(f"{path}.model", "is required beside provider")

@@ -86,16 +86,13 @@ def feed(
     topics: bool = False,
     keep: Callable[[ProjectDocument], object] | None = None,
 ) -> ImportReport:
-    """Store what an export holds.
+    """Store what an export holds. What was stored stays when ``ask`` raises.
 
     Args:
         ask: None: only look through it.
         tell: gets the number of messages now and then.
         topics: make topics of it.
         keep: takes the documents of projects, and may raise OSError; None: they are only counted.
-
-    Raises:
-        KlawError: of ``ask``; what was stored by then stays.
     """
     report = ImportReport()
     chat: _PendingMessages | None = None
@@ -116,7 +113,8 @@ def feed(
                 kept.add(event.value)
             case ProjectDocument():
                 report.documents += 1
-                _offer(event, keep, report)
+                if keep is not None:
+                    _offer(event, keep, report)
             case Unread():
                 report.note(event)
             case LeftOut(why=why):
@@ -128,10 +126,9 @@ def feed(
     return report
 
 
-def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object] | None, report: ImportReport) -> None:
+def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object], report: ImportReport) -> None:
     try:
-        if keep is not None:
-            keep(document)
+        keep(document)
     except OSError as error:
         report.note(Unread(f"{document.project}, {document.name}", error.strerror or str(error)))
 

@@ -43,14 +43,11 @@ _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
 def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
-    """All chats of an export.
+    """All chats of an export. Raises ImportRefused: the user must be named.
 
     Args:
         me: the user's name, where the export does not say it.
         zone: of times without one, in exports of earlier versions; None: local time.
-
-    Raises:
-        ImportRefused: the user must be named.
     """
     for file in export.files(FILES, "result.json"):
         reader = _TelegramReader(file, me, zone)
@@ -224,10 +221,9 @@ def _alike(name: str) -> str:
 
 
 def _number(value: Any) -> float | None:
-    try:
+    with suppress(TypeError, ValueError):
         return float(value)
-    except (TypeError, ValueError):
-        return None
+    return None
 
 
 def _files(found: Any) -> list[str]:
