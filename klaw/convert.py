@@ -74,7 +74,6 @@ class Bounds:
     at_least: float | None = None
     at_most: float | None = None
     pattern: str | None = None
-    """For a text: a regular expression for the whole of it."""
 
 
 @attrs.frozen
@@ -106,8 +105,6 @@ _EXPECTED: dict[type, str] = {
 
 @attrs.frozen(eq=False)
 class Converter:
-    """Reads and writes values."""
-
     forbid_unknown: bool = False
     """Refuse a field that a class does not have."""
     journal: bool = False

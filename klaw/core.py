@@ -54,7 +54,6 @@ class Core:
     health: Health = attrs.Factory(lambda self: Health(self.clock), takes_self=True)
     metrics: Metrics = attrs.Factory(Metrics)
     files: Threads = attrs.Factory(lambda: Threads("files", 2))
-    """For small work on Klaw's own files."""
     attachments: Attachments = attrs.field(
         init=False,
         default=attrs.Factory(

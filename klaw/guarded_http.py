@@ -54,7 +54,6 @@ class WebTarget:
     port: int
     path: str
     url: str
-    """Without the fragment."""
 
 
 def forbidden(address: str) -> str | None:

@@ -27,7 +27,6 @@ from klaw.upkeep import PLACES
 
 WATCH, NOTICES = "health.watch", "health.notices"
 WATCH_S = 2.0
-"""How often the parts are asked whether anything changed."""
 _FAMILIES: Sequence[Sequence[str]] = (
     ("budget_used_up", "budget_low"),
     ("no_embeddings", "embeddings_loading", "reembedding", "embeddings_failing", "vectors_incomplete"),

@@ -10,8 +10,6 @@ K = TypeVar("K", bound=Hashable)
 
 @attrs.frozen
 class Backoff:
-    """Pauses that double."""
-
     first_s: float
     most_s: float = float("inf")
 
@@ -25,8 +23,6 @@ SLOW = Backoff(300.0, 6 * 3600.0)
 
 
 class Pauses(Generic[K]):
-    """A backoff for each thing."""
-
     def __init__(self, backoff: Backoff = SLOW) -> None:
         self._backoff = backoff
         self._failures: dict[K, tuple[int, float]] = {}

@@ -64,7 +64,6 @@ def keep_allowed_fields(_logger: object, _method: str, event: MutableMapping[str
 
 _KEY = secrets.token_bytes(16)
 _CHAT_ACTOR = "chat "
-"""How the actors of chats are named, before the chat."""
 
 
 def hide_chats(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -48,7 +48,6 @@ class Reply(Generic[T]):
         return self
 
     def get(self) -> T:
-        """The value of a resolved cell. Raises the error given to ``fail``."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # set() stored a T before it was resolved
@@ -79,15 +78,11 @@ R = TypeVar("R")
 
 @attrs.define(kw_only=True)
 class MailboxReport:
-    """What the admin socket shows of a mailbox."""
-
     capacity: int
     depth: int = 0
     high_water: int = 0
-    """The largest depth since the process started."""
     handled: int = 0
     failed: int = 0
-    """In hand when the actor crashed."""
     dropped: int = 0
     """Refused by ``tell`` because the mailbox was full."""
 
@@ -219,7 +214,6 @@ class Mailbox(Generic[M]):
         return self._closed is not None
 
     def reopen(self) -> None:
-        """Accept messages again (the supervisor tries a failed actor again)."""
         self._closed = None
 
     def fail_waiters(self, error: Exception) -> int:
@@ -276,7 +270,6 @@ class Nudge:
         self._idle = trio.Event()
 
     def nudge(self) -> None:
-        """Say that there may be something to do."""
         self._news.set()
         if self._idle.is_set():
             self._idle = trio.Event()

@@ -27,8 +27,6 @@ class Counter:
 
 @attrs.define
 class Histogram:
-    """How many values were how large."""
-
     text: str
     bounds: tuple[float, ...]
     counts: list[int] = attrs.field(init=False)
@@ -74,7 +72,6 @@ class Metrics:
         return made
 
     def report(self) -> dict[str, dict[str, Any]]:
-        """All of them, as plain JSON values."""
         return {name: self._all[name].report() for name in sorted(self._all)}
 
     def _add(self, name: str, made: Counter | Histogram) -> None:

@@ -44,7 +44,6 @@ class ActorReport:
     activity_since: float
     restarts: int
     last_error: str | None
-    """Class name of the last error, never its text."""
     mailbox: MailboxReport | None
 
 
@@ -91,8 +90,6 @@ Run = Callable[[Vitals, TaskStarted], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class ActorSpec:
-    """How to run one actor."""
-
     name: str
     run: Run
     mailbox: Mailbox[Any] | None = None
@@ -165,7 +162,6 @@ class Supervisor:
         return not budget.cancelled_caught
 
     async def wait_ended(self, name: str) -> None:
-        """Wait until no actor of that name is alive."""
         entry = self._entries.get(name)
         if entry is not None:
             await entry.ended.wait()

@@ -123,7 +123,6 @@ def _made(
 class CopiedFile:
     file: Path
     path: str
-    """In the backup."""
     size: int | None = None
     """Bytes of a log at the mark; None: the whole file."""
 
@@ -215,7 +214,6 @@ class BackupDraft:
             raise BackupRefused(f"{gone}: is its disk mounted?")
 
     def keep(self, manifest: BackupManifest) -> Path:
-        """Make it a backup, by one rename."""
         os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
         self._require_there()
         manifests.write(self.root, manifest)

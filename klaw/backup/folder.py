@@ -47,7 +47,6 @@ class Backup:
     root: Path
     manifest: BackupManifest | None
     problem: str = ""
-    """Why it cannot be used."""
 
     @property
     def name(self) -> str:

@@ -57,8 +57,6 @@ def _time(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class BackupItem:
-    """A file, or a symbolic link."""
-
     path: Annotated[str, Check(_inside)]
     """Below the three folders, with ``/``."""
     stored: Annotated[str, Check(_inside), OMIT] = ""
@@ -66,10 +64,8 @@ class BackupItem:
     size: int = 0
     sha256: str = ""
     mode: int = 0o600
-    """Permission bits of the owner."""
     mtime_ns: Annotated[int, Bounds(-(2**63), 2**63 - 1)] = 0
     link: Annotated[str, Check(_name), OMIT] = ""
-    """Where a symbolic link points to."""
     source: Annotated[tuple[int, ...], OMIT] = ()
     """Size, time of the last change in nanoseconds and inode of the file that it was copied from, while these say
     whether it has changed."""
@@ -83,7 +79,6 @@ class BackupItem:
 class BackupManifest:
     form: int = FORM
     klaw: str
-    """Version of the program."""
     schema: int
     time: Annotated[str, Check(_time)]
     """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
@@ -97,7 +92,6 @@ class BackupManifest:
     forgetting: Annotated[bool, OMIT] = False
     """Something was being forgotten, and not in all logs yet: they may still hold it."""
     secrets: bool
-    """Whether tokens and environment files are in it."""
     left_out: tuple[str, ...] = ()
     """What could not be copied, with the reason."""
     new_bytes: int

@@ -48,7 +48,6 @@ class VerifyReport:
     name: str
     files: int
     problems: tuple[str, ...]
-    """Empty if it is as it was made."""
     messages: int = 0
     """In the database that its logs make."""
     compared: bool = False
@@ -141,8 +140,6 @@ def _rebuilt(root: Path, manifest: BackupManifest, scratch: Path, found: VerifyR
 
 @attrs.frozen
 class RestoreFolder:
-    """A folder that is put in place by one rename."""
-
     target: Path
     items: Sequence[tuple[BackupItem, str]]
     """Files with their paths below ``target``."""

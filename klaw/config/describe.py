@@ -42,7 +42,6 @@ def show(config: EngineConfig) -> dict[str, Any]:
 class KeyDescription:
     path: str
     type: str
-    """In words."""
     default: Any
     """As it stands in a file; None where ``has_default`` is false."""
     has_default: bool

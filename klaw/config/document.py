@@ -136,8 +136,6 @@ def _compose(text: str) -> yaml.Node | None:
 
 @attrs.frozen
 class _TreeReader:
-    """Walks the composed nodes of one document and collects every problem."""
-
     _environ: Mapping[str, str]
     problems: list[Problem] = attrs.field(factory=list, init=False)
 

@@ -18,7 +18,6 @@ from klaw.errors import ConfigError
 CREDENTIALS_DIRECTORY = "CREDENTIALS_DIRECTORY"
 """Where systemd puts what a unit names with ``LoadCredential=``."""
 MAX_FILE_BYTES = 65_536
-"""A larger file holds no key."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
 _FORMS = {

@@ -46,7 +46,6 @@ class Rule:
     pattern: str | None = None
     """For a text, or every text in a list or map: a regular expression for the whole of it."""
     names: str | None = None
-    """The same for every name in a map."""
     hint: str = ""
     """The pattern in words, to follow "must "."""
     names_hint: str = ""

@@ -36,7 +36,6 @@ class Paths:
     """What may be lost: logs and, without a runtime folder of the system, the socket."""
     models_dir: Path
     runtime_dir: Path
-    """Holds the admin socket."""
     workspace: Path
     """The prompt files (SOUL.md, ...) that a person edits."""
     backups_dir: Path

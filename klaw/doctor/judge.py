@@ -31,8 +31,6 @@ class Level(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """The outcome of one check."""
-
     name: str
     level: Level
     text: str

@@ -194,8 +194,6 @@ SECOND_LOOK_S = 1.0
 
 @attrs.frozen(kw_only=True)
 class _FileKind:
-    """Files that one kind of thing names."""
-
     what: str
     of: str
     named_by: str

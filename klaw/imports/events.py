@@ -43,7 +43,6 @@ class ExportedFile:
     name: str
     size: int
     open: Callable[[], AbstractContextManager[IO[bytes]]]
-    """Raises ``UNREADABLE``."""
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,6 @@ import attrs
 from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, Unread
 
 MAX_MEMBERS = 500_000
-"""Exports have a file for each picture."""
 MAX_BYTES = 16 << 30
 MAX_RATIO = 300
 """A file in a ZIP unpacks to at most this many times its size, and ``FREE_BYTES`` more. JSON comes to 10 or 20, DEFLATE

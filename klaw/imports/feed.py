@@ -237,7 +237,6 @@ class _PendingRecords:
         self._ask, self._report = ask, report
         self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
         self.places: dict[str, str | None] = {}
-        """The names of the export's chats here."""
 
     def add(self, value: Fact | Person) -> None:
         if isinstance(value, Fact):

@@ -85,7 +85,6 @@ def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[An
 
 
 def _checked(found: Iterator[Any]) -> Iterator[Any]:
-    """The parser's values. Raises Broken."""
     try:
         yield from found
     except (import_module("ijson").JSONError, UnicodeDecodeError, OverflowError) as error:

@@ -19,7 +19,6 @@ SOURCE = "openclaw"
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
 MAX_LINE = 32 << 20
 MAX_INDEX = 32 << 20
-"""Bytes of ``sessions.json``."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:

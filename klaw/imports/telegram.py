@@ -101,7 +101,6 @@ class _TelegramReader:
                 yield other_form(f"{self.title}, message {self.last}", error)
 
     def salvage(self, found: Iterator[tuple[str, Any]]) -> Iterator[Event]:
-        """Take what ``_salvaged`` found behind what was taken before."""
         taken = (self._chats, self.last) if self._chats else None
         chats, is_new, head, damaged = 0, False, self._head, 0
         for place, value in found:

@@ -279,7 +279,6 @@ class Update:
             raise UpdateRefused(f"its doctor does not answer: {_last(done.stderr or done.stdout)}") from None
 
     def _back_up(self) -> None:
-        """Raises UpdateRefused."""
         before = newest(self.paths.backups_dir)
         done = self._run(self.control.backup or [*program(self.prefix, self.home), "backup", "create"])
         if done.returncode and newest(self.paths.backups_dir) == before:  # one that lacks a file is one

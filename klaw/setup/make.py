@@ -224,7 +224,6 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[SetupSt
 
 
 def _unwanted(entry: FolderEntry) -> str | None:
-    """Why an entry is not even opened."""
     name = entry.path.rpartition("/")[2]
     if is_private(name):
         return "hidden files and files that look like secrets are never copied"
