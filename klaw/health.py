@@ -18,7 +18,7 @@ from klaw.chats.directory import PARENT as CHATS
 from klaw.core import Core, Problems
 from klaw.domain import tokens
 from klaw.domain.events import EventSink, HealthChanged
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import NOTICE_ORIGIN
 from klaw.errors import IdConflict, KlawError, StorageError
@@ -184,7 +184,7 @@ class Notices:
             user=user,
             channel="klaw",
             role=Role.ASSISTANT,
-            type=Kind.COMMAND,
+            type=MessageKind.COMMAND,
             content=said,
             tokens=tokens.estimate(said),
             created_at=at,

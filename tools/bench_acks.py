@@ -100,7 +100,7 @@ def run_floor(home: str) -> None:
     connection and journal, and nothing else of it."""
     from klaw.actor import log
     from klaw.actor.clock import iso, new_id
-    from klaw.domain.message import Kind, NewMessage, Role
+    from klaw.domain.message import MessageKind, NewMessage, Role
     from klaw.domain.names import ChatId, UserId
     from klaw.store.engine.commit_log import LogEntry
     from klaw.store.engine.journal import Journal
@@ -129,7 +129,7 @@ def run_floor(home: str) -> None:
                     channel="websocket",
                     chat=chat,
                     role=Role.USER,
-                    type=Kind.TEXT,
+                    type=MessageKind.TEXT,
                     content=json.loads(text)["text"],
                     metadata={},
                     tokens=6,

@@ -32,7 +32,7 @@ from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.worker import Worker
@@ -72,7 +72,7 @@ def read(folder: Path, limit: int) -> tuple[list[NewMessage], list[str]]:
                     user=LOCAL_USER,
                     channel="bench",
                     role=Role(message["role"]),
-                    type=Kind.TEXT,
+                    type=MessageKind.TEXT,
                     content=text,
                     tokens=tokens.estimate(text),
                     created_at=iso(from_iso(message["ts"])),

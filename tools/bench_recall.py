@@ -40,7 +40,7 @@ from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL
 from klaw.domain import tokens
-from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
+from klaw.domain.message import SESSION_PAUSE_S, Message, MessageKind, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
@@ -144,7 +144,7 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
             user=LOCAL_USER,
             channel="bench",
             role=Role(message["role"]),
-            type=Kind.TEXT,
+            type=MessageKind.TEXT,
             content=message["content"],
             tokens=tokens.estimate(message["content"]),
             created_at=iso(from_iso(message["ts"])),

@@ -35,7 +35,7 @@ from klaw.app.serve import settle_garbage_collector
 from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import MAX_WORDS
@@ -202,7 +202,7 @@ def new_messages(texts: Sequence[str], first: int) -> Iterator[NewMessage]:
             user=LOCAL_USER,
             channel="bench",
             role=Role.USER if place % 2 else Role.ASSISTANT,
-            type=Kind.TEXT,
+            type=MessageKind.TEXT,
             content=text,
             tokens=tokens.estimate(text),
             created_at=iso(START + place * SECONDS_APART),

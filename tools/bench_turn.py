@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import iso
 from klaw.config.paths import Paths
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage, vectors_id
@@ -115,7 +115,7 @@ def messages_of(user: UserId, count: int, begin: float, pick: random.Random) -> 
             user=user,
             channel="bench",
             role=Role.ASSISTANT if number % 2 else Role.USER,
-            type=Kind.TEXT,
+            type=MessageKind.TEXT,
             content=(content := text(pick, LINES, number)),
             tokens=tokens.estimate(content),
             created_at=iso(begin + number),

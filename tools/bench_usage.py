@@ -18,7 +18,7 @@ import apsw
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import iso
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import UsageSum, record
@@ -40,7 +40,7 @@ def day(number: int) -> str:
 def make_chat(connection: apsw.Connection, number: int) -> ChatId:
     user = UserId(f"u{number % USERS}")
     chat = chat_id(user, f"c{number}")
-    fields: dict[str, Any] = {"channel": "bench", "role": Role.USER, "type": Kind.TEXT, "content": "hello"}
+    fields: dict[str, Any] = {"channel": "bench", "role": Role.USER, "type": MessageKind.TEXT, "content": "hello"}
     new = NewMessage(id=f"m{number}", chat=chat, user=user, tokens=2, created_at=day(0), metadata={}, **fields)
     messages.insert(connection, new)
     return chat

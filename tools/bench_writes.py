@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import iso
 from klaw.config.paths import Paths
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.store.engine.connect import prepare_reader
 from klaw.store.kinds import messages as stored_messages
@@ -107,7 +107,7 @@ class Talk:
             user=LOCAL_USER,
             channel="bench",
             role=role,
-            type=Kind.TEXT,
+            type=MessageKind.TEXT,
             content=content,
             tokens=40,
             created_at=iso(time.time()),

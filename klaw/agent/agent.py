@@ -11,7 +11,7 @@ from klaw.agent.workspace import Workspace
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.attachment import HEAD_BYTES, PICTURES, NamedFile, sniff
-from klaw.domain.message import ECHO, Kind, Role
+from klaw.domain.message import ECHO, MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.domain.text import clean
 from klaw.errors import AttachmentRefused, StorageFull
@@ -61,7 +61,7 @@ class Agent:
 
 @attrs.define(kw_only=True)
 class ToolCallRecorder:
-    store: Callable[[Role, Kind, str, dict[str, Any]], Awaitable[None]]
+    store: Callable[[Role, MessageKind, str, dict[str, Any]], Awaitable[None]]
     """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
     """Reports a call to those who watch: the call, its state, its arguments in short."""
@@ -71,10 +71,11 @@ class ToolCallRecorder:
     _by_id: dict[str, dict[str, Any]] = attrs.Factory(dict)
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
+        """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. The tools run when this returns."""
         own = [prepared.call for prepared in calls]
         told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
         kept = {ECHO: attrs.asdict(echo)} if echo is not None else {}
-        await self.store(Role.ASSISTANT, Kind.TOOL_CALL, clean(text), {"calls": told, **kept})
+        await self.store(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(text), {"calls": told, **kept})
         self.count += 1
         for call in own:
             self._by_id[call.id] = account = {"name": call.name, "round": self.count, "state": "interrupted"}
@@ -84,13 +85,13 @@ class ToolCallRecorder:
         self.tell(call.call, "started", in_short(call.arguments))
 
     async def ended(self, result: CallResult) -> None:
-        """The origin of the text is kept where the role does not show it: the web."""
+        """A tool ended; may run for several at once. The origin of the text is kept where the role does not show it."""
         call, state = result.call, "failed" if result.failed else "done"
         self._by_id[call.id] |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
         metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
         if result.origin != "tool":
             metadata["origin"] = result.origin
-        await self.store(Role.TOOL, Kind.TOOL_RESULT, result.text, metadata)
+        await self.store(Role.TOOL, MessageKind.TOOL_RESULT, result.text, metadata)
         self.tell(call, state, "")
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:

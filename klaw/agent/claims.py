@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 import structlog
 
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.toolbox.spec import Permission, Toolbox, Trail
 
 HINT = (
@@ -36,7 +36,7 @@ def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
     specs = {spec.name: spec for spec in toolbox.all()}
     trail = Trail()
     for message in unfinished:
-        if message.type is not Kind.TOOL_RESULT:
+        if message.type is not MessageKind.TOOL_RESULT:
             continue
         name = str(message.metadata.get("name"))
         spec = specs.get(name)

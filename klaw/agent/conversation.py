@@ -15,7 +15,7 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.agent.agent import Agent
+from klaw.agent.agent import Agent, ToolCallRecorder
 from klaw.agent.claims import Claims
 from klaw.context.inputs import Budget
 from klaw.context.request import make_room
@@ -26,8 +26,8 @@ from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefu
 from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolDescription, Usage
-from klaw.toolbox.calls import PreparedCall, prepare
-from klaw.toolbox.executor import MAX_CALLS, CallResult
+from klaw.toolbox.calls import prepare
+from klaw.toolbox.executor import MAX_CALLS
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")
@@ -46,29 +46,11 @@ LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""
 
 
-class Hooks(Protocol):
-    """What the caller does as the conversation goes on. An exception of a hook ends it."""
-
-    async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
-        """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. Store the message: the tools run when
-        this returns."""
-        ...
-
-    def started(self, call: PreparedCall) -> None:
-        """A tool begins. Must not raise."""
-        ...
-
-    async def ended(self, result: CallResult) -> None:
-        """A tool ended. Store its result. In the order in which they end; may run for several at once."""
-        ...
-
-
 @attrs.frozen(kw_only=True)
 class ModelCall:
-    """A call of a model that the limits allow."""
+    """A call of a model that the limits allow, with an answer of at most ``answer_tokens``."""
 
     answer_tokens: int
-    """The longest answer that is within all limits."""
     count: Callable[[Usage], None] = lambda _usage: None
     """To be called with what the call used; estimated where the provider does not count."""
 
@@ -91,78 +73,56 @@ class Host(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
-class Prompt:
-    """The messages of the first request."""
-
-    messages: tuple[ChatMessage, ...]
-    max_tokens: int
-    """Estimated tokens that the messages of any request may take; results of tools are shortened to it."""
-
-
 class Ending(enum.StrEnum):
-    """Why a conversation ended."""
+    """Why a conversation ended. When rounds or tokens are used up, the text is the answer to a last call without tools;
+    empty when there were not even enough tokens for that."""
 
     ANSWERED = "answered"
     ROUNDS = "rounds"
-    """All rounds were used up; the text is the answer to the last call, which offered no tools."""
     BUDGET = "budget"
-    """The budget of tokens was used up; the text is the answer to a last call without tools, or empty when there was
-    not even enough for that."""
 
 
 @attrs.frozen(kw_only=True)
 class ConversationOutcome:
-    """How a conversation ended.
-
-    Args:
-        text: the final answer; may be empty when the model only wanted tools that it could not have.
-        ending: why it ended.
-        rounds: rounds of tool calls.
-        calls: names of the tools that were called, in order.
-        llm_calls: how often the model was asked.
-        finish_reason: of the last call.
-        echo: what goes back with the answer of a conversation with tools.
-        images: pictures that are part of the answer; files, unchecked.
-    """
-
     text: str
+    """The final answer; may be empty when the model only wanted tools that it could not have."""
     ending: Ending
     rounds: int
     calls: tuple[str, ...]
+    """Names of the tools that were called, in order."""
     llm_calls: int
     finish_reason: str
+    """Why the last call ended."""
     echo: Echo | None = None
+    """What goes back with the answer of a conversation with tools."""
     images: tuple[bytes, ...] = ()
+    """Pictures that are part of the answer; files, unchecked."""
 
 
 @attrs.define(kw_only=True)
 class Conversation:
-    """The conversation of one turn, or of one run.
-
-    Args:
-        route: who is asked; ``meter`` counts what it costs.
-        about: for whom tools are called.
-        tools: what the model is offered; none asks it once.
-        rounds_done: rounds of an interrupted conversation that this one goes on with; they count.
-        max_tokens: prompts and answers of all calls together; None for no limit.
-    """
+    """The conversation of one turn, or of one run. An exception of the host or the recorder ends it."""
 
     agent: Agent
     host: Host
-    hooks: Hooks
+    recorder: ToolCallRecorder
     route: Route
     meter: Meter
     about: ToolContext
     tools: tuple[ToolDescription, ...]
+    """What the model is offered; none asks it once."""
     rounds_done: int = 0
+    """Rounds of an interrupted conversation that this one goes on with; they count."""
     max_tokens: int | None = None
+    """Prompts and answers of all calls together; None for no limit."""
     answered_by: str = attrs.field(init=False, default="")
-    """The model that answered last; empty before."""
     adapted: tuple[str, ...] = attrs.field(init=False, default=())
     """What its model turned out to refuse, see ``Completion.adapted``."""
     claims: Claims = attrs.field(init=False)
-    _prompt: Prompt = attrs.field(init=False)
+    _prompt: tuple[ChatMessage, ...] = attrs.field(init=False)
+    """The messages of the first request."""
+    _max_prompt_tokens: int = attrs.field(init=False)
+    """Estimated tokens that the messages of any request may take; results of tools are shortened to it."""
     _shortened: bool = attrs.field(init=False, default=False)
     """The provider found the messages too long, and they were made shorter."""
     _tail: list[ChatMessage] = attrs.field(init=False, factory=list)
@@ -174,7 +134,6 @@ class Conversation:
     _pictures: int = attrs.field(init=False, default=0)
     """How many pictures tools brought."""
     _bad_calls: int = attrs.field(init=False, default=0)
-    """How often what should have been a call could not be read."""
     _spent: int = attrs.field(init=False, default=0)
     """Tokens of all calls; estimated where the provider does not count."""
     _finish_reason: str = attrs.field(init=False, default="stop")
@@ -188,9 +147,9 @@ class Conversation:
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
     async def run(self) -> ConversationOutcome:
-        """Ask the model until it answers without calling tools. Raises ProviderError; what the hooks stored stays."""
-        self._prompt = await self._begin(self.route)
-        self._ids = {call.id for message in self._prompt.messages for call in message.tool_calls}
+        """Ask the model until it answers without calling tools. Raises ProviderError; what was recorded stays."""
+        await self._begin(self.route)
+        self._ids = {call.id for message in self._prompt for call in message.tool_calls}
         while True:
             last = self._last_call()
             if last is Ending.BUDGET and not self._affords(calls=1):
@@ -224,27 +183,25 @@ class Conversation:
             correction=self.agent.llm.correction.of(route.name),
         )
 
-    async def _begin(self, route: Route) -> Prompt:
+    async def _begin(self, route: Route) -> None:
         budget, own = self._budget(route), tools_tokens(self.tools)
-        return Prompt(messages=await self.host.context(budget, own), max_tokens=budget.usable - own)
+        self._prompt, self._max_prompt_tokens = await self.host.context(budget, own), budget.usable - own
 
-    async def _shorter(self, refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
-        if error.context_tokens is not None and error.context_tokens < self.route.context_tokens:
-            # A fallback with a shorter context.
-            return await self._begin(attrs.evolve(self.route, context_tokens=error.context_tokens))
-        self.agent.llm.correction.overflowed(
-            self.route.name,
-            refused=request_tokens(refused) + tools_tokens(self.tools),
-            usable=self._budget(self.route).usable,
-        )
-        return await self._begin(self.route)
+    async def _begin_shorter(self, refused: tuple[ChatMessage, ...], error: ContextTooLong) -> None:
+        route = self.route
+        if error.context_tokens is not None and error.context_tokens < route.context_tokens:
+            route = attrs.evolve(route, context_tokens=error.context_tokens)  # a fallback with a shorter context
+        else:
+            too_many, usable = request_tokens(refused) + tools_tokens(self.tools), self._budget(route).usable
+            self.agent.llm.correction.overflowed(route.name, refused=too_many, usable=usable)
+        await self._begin(route)
 
     def _request(self, *, final: bool) -> tuple[ChatMessage, ...]:
         """The messages of the next call, within the prompt's limit."""
-        messages = [*self._prompt.messages, *self._tail]
+        messages = [*self._prompt, *self._tail]
         if final:
             messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
-        return make_room(messages, len(self._prompt.messages), self._prompt.max_tokens)
+        return make_room(messages, len(self._prompt), self._max_prompt_tokens)
 
     # -- limits ----------------------------------------------------------------------------------------------------
 
@@ -274,7 +231,7 @@ class Conversation:
             if self._shortened:
                 raise
             self._shortened = True
-            self._prompt = await self._shorter(messages, error)
+            await self._begin_shorter(messages, error)
             messages = self._request(final=final)
             completion = await self._call(messages, tools)
         except ProviderRefused as error:
@@ -282,7 +239,7 @@ class Conversation:
                 raise
             # It may be a picture that it cannot read, which would fail every turn as long as it is in the window.
             log.warning("asked_without_pictures", status=error.status)
-            self._prompt = attrs.evolve(self._prompt, messages=images_as_text(self._prompt.messages))
+            self._prompt = images_as_text(self._prompt)
             self._tail = list(images_as_text(self._tail))
             messages = self._request(final=final)
             completion = await self._call(messages, tools)
@@ -320,9 +277,12 @@ class Conversation:
         calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()
-        await self.hooks.called(completion.text, calls, completion.echo)
+        await self.recorder.called(completion.text, calls, completion.echo)
         results = await self.agent.tools.executor.run(
-            calls, self.about, on_start=lambda call: self.hooks.started(by_id[call.id]), on_result=self.hooks.ended
+            calls,
+            self.about,
+            on_start=lambda call: self.recorder.started(by_id[call.id]),
+            on_result=self.recorder.ended,
         )
         self._rounds += 1
         self._names += [prepared.call.name for prepared in calls]
@@ -364,7 +324,7 @@ def describe_failure(error: Exception) -> tuple[str, str]:
 
 
 def _usage(estimated: int, completion: Completion) -> Usage:
-    """What a call used. Args: ``estimated``: of its prompt, where the provider does not count."""
+    """What a call used; its prompt is ``estimated`` where the provider does not count."""
     if completion.usage is not None:
         return completion.usage
     answer = ChatMessage(role="assistant", content=completion.text, tool_calls=completion.tool_calls)

@@ -20,7 +20,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
@@ -145,7 +145,7 @@ class SentMessage:
         match news:
             case Message(metadata=metadata) if metadata.get("command") == self.message.id:
                 self.outcome = AnswerOutcome(status=None, answer=news)
-            case Message(role=Role.ASSISTANT, type=Kind.TEXT, metadata={"turn": turn}) if turn == self.turn:
+            case Message(role=Role.ASSISTANT, type=MessageKind.TEXT, metadata={"turn": turn}) if turn == self.turn:
                 self._answer = news
             case TurnStarted(turn=turn, last_seq=last_seq) if last_seq >= self.message.seq:
                 self.turn = turn
@@ -159,7 +159,7 @@ class SentMessage:
         the chat, failed for good, or left alone by a start of the server long after."""
         idle = self._chats.chat_status(self._chat)["state"] in ("idle", "failed")
         await self._look_for_answer()
-        if self.outcome is None and idle and self._idle and self.message.type is not Kind.COMMAND:
+        if self.outcome is None and idle and self._idle and self.message.type is not MessageKind.COMMAND:
             self.outcome = AnswerOutcome(status=TurnStatus.FAILED, code="turn_failed", text=UNANSWERED)
         self._idle = idle
 
@@ -173,7 +173,7 @@ class SentMessage:
                 return
         if record is None:
             return
-        texts = [each for each in after if each.role is Role.ASSISTANT and each.type is Kind.TEXT]
+        texts = [each for each in after if each.role is Role.ASSISTANT and each.type is MessageKind.TEXT]
         of_turn = [each for each in texts if each.metadata.get("turn") == record.id]
         self.outcome = AnswerOutcome(
             status=record.status, turn=record.id, answer=of_turn[-1] if of_turn else None, code=record.error

@@ -25,7 +25,7 @@ from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import BaseId, DocumentId, SourceKind, UsedPassage
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
 from klaw.knowledge import folders
@@ -190,7 +190,7 @@ async def _said(api: Api, chat: ChatId, page: RagPage) -> list[Message]:
 
 
 def _is_said(message: Message) -> bool:
-    return message.role in (Role.USER, Role.ASSISTANT) and message.type in (Kind.TEXT, Kind.SCHEDULED)
+    return message.role in (Role.USER, Role.ASSISTANT) and message.type in (MessageKind.TEXT, MessageKind.SCHEDULED)
 
 
 def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:

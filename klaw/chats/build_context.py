@@ -20,7 +20,6 @@ from klaw.domain.search import NOTHING, RecallOutcome
 from klaw.domain.topic import ChosenTopics
 from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.citations import without_marks
-from klaw.knowledge.dialogue import BoundQuestion
 from klaw.llm.client import Meter
 from klaw.llm.types import Image
 from klaw.prompts import prompt
@@ -143,14 +142,14 @@ class Gatherer:
     async def _look_up(self, bound: BoundBases, planned: Plan) -> ContextUsed:
         if self._looked_up is None:
             self.vitals.doing("searching knowledge bases")
-            asked = BoundQuestion(
-                user=self.rows.session.user,
-                question=self._question,
-                history=self.rows.history,
-                bound=bound,
+            self._looked_up = await self.agent.dialogue.look_up(
+                self.rows.session.user,
+                self._question,
+                self.rows.history,
+                bound,
                 max_tokens=planned.passages_tokens,
+                meter=self.meter,
             )
-            self._looked_up = await self.agent.dialogue.look_up(asked, self.meter)
         return self._looked_up
 
     async def _topics(self, recalled: RecallOutcome) -> ChosenTopics | None:

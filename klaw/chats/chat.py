@@ -22,7 +22,7 @@ from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import NamedFile
 from klaw.domain.events import Step, StepChanged
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
@@ -204,7 +204,9 @@ class _ChatActor:
         if warning is None:
             return
         try:
-            await self.agent.core.writer.run(messages.append, [self._system(Kind.TEXT, warning, {"budget": "warning"})])
+            await self.agent.core.writer.run(
+                messages.append, [self._system(MessageKind.TEXT, warning, {"budget": "warning"})]
+            )
         except KlawError as error:
             log.warning("warning_not_stored", error=type(error).__name__)
 
@@ -214,7 +216,7 @@ class _ChatActor:
         if self.unstored >= MAX_BATCH:
             await self._settle()
         for submit in submits:
-            new = self._message(submit, Kind.TEXT)
+            new = self._message(submit, MessageKind.TEXT)
             if submit.files:
                 limits = self.agent.core.config.attachments
                 storing = await self.agent.core.writer.begin(
@@ -231,7 +233,7 @@ class _ChatActor:
         if self._parse(message) is not None:
             return False
         try:
-            new = self._message(message, Kind.TEXT)
+            new = self._message(message, MessageKind.TEXT)
             storing = self.agent.core.writer.offer(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             message.reply.fail(error)
@@ -278,7 +280,7 @@ class _ChatActor:
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:
-            new = self._message(submit, Kind.COMMAND)
+            new = self._message(submit, MessageKind.COMMAND)
             (appended,) = await self.agent.core.writer.run(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             submit.reply.fail(error)
@@ -288,7 +290,7 @@ class _ChatActor:
             return
         try:
             done = await self._carry_out(command)
-            answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
+            answer = self._system(MessageKind.COMMAND, done.text, {"command": submit.id, **done.metadata})
             await self.agent.core.writer.run(messages.append, [*done.before, answer])
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
@@ -302,7 +304,7 @@ class _ChatActor:
             case Command.NEW:
                 await self._stop("/new")
                 text = "Fresh start. Earlier messages stay searchable."
-                return SlashAnswer(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
+                return SlashAnswer(text, before=(self._system(MessageKind.SESSION_BREAK, "", {}),))
             case Command.STOP:
                 return SlashAnswer("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
@@ -385,8 +387,8 @@ class _ChatActor:
             self.handle.state = "idle"
         self.vitals.doing(self.handle.state)
 
-    def _message(self, submit: Submit, kind: Kind) -> NewMessage:
+    def _message(self, submit: Submit, kind: MessageKind) -> NewMessage:
         return self.agent.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text)
 
-    def _system(self, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+    def _system(self, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return self.agent.composer.own(self.chat, Role.SYSTEM, kind, text, metadata)

@@ -19,7 +19,7 @@ from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Step, StepChanged, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import CUT, ECHO, TOLD, Kind, Role
+from klaw.domain.message import CUT, ECHO, TOLD, MessageKind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean, digest_of_words, words
 from klaw.domain.turn import TurnRecord, TurnStatus, kept_text
@@ -158,12 +158,12 @@ class Turn:
     async def _converse(
         self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext, tools: tuple[ToolDescription, ...]
     ) -> str:
-        earlier = sum(message.type is Kind.TOOL_CALL for message in rows.unfinished)
+        earlier = sum(message.type is MessageKind.TOOL_CALL for message in rows.unfinished)
         recorder = ToolCallRecorder(store=self._keep, tell=self._tell_call)
         conversation = Conversation(
             agent=self.agent,
             host=self,
-            hooks=recorder,
+            recorder=recorder,
             route=route,
             meter=meter,
             about=about,
@@ -249,9 +249,9 @@ class Turn:
         used = ToolUsed(chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what)
         self.agent.core.events.emit(used)
 
-    async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+    async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         """Store a message of a round of tools."""
-        calling = kind is Kind.TOOL_CALL
+        calling = kind is MessageKind.TOOL_CALL
         if calling and self._used is not None:
             text = citations.check(text, self._used.texts).text
         if calling:
@@ -288,7 +288,7 @@ class Turn:
                 metadata[CUT] = why
         if self._told and words(told := "".join(self._told)) != words(answer):
             metadata[TOLD] = digest_of_words(told)
-        message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
+        message = self.agent.composer.own(self.chat, Role.ASSISTANT, MessageKind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
         core = self.agent.core
         if files:

@@ -19,7 +19,7 @@ from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
 from klaw.client.link import CLOSE_S, run_link
 from klaw.client.streams import MESSAGES, messages_of
-from klaw.domain.message import MOST_ON_PAGE, Kind
+from klaw.domain.message import MOST_ON_PAGE, MessageKind
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.wire.frames import MessageFrame
 
@@ -137,7 +137,7 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]
                 raise
             await client.reconnected()
         else:
-            return [entry for entry in page if entry.kind != Kind.COMMAND][-limit:] if limit > 0 else []
+            return [entry for entry in page if entry.kind != MessageKind.COMMAND][-limit:] if limit > 0 else []
     raise AssertionError
 
 

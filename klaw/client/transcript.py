@@ -8,7 +8,7 @@ from klaw.client.ask import ShownAnswer
 from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
 from klaw.client.screen import Screen, Style
 from klaw.client.typed_commands import label, sources
-from klaw.domain.message import Kind
+from klaw.domain.message import MessageKind
 from klaw.wire.frames import (
     ApprovalEndedFrame,
     ApprovalFrame,
@@ -221,7 +221,7 @@ class ScreenTranscript:
             self._screen.line(label(file), Style.FAINT)
         if answer is not None:
             self._answer = None
-        if entry.kind != Kind.TOOL_CALL:
+        if entry.kind != MessageKind.TOOL_CALL:
             self._finished = entry.turn or self._finished
         if entry.context_used is not None and entry.context_used.passages:
             self.with_passages = entry.turn or ""

@@ -7,7 +7,7 @@ import attrs
 
 from klaw.actor.clock import Clock, iso
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.llm.providers.adapt import call_tokens, echo_of, echo_tokens
 from klaw.llm.types import ToolCall
@@ -22,17 +22,24 @@ class Composer:
     clock: Clock
     new_id: Callable[[], str]
 
-    def from_user(self, chat: ChatId, message_id: str, channel: str, kind: Kind, text: str) -> NewMessage:
+    def from_user(self, chat: ChatId, message_id: str, channel: str, kind: MessageKind, text: str) -> NewMessage:
         """A message that the chat's user sent, with the id that their client chose."""
         return self._message(chat, message_id, channel, Role.USER, kind, text, {})
 
-    def own(self, chat: ChatId, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+    def own(self, chat: ChatId, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         """A message that Klaw makes: an answer, a reply to a command, a session break, a round of tools. The
         arguments of calls in the metadata, and what goes back with them, count as tokens."""
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
 
     def _message(
-        self, chat: ChatId, message_id: str, channel: str, role: Role, kind: Kind, text: str, metadata: dict[str, Any]
+        self,
+        chat: ChatId,
+        message_id: str,
+        channel: str,
+        role: Role,
+        kind: MessageKind,
+        text: str,
+        metadata: dict[str, Any],
     ) -> NewMessage:
         calls = [ToolCall(**call) for call in metadata.get("calls", ())]
         return NewMessage(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.llm.providers.adapt import echo_of
 from klaw.llm.types import ChatMessage, Image, ToolCall
 
@@ -42,12 +42,12 @@ def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] 
 
 def _said(message: Message) -> ChatMessage | None:
     match message.role, message.type:
-        case (Role.ASSISTANT, Kind.TOOL_CALL):
+        case (Role.ASSISTANT, MessageKind.TOOL_CALL):
             echo = echo_of(message.metadata)
             return ChatMessage(role="assistant", content=message.content, tool_calls=calls_of(message), echo=echo)
-        case (Role.TOOL, Kind.TOOL_RESULT):
+        case (Role.TOOL, MessageKind.TOOL_RESULT):
             return ChatMessage(role="tool", content=message.content, tool_call_id=str(message.metadata.get("call", "")))
-        case (Role.USER | Role.ASSISTANT as role, Kind.TEXT | Kind.SCHEDULED):
+        case (Role.USER | Role.ASSISTANT as role, MessageKind.TEXT | MessageKind.SCHEDULED):
             if role is Role.USER:
                 return ChatMessage(role="user", content=message.content)
             return ChatMessage(role="assistant", content=message.content, echo=echo_of(message.metadata))

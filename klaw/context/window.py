@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from klaw.domain import tokens
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 
 TOOLS_SHARE = 0.5
 """Tool calls and results of earlier turns take at most this share of the window; exchanges beyond it are shown without
@@ -12,7 +12,7 @@ them, so that one long result does not push out what was said."""
 
 def is_tool(message: Message) -> bool:
     """Whether a message is a tool call or a tool's result."""
-    return message.type in (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+    return message.type in (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)
 
 
 def exchanges(history: Sequence[Message]) -> list[tuple[Message, ...]]:

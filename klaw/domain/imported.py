@@ -12,7 +12,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.attachment import MAX_FILES, NamedFile
-from klaw.domain.message import Instant, Kind, Role
+from klaw.domain.message import Instant, MessageKind, Role
 from klaw.domain.names import CLIENT_ID_FORM, MAX_CHAT_NAME, chat_name, client_id
 
 ImportId = NewType("ImportId", str)
@@ -81,7 +81,7 @@ class ImportedMessage:
 
     id: Annotated[str, Check(_stored_id, Bounds(pattern=rf"{CLIENT_ID_FORM}(/([0-9]{{1,9}}|notice))?"))]
     role: Role
-    type: Kind = Kind.TEXT
+    type: MessageKind = MessageKind.TEXT
     content: Annotated[str, Bounds(0, 4 * MAX_CHARS)]
     created_at: Instant
     metadata: dict[str, Any] = attrs.Factory(dict)

@@ -18,7 +18,7 @@ class Role(enum.StrEnum):
     SYSTEM = "system"
 
 
-class Kind(enum.StrEnum):
+class MessageKind(enum.StrEnum):
     """The ``type`` of a message."""
 
     TEXT = "text"
@@ -71,7 +71,7 @@ class NewMessage:
     channel: str
     """Where it came in or was made: ``websocket``, ``klaw``."""
     role: Role
-    type: Kind
+    type: MessageKind
     content: Annotated[str, Quotes()]
     tokens: int
     """Estimated (``domain.tokens``)."""
@@ -89,11 +89,11 @@ class Message(NewMessage):
     """How many ``/new`` came before it in its chat."""
 
 
-def is_searchable(role: Role, kind: Kind) -> bool:
+def is_searchable(role: Role, kind: MessageKind) -> bool:
     """Whether recall may return such a message: what the user and the assistant said to each other."""
-    return role in (Role.USER, Role.ASSISTANT) and kind in (Kind.TEXT, Kind.SCHEDULED)
+    return role in (Role.USER, Role.ASSISTANT) and kind in (MessageKind.TEXT, MessageKind.SCHEDULED)
 
 
-def is_embeddable(role: Role, kind: Kind, tokens: int, min_tokens: int) -> bool:
+def is_embeddable(role: Role, kind: MessageKind, tokens: int, min_tokens: int) -> bool:
     """Whether a message gets a vector: searchable and long enough to mean something by itself."""
     return is_searchable(role, kind) and tokens >= min_tokens

@@ -16,7 +16,7 @@ import attrs
 
 from klaw.convert import JOURNAL, OMIT, Bounds, Check, Form, Wire
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_name
 from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
 from klaw.errors import InvalidName
@@ -324,7 +324,7 @@ def _message(
         user=run.user,
         channel=_CHANNEL,
         role=Role.ASSISTANT,
-        type=Kind.SCHEDULED,
+        type=MessageKind.SCHEDULED,
         content=text,
         tokens=tokens.estimate(text),
         created_at=created_at,

@@ -21,7 +21,7 @@ from klaw.domain.events import (
     TurnEnded,
     TurnStarted,
 )
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
@@ -116,7 +116,11 @@ class Hub:
     def _round_over(self, message: Message) -> None:
         """What a turn said before a tool call is stored now: new watchers get it as a message."""
         running = self._running.get(message.chat)
-        if message.type is Kind.TOOL_CALL and running is not None and running.turn == message.metadata.get("turn"):
+        if (
+            message.type is MessageKind.TOOL_CALL
+            and running is not None
+            and running.turn == message.metadata.get("turn")
+        ):
             self._running[message.chat] = RunningAnswer(running.turn)
 
     def _follow(self, event: ChatEvent) -> None:

@@ -10,7 +10,7 @@ import attrs
 
 from klaw.actor.clock import iso
 from klaw.domain.fact import Fact
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.person import Person
 from klaw.errors import KlawError
 
@@ -52,7 +52,7 @@ class ExportedMessage:
     role: Role
     text: str
     at: str
-    type: Kind = Kind.TEXT
+    type: MessageKind = MessageKind.TEXT
     metadata: dict[str, object] = attrs.Factory(dict)
     files: tuple[ExportedFile, ...] = ()
 

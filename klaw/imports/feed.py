@@ -15,7 +15,7 @@ from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import chat_id
 from klaw.domain.person import Person
 from klaw.domain.text import clean, cut
@@ -149,7 +149,7 @@ class _PendingMessages:
         if not self._began:
             self._began = True
             report.chats += 1
-        report.messages += message.type is not Kind.SESSION_BREAK
+        report.messages += message.type is not MessageKind.SESSION_BREAK
         report.first_at = min(report.first_at or message.at, message.at)
         report.last_at = max(report.last_at, message.at)
         report.files += len(message.files)
@@ -179,7 +179,7 @@ class _PendingMessages:
         """Store the rest, and end the segment of a chat of people. Returns the name of the chat here."""
         if self._chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
-            self._said.append(_as_said(own, Role.SYSTEM, Kind.SESSION_BREAK, "", self._last, {}))
+            self._said.append(_as_said(own, Role.SYSTEM, MessageKind.SESSION_BREAK, "", self._last, {}))
         self._flush()
         return self._into
 
@@ -257,7 +257,9 @@ class _PendingRecords:
             self._report.remembered += sum(self._ask("import_remember", given).values())
 
 
-def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:
+def _as_said(
+    own: str, role: Role, kind: MessageKind, text: str, at: str, metadata: dict[str, object]
+) -> dict[str, Any]:
     return {"id": own, "role": role, "type": kind, "content": text, "created_at": at, "metadata": metadata}
 
 

@@ -12,7 +12,7 @@ import attrs
 from klaw.convert import FRAMES, wire_names
 from klaw.domain import fact, person
 from klaw.domain.fact import Fact
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.person import Person
 from klaw.errors import BadValue, InvalidValue
@@ -93,7 +93,7 @@ def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
 
 def _message(found: Any, place: str) -> Event:
     try:
-        role, kind, metadata = Role(found["role"]), Kind(found["type"]), dict(found.get("metadata") or {})
+        role, kind, metadata = Role(found["role"]), MessageKind(found["type"]), dict(found.get("metadata") or {})
         own, text, at = found["id"], found["content"], moment(found["created_at"])
     except OTHER_FORM as error:
         return Unread(place, f"a message has an unknown form ({type(error).__name__})")

@@ -5,7 +5,7 @@ graphs of the bases at the same time; what both find is numbered in one list. No
 be searched is named.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
 import attrs
@@ -18,7 +18,7 @@ from klaw.config.tools import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, UsedPassage
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.domain.search import PassageOutcome
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
@@ -49,26 +49,8 @@ class CitationMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self.kept = metrics.counter("klaw_knowledge_citations_kept_total", "passages that answers refer to")
-        self.removed = metrics.counter(
-            "klaw_knowledge_citations_removed_total", "marks that did not hold and were taken out"
-        )
-        self.uncited = metrics.counter(
-            "klaw_knowledge_uncited_answers_total", "answers without a mark, with passages given"
-        )
-
-
-@attrs.frozen(kw_only=True)
-class BoundQuestion:
-    """A question of a chat that is bound."""
-
-    user: UserId
-    question: str
-    """What the turn answers, joined."""
-    history: Sequence[Message]
-    """What was said before in the segment."""
-    bound: BoundBases
-    max_tokens: int
-    """Estimated, of all passages together."""
+        self.removed = metrics.counter("klaw_knowledge_citations_removed_total", "invalid marks that were removed")
+        self.uncited = metrics.counter("klaw_knowledge_uncited_answers_total", "answers that cite no passage given")
 
 
 @attrs.frozen(kw_only=True)
@@ -82,35 +64,56 @@ class Dialogue:
     config: KnowledgeConfig
     metrics: CitationMetrics
 
-    async def look_up(self, asked: BoundQuestion, meter: Meter) -> ContextUsed:
-        """Search the bases. The caller holds an LLM slot.
+    async def look_up(
+        self,
+        user: UserId,
+        question: str,
+        history: Sequence[Message],
+        bound: BoundBases,
+        *,
+        max_tokens: int,
+        meter: Meter,
+    ) -> ContextUsed:
+        """Search the bases of a chat. The caller holds an LLM slot.
 
         Args:
-            asked: the question.
+            question: what the turn answers, joined.
+            history: what was said before in the segment.
+            max_tokens: of all passages together, estimated.
             meter: of the turn.
 
         Cancellation: nothing is changed.
         """
-        bases = tuple(each.base.id for each in asked.bound.bases)
-        found = ContextUsed(bases=bases, gone=asked.bound.gone)
-        if not bases or not asked.max_tokens:
-            return attrs.evolve(found, query=asked.question[:MAX_QUERY], nothing="no_room" if bases else "no_bases")
-        query, follows = await self._query(asked, meter)
+        bases = tuple(each.base.id for each in bound.bases)
+        found = ContextUsed(bases=bases, gone=bound.gone)
+        if not bases or not max_tokens:
+            return attrs.evolve(found, query=question[:MAX_QUERY], nothing="no_room" if bases else "no_bases")
+        query, follows = await self._query(question, history, meter)
         found = attrs.evolve(found, query=query[:MAX_QUERY], follows=follows)
+        said: list[GraphSearch] = []
+
+        async def ask_graphs() -> None:
+            language = next((each.base.language for each in bound.bases if each.base.language), "")
+            text = question.strip() if follows == "pair" else query
+            also = query.removesuffix(text).strip()  # what it refers to counts less
+            try:
+                said.append(await self.graphs.search(graphs, text, also=also, language=language, most=MOST_OF_GRAPHS))
+            except KlawError as error:  # one that cannot be asked must not cost the passages
+                log.warning("graphs_not_asked", error=error_class(error))
+
         try:
-            graphs = await self.readers.run(sources.graphs, asked.user, bases)
-            said: list[GraphSearch] = []
+            graphs = await self.readers.run(sources.graphs, user, bases)
             async with trio.open_nursery() as nursery:
                 if graphs:
-                    nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, said)
-                passages = await self.passages.search(query, bases, asked.user, max_tokens=asked.max_tokens)
+                    nursery.start_soon(ask_graphs)
+                passages = await self.passages.search(query, bases, user, max_tokens=max_tokens)
         except StorageError as error:
             log.warning("knowledge_not_searched", error=error_class(error))
             return attrs.evolve(found, nothing="search_failed", degraded=("search_failed",))
-        return _with(found, passages, said[0] if said else None, graphs, asked.max_tokens)
+        return _with(found, passages, said[0] if said else None, graphs, max_tokens)
 
     def check(self, answer: str, used: ContextUsed) -> tuple[str, ContextUsed]:
-        """The answer without the marks that do not hold, and what it refers to."""
+        """The answer without invalid marks, and what it refers to."""
         checked = citations.check(answer, used.texts)
         passages = tuple(attrs.evolve(each, cited=each.number in checked.cited) for each in used.passages)
         uncited = bool(passages) and not checked.cited
@@ -119,46 +122,30 @@ class Dialogue:
         self.metrics.uncited.add(int(uncited))
         return checked.text, attrs.evolve(used, passages=passages, removed=checked.removed, uncited=uncited)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    async def _query(self, asked: BoundQuestion, meter: Meter) -> tuple[str, Follows]:
+    async def _query(self, text: str, history: Sequence[Message], meter: Meter) -> tuple[str, Follows]:
         """What is searched."""
-        last = last_pair(asked.history) if refers(asked.question) else None
+        last = last_pair(history) if refers(text) else None
         if last is None:
-            return asked.question.strip(), ""
-        if self.config.rewrite and (written := await self._rewrite(asked.question, last, meter)):
+            return text.strip(), ""
+        if self.config.rewrite and (written := await self._rewrite(text, last, meter)):
             return written, "model"
-        return query_of(asked.question, last), "pair"
+        return query_of(text, last), "pair"
 
     async def _rewrite(self, text: str, last: Pair, meter: Meter) -> str | None:
-        """The question in words of its own; None: by the rule."""
-        try:
-            with trio.move_on_after(REWRITE_S):
-                asked = question("kb_rewrite", material(text, last))
-                return await ask_json(self._say(meter), asked, "question", Rewritten, _rewritten)
-        except (ProviderError, ConfigError) as error:
-            log.info("question_not_rewritten", error=error_class(error))
-        return None
-
-    def _say(self, meter: Meter) -> Callable[[tuple[ChatMessage, ...], JsonSchema], Awaitable[str]]:
-        """Asks the model that chats; the caller holds a slot."""
+        """The question in words of its own, by the model that chats; None: by the rule."""
         asker = attrs.evolve(self.asker, charge=CallCharge(meter))
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
+            # The caller holds a slot.
             return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text
 
-        return say
-
-    async def _ask_graphs(
-        self, graphs: Sequence[Source], asked: BoundQuestion, query: str, follows: Follows, said: list[GraphSearch]
-    ) -> None:
-        language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
-        text = asked.question.strip() if follows == "pair" else query
-        also = query.removesuffix(text).strip()  # what it refers to counts less
         try:
-            said.append(await self.graphs.search(graphs, text, also=also, language=language, most=MOST_OF_GRAPHS))
-        except KlawError as error:  # one that cannot be asked must not cost the passages
-            log.warning("graphs_not_asked", error=error_class(error))
+            with trio.move_on_after(REWRITE_S):
+                asked = question("kb_rewrite", material(text, last))
+                return await ask_json(say, asked, "question", Rewritten, _rewritten)
+        except (ProviderError, ConfigError) as error:
+            log.info("question_not_rewritten", error=error_class(error))
+        return None
 
 
 def last_pair(history: Sequence[Message]) -> Pair | None:
@@ -177,7 +164,7 @@ def last_pair(history: Sequence[Message]) -> Pair | None:
 
 
 def _says(message: Message, role: Role) -> bool:
-    return message.role is role and message.type is Kind.TEXT and bool(message.content.strip())
+    return message.role is role and message.type is MessageKind.TEXT and bool(message.content.strip())
 
 
 def _rewritten(answer: Rewritten) -> str:

@@ -1,10 +1,10 @@
 """Actor ``knowledge.indexer``: keeps the documents of all bases as their sources are.
 
-Who sends to it: whoever changes a source nudges it, and so do the system's watches of folders; besides it looks by
-itself every ``kb.scanSeconds``. A look says which documents are to be read, and which are gone; that is kept in the
-database, so a kill loses nothing. Beside it, of each user one document after the other is read (``ingest``), some of
-each source in turn, so that a large folder does not hold up an upload. Users take turns: no user's documents,
-and no large one, keep those of others waiting.
+Whoever changes a source nudges it, and so do the system's watches of folders; besides it looks every
+``kb.scanSeconds``. A look says which documents are to be read, and which are gone; that is kept in the database, so a
+kill loses nothing. Beside it, each user's documents are read one after the other (``ingest``), some of each source in
+turn, so that a large folder does not hold up an upload. Users take turns: no user's documents, and no large one, keep
+those of others waiting.
 
 The files are their own source: nothing of the documents is in the logs. Log lines have ids and codes, never names.
 """
@@ -175,7 +175,7 @@ class Indexer(Nudge):
         for source in self._sources.values():
             if source.kind is SourceKind.FOLDER:
                 due = min(due, await self._look_at_folder(source, again=source.id in again))
-        self._watches.set({path for paths in self._scanner.folders.values() for path in paths})
+        self._watches.set(self._scanner.folders)
         return max(0.0, due - trio.current_time())
 
     async def _look_at_folder(self, source: Source, *, again: bool) -> float:

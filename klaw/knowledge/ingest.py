@@ -51,6 +51,7 @@ BUFFERED = 400
 STEP_PASSAGES = 64
 """Most in one step of the writer."""
 MAX_PAUSE_S = 0.1
+LIMITS = ReadingLimits()
 
 log = structlog.get_logger("klaw.knowledge")
 
@@ -67,23 +68,16 @@ LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
 """Raises KlawError: the file is no graph."""
 
 
+@attrs.define(kw_only=True, eq=False)
 class Ingest:
     """Reads documents."""
 
-    def __init__(
-        self,
-        *,
-        data_dir: Path,
-        readers: Readers,
-        writer: Writer,
-        clock: Clock,
-        load_graph: LoadGraph,
-        limits: ReadingLimits | None = None,
-    ) -> None:
-        self._data_dir, self._readers, self._writer, self._clock = data_dir, readers, writer, clock
-        self._load_graph = load_graph
-        self._limits = limits or ReadingLimits()
-        self._threads = Threads("documents of bases", 2)
+    data_dir: Path
+    readers: Readers
+    writer: Writer
+    clock: Clock
+    load_graph: LoadGraph
+    _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
         """Read a waiting document, unless its bytes are those of before. Returns its row now.
@@ -130,7 +124,7 @@ class Ingest:
         if in_folder and _suffix(document.name) not in SUFFIXES:
             return await self._fail(document, "unsupported", "files of this kind are not read")
         try:
-            file, info = await self._threads.run(_open, self._data_dir, source, document)
+            file, info = await self._threads.run(_open, self.data_dir, source, document)
         except FileNotFoundError as error:
             if in_folder:
                 raise NotYetError from error
@@ -138,19 +132,17 @@ class Ingest:
         except OSError as error:
             return await self._fail(document, "unreadable", f"cannot be read: {error.strerror or error}")
         try:
-            if in_folder and 0 <= self._clock.now() - info.st_mtime < SETTLE_S:
+            if in_folder and 0 <= self.clock.now() - info.st_mtime < SETTLE_S:
                 raise NotYetError
             stamp = scan.stamp(info) if in_folder else document.stamp
             sha256 = source.sha256
             if in_folder:
-                sha256 = "" if info.st_size > self._limits.file_bytes else await self._hash(file)
+                sha256 = "" if info.st_size > LIMITS.file_bytes else await self._hash(file)
             same = bool(sha256 and document.digest) and sha256 == document.sha256
             document = attrs.evolve(document, stamp=stamp, size=info.st_size, sha256=sha256)
             if same:
                 return await self._finish(attrs.evolve(document, state=DocumentState.READ))
-            async with DocumentReading(
-                file, name=_name(source, document), limits=self._limits.of(info.st_size)
-            ) as reading:
+            async with DocumentReading(file, name=_name(source, document), limits=LIMITS.of(info.st_size)) as reading:
                 read = await self._store(document, reading)
             if scan.stamp(await self._threads.run(os.fstat, file)) != scan.stamp(info):  # changed, or replaced
                 raise NotYetError
@@ -213,7 +205,7 @@ class Ingest:
     async def _read_graph(self, source: Source, document: Document) -> Document:
         document = attrs.evolve(document, stamp="", sha256=source.sha256, size=source.size, format="rdf")
         try:
-            graph = await self._load_graph(source)
+            graph = await self.load_graph(source)
         except KlawError as error:
             problem = DocumentProblem(code=error.code or "unreadable", text=f"{document.name}: {error}")
             return await self._finish(attrs.evolve(document, state=DocumentState.FAILED, problems=(problem,)))
@@ -224,14 +216,14 @@ class Ingest:
 
     async def _begin(self, document: Document) -> Same:
         """Begin to store a document. Returns the passages that it has."""
-        while (title := await self._writer.run(document_steps.begin, document)) != document.title:
+        while (title := await self.writer.run(document_steps.begin, document)) != document.title:
             if title is None:
                 raise GoneError
             await self._trim(document.id, 0)
         had: Same = {}
         last = 0
         while True:
-            more, last = await self._readers.run(document_steps.same, document.id, after=last)
+            more, last = await self.readers.run(document_steps.same, document.id, after=last)
             for key, rowids in more.items():
                 had.setdefault(key, []).extend(rowids)
             if not last:
@@ -256,7 +248,7 @@ class Ingest:
 
     async def _failed(self, document: Document, kind: str, problems: tuple[DocumentProblem, ...]) -> Document:
         """The row of a document of which nothing can be used. What it had was of another time, and goes."""
-        if await self._writer.run(document_steps.begin, document) is None:
+        if await self.writer.run(document_steps.begin, document) is None:
             raise GoneError
         await self._trim(document.id, 0)
         return attrs.evolve(
@@ -272,15 +264,15 @@ class Ingest:
         )
 
     async def _finish(self, document: Document) -> Document:
-        now = attrs.evolve(document, read_at=iso(self._clock.now()))
-        if not await self._writer.run(document_steps.finish, now):
+        now = attrs.evolve(document, read_at=iso(self.clock.now()))
+        if not await self.writer.run(document_steps.finish, now):
             raise GoneError
         return now
 
     async def _step(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One step of the writer, and a pause: nobody is to wait for two in a row."""
         begun = trio.current_time()
-        value = await self._writer.run(function, *args, **kwargs)
+        value = await self.writer.run(function, *args, **kwargs)
         await trio.sleep(min(trio.current_time() - begun, MAX_PAUSE_S))
         return value
 

@@ -37,11 +37,9 @@ class Knowledge:
     dialogue: Dialogue
 
     async def start(self) -> None:
-        """Start the actor in the background."""
         await self.core.supervisor.start(self.indexer.spec())
 
     async def stop(self) -> None:
-        """Stop it."""
         await self.core.supervisor.stop(self.indexer.spec().name, "shutdown")
 
 

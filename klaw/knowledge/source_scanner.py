@@ -15,7 +15,7 @@ from klaw.domain.knowledge import Document, Source, SourceId, document_id
 from klaw.domain.text import plural
 from klaw.knowledge import removal, scan
 from klaw.knowledge.ingest import Ingest
-from klaw.knowledge.scan import FolderIdentity, FolderScan, SourceState
+from klaw.knowledge.scan import FolderScan, SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import document_steps, documents
@@ -27,7 +27,6 @@ UNWATCHED_S = 60.0
 """Between two scans of a folder that the system does not watch."""
 LOOK_SHARE = 0.05
 """Largest share of the time that scanning a folder takes, however often it changes."""
-
 SWEEP_S = 3600.0
 """Between two searches for files that belong to no source."""
 LEFT_S = 86_400.0
@@ -38,51 +37,44 @@ log = structlog.get_logger("klaw.knowledge")
 
 @attrs.define
 class _SeenFolder:
-    """The last scan of a folder."""
+    """The last scan of a folder. Times are Trio's."""
 
     at: float
-    """In trio's time."""
     not_before: float
     paths: frozenset[Path] = frozenset()
     devices: Mapping[str, int] = attrs.Factory(dict)
     """Devices of the folders in it."""
 
 
+@attrs.define(kw_only=True, eq=False)
 class SourceScanner:
     """Scans sources, one after the other.
 
     Args:
         allowed: why a folder may not be read; empty when it may. Blocks.
-        private: folders that are never read. Blocks.
+        private: folders that are never read.
         scan_s: longest time between two scans of a folder.
     """
 
-    def __init__(
-        self,
-        *,
-        readers: Readers,
-        writer: Writer,
-        clock: Clock,
-        ingest: Ingest,
-        originals: Originals,
-        allowed: Callable[[Source], str],
-        private: Sequence[Path],
-        max_files: int,
-        scan_s: float,
-    ) -> None:
-        self._readers, self._writer, self._clock, self._ingest = readers, writer, clock, ingest
-        self._originals, self._allowed, self._private = originals, allowed, private
-        self._swept_at = -float("inf")
-        self._max_files, self._scan_s = max_files, scan_s
-        self._threads = Threads("watched folders", 1)
-        self._seen: dict[SourceId, _SeenFolder] = {}
-        self.states: dict[SourceId, SourceState] = {}
-        """States of folders."""
+    readers: Readers
+    writer: Writer
+    clock: Clock
+    ingest: Ingest
+    originals: Originals
+    allowed: Callable[[Source], str]
+    private: Sequence[Path]
+    max_files: int
+    scan_s: float
+    states: dict[SourceId, SourceState] = attrs.field(factory=dict, init=False)
+    """States of folders."""
+    _seen: dict[SourceId, _SeenFolder] = attrs.field(factory=dict, init=False)
+    _swept_at: float = attrs.field(default=-float("inf"), init=False)
+    _threads: Threads = attrs.field(factory=lambda: Threads("watched folders", 1), init=False)
 
     @property
-    def folders(self) -> dict[SourceId, frozenset[Path]]:
+    def folders(self) -> set[Path]:
         """The folders to watch."""
-        return {source: seen.paths for source, seen in self._seen.items()}
+        return {path for seen in self._seen.values() for path in seen.paths}
 
     def due(self, source: SourceId, *, heard: bool, watched: bool) -> float:
         """When a folder is to be scanned next.
@@ -94,73 +86,59 @@ class SourceScanner:
         seen = self._seen.get(source)
         if seen is None:
             return -float("inf")
-        pause_s = self._scan_s if watched else min(self._scan_s, UNWATCHED_S)
+        pause_s = self.scan_s if watched else min(self.scan_s, UNWATCHED_S)
         return seen.not_before if heard else max(seen.at + pause_s, seen.not_before)
 
     async def forget(self, there: Collection[SourceId]) -> None:
         """Only these sources are left. Files that a kill or a client left are removed now and then. Raises
         StorageError."""
-        now = self._clock.now()
+        now = self.clock.now()
         if now >= self._swept_at + SWEEP_S:
             self._swept_at = now
-            await self._originals.sweep(there, now - LEFT_S)
+            await self.originals.sweep(there, now - LEFT_S)
         for source in [each for each in self._seen if each not in there]:
             del self._seen[source]
             self.states.pop(source, None)
 
     async def files(self, again: Collection[SourceId]) -> None:
-        """Queue the uploaded and fetched files that are not read yet.
-
-        Args:
-            again: sources of which failed documents are queued too.
-
-        Raises:
-            StorageError: not all could be stored.
-        """
+        """Queue the uploaded and fetched files that are not read yet; of the sources ``again`` also the failed ones.
+        Raises StorageError: not all could be stored."""
         for source in again:
-            await self._writer.run(document_steps.wait_again, source)
-        found = await self._readers.run(documents.behind)
+            await self.writer.run(document_steps.wait_again, source)
+        found = await self.readers.run(documents.behind)
         await self._wait([_document(source, source.name, source.size) for source in found])
-        await removal.sweep(self._readers, self._writer)
-        for document in await self._readers.run(documents.renamed, WAIT_AT_ONCE):
-            await self._ingest.remove(document)
+        await removal.sweep(self.readers, self.writer)
+        for document in await self.readers.run(documents.renamed, WAIT_AT_ONCE):
+            await self.ingest.remove(document)
 
-    async def folder(self, source: Source, *, again: bool = False) -> int:
-        """Scan a folder. Returns how many documents are to be read, or are gone.
-
-        Args:
-            again: see ``scan.compare``.
-
-        Raises:
-            StorageError: not all that was found could be stored.
-        """
+    async def folder(self, source: Source, *, again: bool = False) -> None:
+        """Scan a folder; for ``again`` see ``scan.compare``. Raises StorageError: not all that was found could be
+        stored."""
         begun = trio.current_time()
-        root = Path(source.where)
         before = self._seen.get(source.id)
         seen = self._seen[source.id] = _SeenFolder(begun, begun)
         seen.devices = before.devices if before is not None else {}
-        state, changed = await self._look(source, root, seen, again=again)
-        self.states[source.id] = attrs.evolve(state, looked_at=iso(self._clock.now()))
+        state, changed = await self._look(source, seen, again=again)
+        self.states[source.id] = attrs.evolve(state, looked_at=iso(self.clock.now()))
         ended = trio.current_time()
         seen.at, seen.not_before = ended, ended + (ended - begun) / LOOK_SHARE
         tell = log.info if changed or before is None or again else log.debug
         seconds = round(ended - begun, 2)
         tell("folder_looked_at", source=source.id, state=state.code, files=state.files, count=changed, seconds=seconds)
-        return changed
 
-    async def _look(self, source: Source, root: Path, seen: _SeenFolder, *, again: bool) -> tuple[SourceState, int]:
+    async def _look(self, source: Source, seen: _SeenFolder, *, again: bool) -> tuple[SourceState, int]:
+        """What a folder is like, and how many documents are to be read or are gone."""
         try:
-            refused = await self._threads.run(self._refused, source, root, abandon=True)
-            if refused:
-                return SourceState(code="not_allowed", text=refused), 0
-            found = await self._threads.run(self._scan, root, abandon=True)
+            found = await self._threads.run(self._scan, source, abandon=True)
         except (FileNotFoundError, NotADirectoryError):
             text = "the folder is not there (a disk that is not mounted?): what was read of it is kept"
             return SourceState(code="missing", text=text), 0
         except OSError as error:
             log.warning("folder_unreadable", source=source.id, error=error_class(error))
             return SourceState(code="unreadable", text=f"the folder cannot be read: {error.strerror or error}"), 0
-        known = await self._readers.run(documents.known, source.id)
+        if isinstance(found, str):
+            return SourceState(code="not_allowed", text=found), 0
+        known = await self.readers.run(documents.known, source.id)
         kept = set() if again else await self._threads.run(scan.emptied, found, known, seen.devices)
         if "" in kept:
             text = (
@@ -169,28 +147,28 @@ class SourceScanner:
             )
             return SourceState(code="empty", text=text), 0
         wait, gone = await self._threads.run(partial(scan.compare, found, known, kept=kept, again=again), abandon=True)
-        seen.paths = frozenset(root / below for below in found.folders)
+        seen.paths = frozenset(Path(source.where, below) for below in found.folders)
         seen.devices = {below: device for below, device in found.folders.items() if below not in kept}
         await self._wait([_document(source, name, found.files[name].size) for name in wait])
         for name in gone:
-            await self._ingest.remove(known[name].id)
-        return _state(found, kept, self._max_files), len(wait) + len(gone)
+            await self.ingest.remove(known[name].id)
+        return _state(found, kept), len(wait) + len(gone)
 
-    def _refused(self, source: Source, root: Path) -> str:
-        """Why a folder may not be read. Raises OSError: it is not there."""
+    def _scan(self, source: Source) -> FolderScan | str:
+        """What there is in a folder, or why it may not be read. Raises OSError: it is not there."""
+        root = Path(source.where)
         root.stat()
-        return self._allowed(source)
-
-    def _scan(self, root: Path) -> FolderScan:
-        private: list[FolderIdentity] = [place for path in self._private if (place := scan.place(path)) is not None]
-        return scan.look(root, self._max_files, private)
+        if refused := self.allowed(source):
+            return refused
+        private = [place for path in self.private if (place := scan.place(path)) is not None]
+        return scan.look(root, self.max_files, private)
 
     async def _wait(self, found: Sequence[Document]) -> None:
         for at in range(0, len(found), WAIT_AT_ONCE):
-            await self._writer.run(document_steps.wait, found[at : at + WAIT_AT_ONCE])
+            await self.writer.run(document_steps.wait, found[at : at + WAIT_AT_ONCE])
 
 
-def _state(found: FolderScan, kept: Collection[str], most: int) -> SourceState:
+def _state(found: FolderScan, kept: Collection[str]) -> SourceState:
     code, text = "ok", ""
     if kept:
         text = (
@@ -202,7 +180,8 @@ def _state(found: FolderScan, kept: Collection[str], most: int) -> SourceState:
         code, text = "unreadable", f"{len(found.unreadable)} of the folders in it cannot be read"
     elif found.more:
         code = "too_many"
-        text = f"it has more than {most:,} files (kb.maxFiles), or folders too many or too deep: the rest is left out"
+        limit = f"more than {found.most:,} files (kb.maxFiles), or folders too many or too deep"
+        text = f"it has {limit}: the rest is left out"
     return SourceState(code=code, text=text, files=len(found.files), left_out=found.left_out)
 
 

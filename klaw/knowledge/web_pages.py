@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import structlog
 
 from klaw.actor.backoff import Pauses
@@ -40,6 +41,7 @@ FORMATS = {
 log = structlog.get_logger("klaw.knowledge")
 
 
+@attrs.define(kw_only=True, eq=False, slots=False)
 class WebPages:
     """The pages that are sources.
 
@@ -48,48 +50,41 @@ class WebPages:
         refresh_s: age at which a page is fetched again; 0: never.
     """
 
-    def __init__(
-        self,
-        *,
-        fetcher: Callable[[], "WebFetcher"],
-        originals: Originals,
-        readers: Readers,
-        writer: Writer,
-        clock: Clock,
-        refresh_s: float,
-    ) -> None:
-        self._make_fetcher, self._originals = fetcher, originals
-        self._readers, self._writer, self._clock = readers, writer, clock
-        self._refresh_s = refresh_s
-        self._failed: Pauses[SourceId] = Pauses()
-        self.states: dict[SourceId, SourceState] = {}
+    fetcher: Callable[[], "WebFetcher"]
+    originals: Originals
+    readers: Readers
+    writer: Writer
+    clock: Clock
+    refresh_s: float
+    states: dict[SourceId, SourceState] = attrs.field(factory=dict, init=False)
+    _failed: Pauses[SourceId] = attrs.field(factory=Pauses, init=False)
 
     @cached_property
-    def _fetcher(self) -> "WebFetcher":
-        return self._make_fetcher()
+    def _web(self) -> "WebFetcher":
+        return self.fetcher()
 
     async def look(self, again: Collection[SourceId]) -> bool:
         """Fetch the pages that are due, one after the other. Returns whether other bytes are kept now. Raises
         StorageError."""
-        found = await self._readers.run(sources.every)
+        found = await self.readers.run(sources.every)
         pages = [source for source in found if source.kind is SourceKind.WEB]
         self.states = {source.id: self.states[source.id] for source in pages if source.id in self.states}
         changed = False
         for source in pages:
-            there = await self._readers.run(documents.of_source, source.id)
+            there = await self.readers.run(documents.of_source, source.id)
             document = next((each for each in there if each.name == source.name), None)
             if source.id in again or self._is_due(source, document):
                 changed |= await self._fetch(source, document)
         return changed
 
     def _is_due(self, source: Source, document: Document | None) -> bool:
-        if self._failed.waits(source.id, self._clock.now()):
+        if self._failed.waits(source.id, self.clock.now()):
             return False
         state = self.states.get(source.id)
         if not source.sha256 or document is None or (state is not None and state.code != "ok"):
             return True
-        age = self._clock.now() - float(_stamp(document).get("at", 0))
-        return bool(self._refresh_s) and age >= self._refresh_s
+        age = self.clock.now() - float(_stamp(document).get("at", 0))
+        return bool(self.refresh_s) and age >= self.refresh_s
 
     async def _fetch(self, source: Source, document: Document | None) -> bool:
         """Returns whether there is something to read."""
@@ -97,11 +92,11 @@ class WebPages:
             document = Document(
                 id=document_id(source.id, source.name), base=source.base, source=source.id, name=source.name
             )
-            await self._writer.run(document_steps.wait, [document])
+            await self.writer.run(document_steps.wait, [document])
         before = _stamp(document) if source.sha256 and document.sha256 == source.sha256 else {}
-        now = self._clock.now()
+        now = self.clock.now()
         try:
-            fetched = await self._fetcher.download(
+            fetched = await self._web.download(
                 source.where,
                 takes=FORMATS.__contains__,
                 etag=before.get("etag", ""),
@@ -116,29 +111,29 @@ class WebPages:
         if fetched is None:
             await self._note(document, stamp=json.dumps({**before, "at": now}), problems=own)
             return False
-        kept = await self._originals.write(source.id, fetched.body)
+        kept = await self.originals.write(source.id, fetched.body)
         stamp = json.dumps({"at": now, "etag": fetched.etag[:1000], "modified": fetched.modified[:100]})
         kind = FORMATS[fetched.content_type]
         await self._note(document, stamp=stamp, format=kind, size=kept.size, problems=own)
-        if await self._writer.run(sources.kept, source.id, kept.sha256, kept.size, iso(now)) is None:
-            await self._originals.remove(source.id)  # it was removed meanwhile
+        if await self.writer.run(sources.kept, source.id, kept.sha256, kept.size, iso(now)) is None:
+            await self.originals.remove(source.id)  # it was removed meanwhile
             return False
         log.info("page_fetched", source=source.id, size=kept.size)
         return document.sha256 != kept.sha256
 
     async def _note_failure(self, source: Source, document: Document, error: ToolRefused) -> None:
         """Note why a page was not fetched; a copy that was fetched before stays."""
-        self._failed.fail(source.id, self._clock.now())
+        self._failed.fail(source.id, self.clock.now())
         code = "gone" if isinstance(error, PageGone) else "unreachable"
         text = f"{error} The last copy is kept." if source.sha256 else str(error)
-        self.states[source.id] = SourceState(code=code, text=text, looked_at=iso(self._clock.now()))
+        self.states[source.id] = SourceState(code=code, text=text, looked_at=iso(self.clock.now()))
         log.warning("page_not_fetched", source=source.id, code=code)
         problem = DocumentProblem(code=code, text=f"{document.name}: {text}")
         state = document.state if source.sha256 else DocumentState.FAILED
         await self._note(document, problems=(*_own(document), problem), state=state)
 
     async def _note(self, document: Document, **fields: Any) -> None:
-        await self._writer.run(document_steps.note, document.id, fields)
+        await self.writer.run(document_steps.note, document.id, fields)
 
 
 def _own(document: Document) -> tuple[DocumentProblem, ...]:

@@ -235,15 +235,12 @@ async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "Sum
 )
 async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgottenChats":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
-    name, everywhere = name_of(the_chat(asked, caller.user)), caller.operator
+    name = name_of(the_chat(asked, caller.user))
     wanted = await parts.memory.forgetter.find(f"chat:{name}", caller.user)
-    if asked.dry_run:
-        before = await parts.memory.forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-        return without_messages(forget.preview(before))
-    if await parts.chats.stop(caller.user, name):
+    if not asked.dry_run and await parts.chats.stop(caller.user, name):
         wanted = await parts.memory.forgetter.find(f"chat:{name}", caller.user)  # with what the turn has written
-    done = await parts.memory.forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-    return {**without_messages(forget.proof(done)), "everywhere": everywhere}
+    with_facts, dry_run = asked.with_facts, asked.dry_run
+    return without_messages(await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run))
 
 
 def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgottenChats":

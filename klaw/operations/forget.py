@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
     from klaw.operations.answers.chats import ForgetAnswer, NamedMessage, StillHeld
     from klaw.store.forget.proof import HoldingFile
-    from klaw.store.forget.trace import ForgetTarget
+    from klaw.store.forget.reach import ForgetTarget
 
 NOUN = Noun(
     "forget",
@@ -103,7 +103,6 @@ def _name_left(left: Mapping[str, str]) -> str:
 
 
 def _naming(answer: dict[str, Any]) -> list[str]:
-    """What names a person, and what of it stays."""
     named = answer["named"]
     found = [f"looked for the names: {', '.join(named['names'])}"]
     found += [f"  fact {each['id']}: {each['text']}" for each in named["facts"]]
@@ -131,7 +130,6 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
 
 
 def _asked(answer: dict[str, Any]) -> list[str]:
-    """What would go, and how to agree."""
     things = answer["things"]
     lines = ["This would be forgotten, for good:", *_some([each for each in things if each["goes"]])]
     spared = [each for each in things if not each["goes"] and not each["remedy"]]
@@ -201,18 +199,17 @@ def _file(held: Mapping[str, Any]) -> str:
 
 
 MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
-"""Kinds of things that are messages."""
 
 
 def preview(before: "Preview") -> "ForgetAnswer":
     """What goes, and where it is."""
     from klaw.store.forget.proof import names_left
 
-    reach, quotes, named = before.reach, before.quotes, before.named
+    reach, quotes, named = before.reach, before.reach.quotes, before.named
     return {
         "forgotten": False,
         "user": reach.user,
-        "messages": _messages([each for each in reach.trace.own if each.rowid not in reach.trace.shown]),
+        "messages": _messages([each for each in reach.own if each.rowid not in reach.shown]),
         "facts": reach.facts,
         "kept_facts": reach.kept.get("fact", ()),
         "topics": reach.topics,
@@ -234,7 +231,7 @@ def preview(before: "Preview") -> "ForgetAnswer":
         },
         "rows": {name: len(rows) for name, rows in quotes.rows.items() if rows} | _positive(quotes.kept),
         "again": _messages(before.again),
-        "searched": bool(quotes.pieces),
+        "searched": bool(quotes.finder),
         "held": _held(before.held),
         "aside": [{"path": each.path, "remedy": each.remedy} for each in before.aside],
     }
@@ -286,10 +283,17 @@ async def forget(asked: Forget, caller: Caller, parts: Parts) -> "ForgetAnswer":
     that to the user, and ask again with dry_run=false only after they have agreed.
     """
     wanted = await parts.memory.forgetter.find(asked.what, caller.user, with_messages=asked.with_messages)
+    return await carried_out(wanted, caller, parts, with_facts=asked.with_facts, dry_run=asked.dry_run)
+
+
+async def carried_out(
+    wanted: "ForgetTarget", caller: Caller, parts: Parts, *, with_facts: bool, dry_run: bool
+) -> "ForgetAnswer":
+    """Forget something, or with ``dry_run`` only show what would go."""
     everywhere = caller.operator  # else the files would tell how often others said the same
-    if asked.dry_run:
-        return preview(await parts.memory.forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere))
-    done = proof(await parts.memory.forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
+    if dry_run:
+        return preview(await parts.memory.forgetter.preview(wanted, with_facts=with_facts, everywhere=everywhere))
+    done = proof(await parts.memory.forgetter.forget(wanted, with_facts=with_facts, everywhere=everywhere))
     done["everywhere"] = everywhere
     return done
 
@@ -342,13 +346,13 @@ async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> M
 
 
 async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "ForgetTarget":
-    from klaw.memory.forget.finding import NothingToForget
+    from klaw.memory.forget.finding import NothingToForget, newest
 
     word, _, number = what.partition(" ")
     if word.casefold() in _LAST:
         if number and (not number.isdecimal() or len(number) > 4 or not 1 <= int(number) <= MAX_NEWEST):
             raise NothingToForget(f"after last stands a number from 1 to {MAX_NEWEST}")
-        return await forgetter.newest(chat, int(number or DEFAULT_NEWEST))
+        return await forgetter.readers.run(newest, chat, int(number or DEFAULT_NEWEST))
     if what.casefold() in _CHAT:
         what = f"chat:{name_of(chat)}"
     if what.removeprefix("#").isdecimal():

@@ -267,10 +267,8 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenCha
     """
     from klaw.store.kinds import imports
 
-    wanted, everywhere = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user), caller.operator
+    wanted = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user)
     count = await parts.readers.run(imports.count, caller.user, ImportId(asked.origin))
-    if asked.dry_run:
-        before = await parts.memory.forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-        return without_messages(forget.preview(before), count)
-    done = await parts.memory.forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-    return {**without_messages(forget.proof(done), count), "everywhere": everywhere}
+    with_facts, dry_run = asked.with_facts, asked.dry_run
+    done = await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run)
+    return without_messages(done, count)

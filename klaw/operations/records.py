@@ -233,9 +233,7 @@ class Records:
         return {"user": caller.user, "count": total, self.many: found, "next": asked.following(total)}
 
     async def _show(self, asked: Any, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
-        from klaw.store.kinds import records
-
-        found = await parts.readers.run(records.get, self.kind(), caller.user, await self.id_of(asked, caller, parts))
+        found = await parts.readers.run(self.kind().get, caller.user, await self.id_of(asked, caller, parts))
         if found is None:
             raise self.none_such()
         return {self.word: found}

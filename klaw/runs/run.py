@@ -16,7 +16,7 @@ from klaw.agent.claims import with_end
 from klaw.agent.conversation import Conversation, Ending, ModelCall, describe_failure
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, LimitReached
@@ -92,7 +92,7 @@ class _Course:
         live, agent = self.live, self.agent
         run = live.run
         await live.begin()
-        await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
+        await live.transcribe(Role.USER, MessageKind.TEXT, run.message, {})
         route = agent.llm.router.route(run.model, task="subagent")
         about = ToolContext(
             user=run.user,
@@ -112,7 +112,7 @@ class _Course:
         conversation = Conversation(
             agent=agent,
             host=self,
-            hooks=recorder,
+            recorder=recorder,
             route=route,
             meter=self.meter,
             about=about,
@@ -134,9 +134,9 @@ class _Course:
         used = self.ledger.used(self.live.run)
         return refusal(self.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
 
-    async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+    async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         await self.live.transcribe(role, kind, text, metadata)
-        if kind is Kind.TOOL_CALL:
+        if kind is MessageKind.TOOL_CALL:
             await self.live.save()  # what was spent counts against the day's limits also after a crash
 
     # -- the host of the conversation ------------------------------------------------------------------------------

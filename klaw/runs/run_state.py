@@ -19,7 +19,7 @@ from klaw.actor.clock import iso
 from klaw.convert import REQUESTS
 from klaw.core import Core
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, LimitReached, NoSuchChat, StorageError, StorageFull
@@ -183,7 +183,7 @@ class LiveRun:
         """Add to the record's details."""
         self.run = attrs.evolve(self.run, details={**self.run.details, **details})
 
-    async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+    async def transcribe(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         """Add a message to the transcript; durable when it returns. Raises StorageFull: nothing was added."""
         async with self._lock:
             message = self._message(role, kind, text, metadata)
@@ -266,7 +266,7 @@ class LiveRun:
             )
             last = delivery = notice = None
             if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
-                final = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
+                final = self._message(Role.ASSISTANT, MessageKind.TEXT, text or kept or "(no final text)", {})
                 last = RunLines(first_seq=self._seq, messages=(final,))
             if verdict.deliver and self.target is not None:
                 delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
@@ -279,7 +279,7 @@ class LiveRun:
             if delivery is not None or notice is not None:
                 self.said()
 
-    def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+    def _message(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return NewMessage(
             id=self.core.new_id(),
             chat=ChatId(""),  # the writer puts the folder's name there

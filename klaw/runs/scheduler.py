@@ -24,11 +24,10 @@ from klaw.agent.agent import Agent
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.errors import ActorStopped, KlawError, NotStarted
-from klaw.runs import heartbeat
 from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
-from klaw.runs.start_run import Job, RunStarter, Spawn
+from klaw.runs.start_run import Job, RunStarter, Spawn, timed_heartbeat
 from klaw.store.kinds import runs, tasks
 from klaw.store.kinds.inventory import newest_time
 
@@ -267,7 +266,7 @@ class _Actor:
         for key in self.scheduler.failing.keys() - known:
             del self.scheduler.failing[key]  # it was removed or disabled
         return SchedulerState(
-            tasks=[timed for task in every if (timed := heartbeat.timed(task, interval_s)) is not None],
+            tasks=[timed for task in every if (timed := timed_heartbeat(task, interval_s)) is not None],
             attempts=attempts,
             running=[(job.run.user, job.run.task) for job in self.scheduler.live.values()],
             now=now,

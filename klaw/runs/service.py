@@ -1,10 +1,7 @@
 """What people and models can ask of tasks and runs: the same for tools, slash commands and operations.
 
-Tasks and runs are plain JSON here. Fire times are in the task's zone, with their offset, as they were asked for; what
-happened is in UTC, as everywhere else.
-
-No actor: it checks what it is given, reads and writes the store, and asks the scheduler. Everything is done for one
-user, and touches nothing of another.
+Tasks and runs are JSON here. Fire times are in the task's zone, with their offset; what happened is in UTC. Everything
+is done for one user, and touches nothing of another.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -21,11 +18,11 @@ from klaw.domain.names import UserId, chat_id, local_time
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
-from klaw.runs import heartbeat, task_input, transcripts
+from klaw.runs import task_input, transcripts
 from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import Msg, RunNow, Scheduler
-from klaw.runs.start_run import Spawn
+from klaw.runs.start_run import Spawn, timed_heartbeat
 from klaw.runs.triggers import next_fires, shown
 from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
@@ -117,27 +114,22 @@ class Scheduling:
 
     async def pair_heartbeat(self, user: UserId, chat: str | None) -> Task | None:
         """Let the heartbeat speak in a chat, or nowhere. Returns it as it is now."""
-        now = iso(self._clock.now())
         present = await self._readers.run(stored_tasks.get, user, HEARTBEAT)
         if chat is None:
             if present is not None:
-                await self._writer.run(stored_tasks.remove, user, HEARTBEAT, now)
-                self._scheduler.nudge()
+                await self.remove(user, HEARTBEAT)
             return None
-        task = (
-            attrs.evolve(present, inject_into=chat, enabled=True, updated_at=now)
-            if present is not None
-            else Task(
-                user=user,
-                name=HEARTBEAT,
-                trigger=Every(seconds=max(60, self._config.heartbeat.interval_s)),
-                message=HEARTBEAT_FILE,
-                inject_into=chat,
-                created_at=now,
-                updated_at=now,
-                anchor_at=now,
-            )
+        now = iso(self._clock.now())
+        task = present or Task(
+            user=user,
+            name=HEARTBEAT,
+            trigger=Every(seconds=max(60, self.heartbeat_s)),
+            message=HEARTBEAT_FILE,
+            created_at=now,
+            updated_at=now,
+            anchor_at=now,
         )
+        task = attrs.evolve(task, inject_into=chat, enabled=True, updated_at=now)
         await self._writer.run(stored_tasks.put, task, "new" if present is None else "existing")
         self._scheduler.nudge()
         return task
@@ -216,11 +208,7 @@ class Scheduling:
     ) -> list[Run]:
         """A user's runs, the newest first. Raises NoSuchTask for a name that none can have."""
         name = None if task is None else _name(task)
-
-        def read(connection: Any) -> list[Run]:
-            return runs.newest(connection, user, task=name, status=status, before=before, limit=limit)
-
-        return await self._readers.run(read)
+        return await self._readers.run(runs.newest, user, task=name, status=status, before=before, limit=limit)
 
     def unfinished(self, user: UserId) -> list[Run]:
         """A user's runs that go on or wait for a place, in the order in which they were begun."""
@@ -245,7 +233,7 @@ class Scheduling:
         fires = [
             (moment, task.user, task.name)
             for each in every
-            if (task := heartbeat.timed(each, self.heartbeat_s)) is not None
+            if (task := timed_heartbeat(each, self.heartbeat_s)) is not None
             and (moment := next_fire(task, attempts.get((task.user, task.name), ()), now=now)) is not None
         ]
         moment, user, name = min(fires, default=(None, None, None))
@@ -275,15 +263,12 @@ class Scheduling:
         now = self._clock.now()
         attempts = (await self._readers.run(runs.latest_attempts, iso(now))).get((task.user, task.name), [])
         last = await self.runs(task.user, task=task.name, limit=1)
-        timed = heartbeat.timed(task, self._config.heartbeat.interval_s)
+        timed = timed_heartbeat(task, self.heartbeat_s)
         fires: tuple[float, ...] = ()
         if timed is not None and timed.enabled:
-            first = next_fire(timed, attempts, now=now)
+            first, anchor = next_fire(timed, attempts, now=now), from_iso(timed.anchor_at)
             if first is not None:
-                following = next_fires(
-                    timed.trigger, anchor=from_iso(timed.anchor_at), after=first, count=SHOWN_FIRES - 1
-                )
-                fires = (first, *following)
+                fires = (first, *next_fires(timed.trigger, anchor=anchor, after=first, count=SHOWN_FIRES - 1))
         shown_task = timed or task
         trigger, zone = shown_task.trigger, getattr(task.trigger, "zone", None) or self._zone
         jobs = self._scheduler.live.values()

@@ -1,5 +1,12 @@
-"""Starting runs: make the record, check the limits, store it; what comes back can be started."""
+"""Starting runs: make the record, check the limits, store it; what comes back can be started.
 
+The heartbeat is a person's standing list, looked at from time to time; reading it costs no call of a model. It is a
+task of a reserved name, made by ``/heartbeat``, so it is kept, timed and limited like any other; its interval and its
+request come from elsewhere.
+"""
+
+import re
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -7,14 +14,16 @@ import structlog
 import trio
 
 from klaw.actor.clock import iso
+from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Reply
 from klaw.agent.agent import Agent
+from klaw.config import safe_open
+from klaw.config.paths import below_of_user
 from klaw.domain import tokens
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
+from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import ConfigError, LimitReached, NoSuchChat, NotStarted
-from klaw.runs import heartbeat
 from klaw.runs.due import Fire
 from klaw.runs.limits import (
     LEAST_ANSWER_TOKENS,
@@ -29,6 +38,10 @@ from klaw.runs.limits import (
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun, notice_of
 from klaw.runs.task_input import SubagentOrder
 from klaw.store.kinds import run_edits, runs, tasks
+
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
+"""A line that says nothing: blank, a bare mark of a list, a box without words, a rule."""
 
 log = structlog.get_logger("klaw.scheduler")
 
@@ -193,7 +206,7 @@ class RunStarter:
 
     async def _list_of(self, user: UserId) -> str | None:
         workspace = self._agent.workspace
-        return await workspace.within(None, heartbeat.read, workspace.folder, user)
+        return await workspace.within(None, read_heartbeat, workspace.folder, user)
 
 
 def _started(began: Job | Run) -> Job:
@@ -201,3 +214,36 @@ def _started(began: Job | Run) -> Job:
     if isinstance(began, Run):
         raise NotStarted(began.note or "it was asked for twice at the same moment")
     return began
+
+
+# -- the heartbeat ---------------------------------------------------------------------------------------------------
+
+
+def timed_heartbeat(task: Task, interval_s: int) -> Task | None:
+    """The heartbeat with the configured interval; None when it is off. Other tasks as they are."""
+    if task.name != HEARTBEAT:
+        return task
+    if not interval_s or task.inject_into is None:
+        return None
+    return attrs.evolve(task, trigger=Every(seconds=interval_s))
+
+
+def _says_something(text: str) -> bool:
+    """Whether a list has anything to look after: more than headings, comments and empty items."""
+    lines = _COMMENT.sub("", text).splitlines()
+    return any(not line.lstrip().startswith("#") and not _NOTHING.fullmatch(line) for line in lines)
+
+
+def read_heartbeat(workspace: Path, user: UserId) -> str | None:
+    """A user's list, cut at the length of a request; None when it is missing, says nothing or cannot be read.
+    Blocks."""
+    try:
+        with safe_open.opened(workspace, below_of_user(user, HEARTBEAT_FILE)) as file:
+            raw = file.head(MAX_TASK_MESSAGE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("heartbeat_not_read", error=error_class(error))
+        return None
+    text = raw.decode("utf-8", "ignore").replace("\0", "").strip()
+    return text if _says_something(text) else None

@@ -16,7 +16,7 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.convert import JOURNAL, Bounds, Check
-from klaw.domain.message import ECHO, Kind, Role
+from klaw.domain.message import ECHO, MessageKind, Role
 from klaw.domain.names import UserId, user_id
 from klaw.domain.task import Run, TaskName, run_folder, task_name
 from klaw.errors import BadValue, Problem
@@ -67,7 +67,7 @@ class _About:
 @attrs.frozen(kw_only=True)
 class _TranscriptLine:
     role: Role
-    type: Kind
+    type: MessageKind
     content: _Text
     metadata: _About
 
@@ -122,18 +122,20 @@ def read_line(record: object) -> tuple[str, PastMessage]:
     """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
     line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
-    if line.type is Kind.TOOL_CALL and about.calls is None:
+    if line.type is MessageKind.TOOL_CALL and about.calls is None:
         raise BadValue([Problem("metadata.calls", "is required")])
     if line.role is Role.TOOL and about.call is None:
         raise BadValue([Problem("metadata.call", "is required")])
     said = ChatMessage(
         role=line.role.value,
         content=line.content,
-        tool_calls=about.calls or () if line.type is Kind.TOOL_CALL else (),
+        tool_calls=about.calls or () if line.type is MessageKind.TOOL_CALL else (),
         tool_call_id=about.call if line.role is Role.TOOL else None,
         echo=echo_of({ECHO: about.echo}) if line.role is Role.ASSISTANT else None,
     )
-    return about.run, PastMessage(said=said, ends_a_run=line.role is Role.ASSISTANT and line.type is not Kind.TOOL_CALL)
+    return about.run, PastMessage(
+        said=said, ends_a_run=line.role is Role.ASSISTANT and line.type is not MessageKind.TOOL_CALL
+    )
 
 
 @attrs.define

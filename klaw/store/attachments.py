@@ -195,12 +195,8 @@ class Attachments:
         return await self._run(work)
 
     async def begin(self, user: UserId, name: str) -> FileDraft:
-        """Begin to keep a file that comes in pieces; ``discard`` it in the end.
-
-        Raises:
-            AttachmentRefused: ``files_full``.
-            StorageFull
-        """
+        """Begin to keep a file that comes in pieces; ``discard`` it in the end. Raises AttachmentRefused:
+        ``files_full``; StorageFull."""
         return await self._run(FileDraft, self._data_dir, user, name, self.limits)
 
     async def add(self, draft: FileDraft, piece: bytes) -> None:
@@ -216,11 +212,8 @@ class Attachments:
         await self._threads.run(draft.discard)
 
     async def find(self, user: UserId, sha256: str, name: str = "") -> Attachment:
-        """A user's file, sent or not; the disk does not know what its sender called it.
-
-        Raises:
-            AttachmentRefused: ``unknown_file``.
-        """
+        """A user's file, sent or not; the disk does not know what its sender called it. Raises AttachmentRefused:
+        ``unknown_file``."""
 
         def look() -> Attachment:
             with opened(self._data_dir, user, sha256) as file:
@@ -230,11 +223,8 @@ class Attachments:
         return await self._run(look)
 
     async def read(self, user: UserId, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
-        """The bytes of a user's file from an offset, at most ``limit``; all there are without.
-
-        Raises:
-            AttachmentRefused: ``unknown_file``.
-        """
+        """The bytes of a user's file from an offset, at most ``limit``; all there are without. Raises
+        AttachmentRefused: ``unknown_file``."""
 
         def read() -> bytes:
             with opened(self._data_dir, user, sha256) as file:
@@ -303,7 +293,6 @@ def is_whole(data_dir: Path, path: str) -> bool:
 
 
 def path_of(user: UserId, sha256: str) -> str:
-    """Path of a sent file, below the data folder."""
     return below_of_user(user, f"{FOLDER}/{sha256}")
 
 

@@ -32,8 +32,6 @@ NOT_IN_LOGS = frozenset({"vectors"})
 
 @attrs.frozen(kw_only=True)
 class BackupMark:
-    """A moment between two commits."""
-
     server: str
     """Which process it is of; empty: no server runs."""
     writes: int
@@ -56,7 +54,6 @@ Marker: TypeAlias = Callable[[bool], BackupMark]
 
 
 def mark(stopped: StoppedStore, *, logs: bool) -> BackupMark:
-    """For ``Writer.run_alone``."""
     connection, journal = stopped.connection, stopped.journal
     return _mark(connection, journal, stopped.data_dir, server=str(os.getpid()), logs=logs)
 
@@ -74,11 +71,7 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
 
 def mark_offline(database: Path) -> BackupMark:
     """The mark of a store that no server has open, brought up to what its logs have; where the disk is read-only or has
-    no room for that, as it is.
-
-    Raises:
-        StorageError: another process has it.
-    """
+    no room for that, as it is. Raises StorageError: another process has it."""
     root = database.parent
     if (
         os.statvfs(root).f_flag & os.ST_RDONLY
@@ -157,8 +150,6 @@ def _opened(database: Path) -> Iterator[apsw.Connection]:
 
 @attrs.frozen(kw_only=True)
 class RebuiltContent:
-    """What a database that was made of logs holds."""
-
     messages: int
     last: Mapping[str, int]
     digests: Mapping[str, str]

@@ -1,9 +1,8 @@
 """Kinds of things that Klaw keeps, and the memory journal ``memory/<month>.jsonl``: every change of most of them.
 
 A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
-over all months and kinds: they are in the order of their numbers, even if the clock was changed. What a kind of thing
-is stands once, in its ``Kind`` in the module of the noun and in the notes on the fields of its class
-(``domain.notes``); ``kinds.memory_journal`` has the table of all kinds.
+over all months and kinds, whatever the clock says. What a kind is stands once: in its ``Kind``, in the module of the
+noun, and in the notes on the fields of its class (``domain.notes``). ``kinds.records`` has the table of all kinds.
 """
 
 import json
@@ -20,9 +19,9 @@ from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import unindex_row
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.tables import ContentTable
-from klaw.store.rows import documents, dumps
+from klaw.store.rows import Rows, documents, dumps, upsert, values
 
 MEMORY = "memory"
 MAX_MEMBERS = 1_000_000
@@ -83,6 +82,30 @@ class _JournalLine:
     key: str
 
 
+def keep(connection: apsw.Connection, change: Change[Any], **own: Any) -> None:
+    """Carry out a change of a kind with a row for each thing: the row, its full text and the history. The table has
+    ``rowid``, which is the entry that made the row, ``entry``, and a column for each field.
+
+    Args:
+        own: more columns of the row.
+    """
+    kind = change.kind
+    if kind.past:
+        kind.note(connection, change)
+    which = f"FROM {kind.table} WHERE user_id = ? AND {kind.id} = ?"
+    rowid = connection.execute(f"SELECT rowid {which}", (change.user, change.key)).get or change.entry
+    if kind.full_text:
+        unindex_row(connection, kind.table, rowid)
+    if change.value is None:
+        connection.execute(f"DELETE {which}", (change.user, change.key))
+        return
+    own = {"rowid": rowid, "entry": change.entry, **own}
+    statement = upsert(kind.table, kind.cls, *own)
+    connection.execute(statement, {**values(change.value), **own})
+    if kind.full_text:
+        index_row(connection, kind.table, rowid)
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Kind(Generic[V]):
     """One kind of thing: all that the store, forgetting, the doctor, export and the operations have to know of it."""
@@ -115,26 +138,26 @@ class Kind(Generic[V]):
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
     flaws: Mapping[str, str] = attrs.field(factory=dict)
-    """What must never be, beside what ``kinds.inventory`` derives: in words behind a number, and the statement that
+    """What must never be, beside what ``kinds.inventory`` derives: words for after a number, and the statement that
     counts it."""
     made_of: Callable[[apsw.Connection, UserId, Sequence[int]], set[Any]] | None = None
     """The keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
     on_purpose: bool = False
-    """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole when that
-    is wanted. Of all else the quoting words are redacted."""
+    """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole if they
+    want. Everything else only loses the quoting words."""
 
     # -- its lines in the memory journal -------------------------------------------------------------------------------
 
     ops: Mapping[str, type[Any] | None] = attrs.field(factory=dict)
-    """What can be done, and the class of the value that the line then has; None for no value. Empty: the kind has logs
-    of its own, or is made of files."""
+    """What can be done, and the class of the line's value; None for no value. Empty: the kind has logs of its own, or
+    is made of files."""
     counted: str = ""
     """Under which name of ``Tally`` its changes are counted."""
-    apply: Callable[[apsw.Connection, Change[V]], object] = lambda _connection, _change: None
+    apply: Callable[[apsw.Connection, Change[V]], object] = keep
     """Carries out a change that is newer than all before. Raises apsw.ConstraintError for a value that breaks a rule of
     the table."""
     clear: Sequence[str] = ()
-    """Statements that remove all of it, for a database that is made from the logs."""
+    """Statements that remove what its changes made beside ``table`` and its history."""
     tables: Sequence[ContentTable] = ()
     """What it adds to the content of a database."""
     key: Form = attrs.field(default=Form(str, str))
@@ -159,8 +182,18 @@ class Kind(Generic[V]):
 
     @cached_property
     def documents(self) -> set[str]:
-        """The columns that hold JSON."""
         return documents(self.cls)
+
+    @cached_property
+    def rows(self) -> Rows[Any]:
+        return Rows(self.cls, self.table)
+
+    @property
+    def source(self) -> tuple[str, str, str]:
+        """Table, key and a value's form in SQL of all that there ever was, as far as a history says it."""
+        if not self.past:
+            return self.table, self.id, "{}"
+        return self.past, f"{self.what}_id", "value ->> '$.{}'"
 
     def _noted(self, note: type[N]) -> dict[str, N]:
         wires = dict(zip(attrs.fields_dict(self.cls), wire_names(self.cls), strict=True))
@@ -169,6 +202,11 @@ class Kind(Generic[V]):
     def said(self, fields: Mapping[str, Any]) -> list[str]:
         """The words of a value that may repeat what somebody said."""
         return [text for column in self.quotes for text in texts_of(fields.get(column))]
+
+    def get(self, connection: apsw.Connection, user: UserId, key: Any) -> V | None:
+        """A user's thing, of a kind whose lines have the same class as its rows."""
+        found: V | None = self.rows.one(connection, f"WHERE user_id = ? AND {self.id} = ?", user, key)
+        return found
 
     def texts(self, connection: apsw.Connection, user: UserId, key: Any) -> list[str]:
         """All that a user's thing ever said, the oldest first."""
@@ -180,12 +218,11 @@ class Kind(Generic[V]):
         return [text for (value,) in connection.execute(source, (user, key)) for text in self.said(json.loads(value))]
 
     def is_there(self, connection: apsw.Connection, user: UserId, key: Any) -> bool:
-        """Whether a user's thing is there now, and no history."""
         query = f"SELECT count(*) FROM {self.table} WHERE user_id = ? AND {self.id} = ?"  # noqa: S608 - constants
         return bool(connection.execute(query, (user, key)).get)
 
     def remove(self, connection: apsw.Connection, user: UserId, key: Any, *, dates: bool) -> None:
-        """Take a user's thing out of the database, with its full text and vector; of its history at most the dates
+        """Take a user's thing out of the database, with full text, vector and history, of which at most the ``dates``
         stay."""
         if self.past:
             self.forget_history(connection, user, key, dates=dates)
@@ -205,9 +242,16 @@ class Kind(Generic[V]):
             connection.execute(f"UPDATE {self.table} SET {self.vector_mark} = NULL WHERE rowid = ?", (rowid,))  # noqa: S608
 
     def has_text(self, connection: apsw.Connection, rowid: int) -> bool:
-        """Whether the full text has a row."""
         query = f"SELECT count(*) FROM {self.table}_fts_docsize WHERE id = ?"  # noqa: S608 - constants
         return bool(connection.execute(query, (rowid,)).get)
+
+    def empty(self, connection: apsw.Connection) -> None:
+        """Remove all of everybody's, for a database that is made from the logs."""
+        own = [f"DELETE FROM {each}" for each in (self.vectors, self.table, self.past) if each]  # noqa: S608 - constants
+        if self.full_text:
+            own.append(f"INSERT INTO {self.table}_fts ({self.table}_fts) VALUES ('rebuild')")  # noqa: S608
+        for statement in (*self.clear, *own):
+            connection.execute(statement)
 
     # -- writing and reading lines -------------------------------------------------------------------------------------
 
@@ -241,7 +285,6 @@ class Kind(Generic[V]):
         ]
 
     def note(self, connection: apsw.Connection, change: Change[V]) -> None:
-        """Add a change to the history."""
         value = None if change.value is None else dumps(self.fields(change.value))
         connection.execute(
             f"INSERT INTO {self.past} (entry, user_id, {self.what}_id, at, value) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
@@ -262,18 +305,8 @@ class Kind(Generic[V]):
 
 
 def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
-    """Which state of a history is to hold again: the one before the newest change, or the one of an entry.
-
-    Args:
-        past: the history, with at least one change.
-        to: an entry of it.
-
-    Returns:
-        Its change; None for what was before the first one.
-
-    Raises:
-        CannotUndo: it has no such entry, or it is so already.
-    """
+    """The state of a history that is to hold again: the one before the newest change, or that of the entry ``to``. None
+    for what was before the first one. Raises CannotUndo: there is no such entry, or it is so already."""
     place = len(past) - 2
     if to is not None:
         place = next((at for at, change in enumerate(past) if change.entry == to), -1)
@@ -291,7 +324,6 @@ def path(change: Change[Any]) -> str:
 
 
 def record(change: Change[Any]) -> dict[str, Any]:
-    """A change as the object of its line."""
     kind = change.kind
     head = _JournalLine(
         entry=change.entry,
@@ -310,11 +342,8 @@ def line(change: Change[Any]) -> str:
 
 
 def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
-    """Carry out a change. False when it, or a later one, was carried out before.
-
-    Raises:
-        apsw.ConstraintError: its value breaks a rule of its kind.
-    """
+    """Carry out a change. False when it, or a later one, was carried out before. Raises apsw.ConstraintError: its value
+    breaks a rule of its kind."""
     if change.entry <= meta.last_entry(connection):
         return False
     change.kind.apply(connection, change)

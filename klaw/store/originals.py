@@ -42,8 +42,6 @@ log = structlog.get_logger("klaw.originals")
 
 @attrs.frozen(kw_only=True)
 class KeptOriginal:
-    """What is kept of a source."""
-
     sha256: str
     size: int
 
@@ -98,12 +96,8 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
 
 
 def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
-    """Make a user's upload the bytes of a source, durably.
-
-    Raises:
-        AttachmentRefused: ``unknown_upload``, ``empty_file``.
-        OSError
-    """
+    """Make a user's upload the bytes of a source, durably. Raises AttachmentRefused: ``unknown_upload``,
+    ``empty_file``; OSError."""
     name = _name(user, upload)
     try:
         with (

@@ -95,7 +95,6 @@ class Rows(Generic[T]):
         return [self.read(row) for row in connection.execute(self._select + rest, bindings)]
 
     def one(self, connection: apsw.Connection, rest: str, *bindings: Any) -> T | None:
-        """The first of them."""
         row = connection.execute(self._select + rest, bindings).fetchone()
         return self.read(row) if row else None
 

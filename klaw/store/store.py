@@ -34,8 +34,6 @@ log = structlog.get_logger("klaw.store")
 
 @attrs.frozen(kw_only=True)
 class OpeningReport:
-    """What opening found and did."""
-
     schema_before: int
     schema: int
     restored_lines: int
@@ -151,18 +149,11 @@ def _refusal(path: Path, error: Exception) -> KlawError:
     return StorageError(f"cannot open {path}: {reason}")
 
 
-# -- a server that does not run: commands have nothing else to do and may block -------------------------------------
-
-
 def read_offline(
     path: Path, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
-    disturbed.
-
-    Raises:
-        StorageError: the file is not there, is no database, is damaged, or is of another schema.
-    """
+    disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
@@ -178,11 +169,8 @@ def read_offline(
 
 @asynccontextmanager
 async def offline_readers(path: Path) -> AsyncIterator[Readers]:
-    """One connection that reads the database, for what asks a server's readers otherwise.
-
-    Raises:
-        StorageError: as ``read_offline``.
-    """
+    """One connection that reads the database, for what asks a server's readers otherwise. Raises StorageError: as
+    ``read_offline``."""
     try:
         async with open_readers(path, 1) as readers:
             yield readers

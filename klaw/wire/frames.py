@@ -12,7 +12,7 @@ from klaw.convert import Bounds
 from klaw.domain import context_used
 from klaw.domain.attachment import MAX_FILES, NamedFile, files_of
 from klaw.domain.context_used import ContextUsed
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.errors import ProtocolError
 from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
@@ -150,10 +150,10 @@ class StoredCall:
 def _calls(message: Message) -> list[StoredCall]:
     metadata = message.metadata
     match message.type:
-        case Kind.TOOL_CALL:
+        case MessageKind.TOOL_CALL:
             calls = metadata.get("calls", ())
             return [StoredCall(id=each["id"], name=each["name"], arguments=str(each["arguments"])) for each in calls]
-        case Kind.TOOL_RESULT:
+        case MessageKind.TOOL_RESULT:
             call, name, failed = (metadata.get(each) for each in ("call", "name", "error"))
             return [StoredCall(id=str(call), name=str(name), failed=bool(failed))]
         case _:

@@ -14,7 +14,7 @@ from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Event, MessageStored, TurnEnded
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
 from klaw.domain.turn import TurnRecord
 from klaw.store.kinds.messages import AppendedMessage
@@ -61,7 +61,9 @@ class World:
 
         return await self.watcher.until(ended)
 
-    async def reply(self, number: int = 1, *, kind: Kind = Kind.TEXT, role: Role = Role.ASSISTANT) -> Message:
+    async def reply(
+        self, number: int = 1, *, kind: MessageKind = MessageKind.TEXT, role: Role = Role.ASSISTANT
+    ) -> Message:
         """The n-th stored message of a role and type, from 1."""
 
         def stored(events: list[Event]) -> Message | None:
@@ -74,7 +76,7 @@ class World:
     async def command(self, text: str, number: int = 1) -> str:
         """The answer to a slash command that is the n-th one of the test."""
         await self.send(text)
-        return (await self.reply(number, kind=Kind.COMMAND, role=Role.SYSTEM)).content
+        return (await self.reply(number, kind=MessageKind.COMMAND, role=Role.SYSTEM)).content
 
     async def receipt(self, chat: str = "main") -> TurnRecord:
         found = await self.app.chats.receipt(LOCAL_USER, chat, None)

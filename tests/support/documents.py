@@ -3,14 +3,15 @@
 import os
 import zipfile
 import zlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 
 import attrs
 
-from klaw.domain.knowledge import Block
+from klaw.domain.knowledge import Block, Passage
+from klaw.knowledge.reading.passages import SEPARATOR, Cutter
 from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
 from klaw.knowledge.reading.report import ReadingReport
 
@@ -155,6 +156,19 @@ async def read(path: Path, *, limits: ReadingLimits | None = None) -> tuple[list
     async with reading(path, limits=limits) as begun:
         blocks = [block async for block in begun]
     return blocks, begun.report
+
+
+def cut(blocks: Iterable[Block]) -> Iterator[Passage]:
+    """The passages of a document."""
+    cutter = Cutter()
+    for block in blocks:
+        yield from cutter.add(block)
+    yield from cutter.finish()
+
+
+def text_of(passages: Iterable[Passage]) -> str:
+    """A document's text, which the ranges of its passages count in."""
+    return SEPARATOR.join(passage.text for passage in passages)
 
 
 def codes(report: ReadingReport) -> list[str]:

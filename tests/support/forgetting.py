@@ -5,7 +5,7 @@ from typing import Any
 
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.threads import Threads
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary
 from klaw.memory.forget.forget import Forgetter
@@ -58,8 +58,8 @@ async def secret_past(store: Store, root: Path, text: str, *, user: str = "anna"
     turn.receipt["quote"] = {"deep": [f"it was: {text}"]}
     answer = new(f"You said: {text} Is that so?", user=user, role=Role.ASSISTANT)
     await store.writer.run(messages.append, [answer], turn)
-    await say("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": "1", "arguments": {"query": text}}])
-    await say(f"found: {text}", role=Role.TOOL, kind=Kind.TOOL_RESULT)
+    await say("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, calls=[{"id": "1", "arguments": {"query": text}}])
+    await say(f"found: {text}", role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
     last = await say("And what about the weather tomorrow?")
     for draft in (1, 2):
         summary = NewSummary(

@@ -14,7 +14,7 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.supervisor import Vitals
 from klaw.config.schema import AttachmentsConfig, GatewayConfig
 from klaw.domain.events import MessageStored
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, chat_id, name_of, user_of
 from klaw.errors import IdConflict
 from klaw.gateway.hub import Hub
@@ -74,7 +74,7 @@ class FakeChats:
             user=user,
             channel="websocket",
             role=role,
-            type=Kind.TEXT,
+            type=MessageKind.TEXT,
             content=text,
             tokens=1,
             created_at="2026-11-21T12:00:00.000Z",

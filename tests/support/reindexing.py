@@ -13,7 +13,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.store.engine import connect
 from klaw.store.engine import writer as writer_actor
 from klaw.store.engine.journal import Journal
@@ -72,13 +72,14 @@ async def talk(store: Store, *, rounds: int, chats: int = 3, seed: int = 1, vect
         )
         if number % 5 == 4:
             await store.writer.run(
-                stored_messages.append, [new("/new", user=user, chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)]
+                stored_messages.append,
+                [new("/new", user=user, chat=chat, role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)],
             )
         elif number % 5 == 3:
             call = new(
-                "{}", user=user, chat=chat, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": 1, "ю": 0.1}]
+                "{}", user=user, chat=chat, role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, calls=[{"id": 1, "ю": 0.1}]
             )
-            result = new("result", user=user, chat=chat, role=Role.TOOL, kind=Kind.TOOL_RESULT)
+            result = new("result", user=user, chat=chat, role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
             await store.writer.run(stored_messages.append, [call, result])
         else:
             answer = new(f"answer: {text[::-1]}", user=user, chat=chat, role=Role.ASSISTANT)

@@ -14,7 +14,7 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.domain import tokens
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.store.engine import writer as writer_actor
 from klaw.store.engine.journal import Journal
@@ -41,7 +41,7 @@ def new(
     user: str = "local",
     chat: str = "main",
     role: Role = Role.USER,
-    kind: Kind = Kind.TEXT,
+    kind: MessageKind = MessageKind.TEXT,
     at: float | None = None,
     **metadata: Any,
 ) -> NewMessage:
@@ -61,7 +61,7 @@ def new(
 
 
 def stored(
-    seq: int, text: str = "hello", *, role: Role = Role.USER, kind: Kind = Kind.TEXT, segment: int = 0
+    seq: int, text: str = "hello", *, role: Role = Role.USER, kind: MessageKind = MessageKind.TEXT, segment: int = 0
 ) -> Message:
     """A message as the store returns it, without a store."""
     return Message(

@@ -3,6 +3,7 @@
 import io
 import re
 import zipfile
+import zlib
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -17,15 +18,8 @@ _XML = (".xml", ".rels")
 
 
 class Archive:
-    """A zip file.
-
-    Args:
-        unpacked_bytes: all its parts together may be so large.
-
-    Raises:
-        UnreadableError: it is damaged, needs a password, or would be too large. No part is larger than it says:
-            ``zipfile`` reads no further.
-    """
+    """A zip file. Raises UnreadableError: it is damaged, needs a password, or its parts together take more than
+    ``unpacked_bytes``. No part is larger than it says: ``zipfile`` reads no further."""
 
     def __init__(self, file: BinaryIO, unpacked_bytes: int) -> None:
         try:
@@ -56,23 +50,14 @@ class Archive:
         self._zip.close()
 
     def read(self, name: str, most: int = BOMB_BYTES * 4) -> bytes:
-        """A part.
-
-        Raises:
-            KeyError: there is no such part.
-            UnreadableError: it is damaged, or larger than ``most`` bytes.
-        """
+        """A part. Raises KeyError; UnreadableError: it is damaged, or larger than ``most`` bytes."""
         part = self._zip.getinfo(name)
         if part.file_size > most:
             raise UnreadableError("too_large", f"has a part of {part.file_size >> 20:,} MB; {most >> 20} are the limit")
         try:
             return self._zip.read(part)
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, zlib.error) as error:
             raise UnreadableError("broken", f"is a damaged archive ({type(error).__name__})") from None
-        except Exception as error:
-            if type(error).__module__ == "zlib":
-                raise UnreadableError("broken", "is a damaged archive") from None
-            raise
 
     def xml(self, name: str) -> Any:
         """The root of a part that is XML; nothing is taken from elsewhere, and no entities are replaced."""
@@ -84,8 +69,8 @@ class Archive:
         return etree.fromstring(data, parser)
 
     def check_xml(self, sought: re.Pattern[bytes] | None = None) -> bool:
-        """Read all XML of it once. Returns whether there is something short in it that is sought. Raises
-        UnreadableError: a part is damaged, or declares entities."""
+        """Read all its XML once. Returns whether something short that is sought is in it. Raises UnreadableError: a
+        part declares entities."""
         found = False
         for name in sorted(self.names):
             if name.lower().endswith(_XML):

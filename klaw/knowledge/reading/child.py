@@ -18,15 +18,15 @@ NICE = 10
 
 
 def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
-    """Find out what a file is, and read it. Raises UnreadableError: and whatever the libraries raise."""
+    """Find out what a file is, and read it. Raises UnreadableError, and whatever the libraries raise."""
     from klaw.knowledge.reading import sniff
 
-    found = sniff.find(file, request["name"])
-    output.format(found.format)
-    if found.renamed:
-        output.problem("renamed", f"is {found.format.upper()} by its content, and was read as that")
+    found, renamed = sniff.find(file, request["name"])
+    output.format(found)
+    if renamed:
+        output.problem("renamed", f"is {found.upper()} by its content, and was read as that")
     file.seek(0)
-    sniff.reader(found.format)(file, output, request)
+    sniff.reader(found)(file, output, request)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ Each line is an object of one key: ``format``, ``title``, ``look`` and ``page`` 
 
 import json
 import re
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeAlias
 
 from klaw.domain.text import clean_output
 
@@ -25,6 +25,9 @@ _LETTERS = str.maketrans({
 """Ligatures that no search would find, and marks that nobody sees."""
 _BLANKS = re.compile(r" {2,}")
 _LINE_ENDS = re.compile(r" ?\n ?")
+
+
+BlockKind: TypeAlias = Literal["text", "table", "code"]
 
 
 class UnreadableError(Exception):
@@ -58,7 +61,6 @@ class Output:
         self._line({"look": number})
 
     def pages(self, count: int) -> None:
-        """Set the number of pages."""
         self._pages = count
 
     def title(self, text: str | None) -> None:
@@ -68,12 +70,7 @@ class Output:
             self._line({"title": title})
 
     def block(
-        self,
-        text: str,
-        *,
-        page: int | None = None,
-        headings: tuple[str, ...] = (),
-        kind: Literal["text", "table", "code"] = "text",
+        self, text: str, *, page: int | None = None, headings: tuple[str, ...] = (), kind: BlockKind = "text"
     ) -> None:
         """A piece of the document. What is not visible is left out; an empty one is not sent."""
         cleaned = (clean_output(text) if kind == "code" else tidy(text)).strip("\n " if kind != "code" else "\n")

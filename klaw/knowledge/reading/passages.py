@@ -8,7 +8,7 @@ would be too small for a passage of its own joins its neighbour on the same page
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -16,7 +16,6 @@ from klaw.domain import tokens
 from klaw.domain.knowledge import Block, Passage
 
 SEPARATOR = "\n\n"
-"""Between two passages in the document's text."""
 HEADING_SEPARATOR = " > "
 
 SMALL = 100
@@ -58,7 +57,7 @@ class _Draft:
 
 
 class Cutter:
-    """Takes the blocks of one document one after the other."""
+    """Takes the blocks of one document."""
 
     def __init__(self) -> None:
         self._open: _Draft | None = None
@@ -156,19 +155,6 @@ class Cutter:
         self._offset = end + len(SEPARATOR)
 
 
-def cut(blocks: Iterable[Block]) -> Iterator[Passage]:
-    """The passages of a document."""
-    cutter = Cutter()
-    for block in blocks:
-        yield from cutter.add(block)
-    yield from cutter.finish()
-
-
-def text_of(passages: Iterable[Passage]) -> str:
-    """A document's text, which the ranges of its passages count in."""
-    return SEPARATOR.join(passage.text for passage in passages)
-
-
 def _common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
@@ -195,11 +181,9 @@ _LONGEST_ABBREVIATION = 8
 
 
 def _cut(text: str, room: int, *, rows: bool) -> int:
-    """Where to cut a text whose beginning is to have at most ``room`` tokens: behind the last sentence that fits in (of
-    a table or a listing: the last row), else behind a line, a word, a character. At least 1.
-
-    A sentence that ends in the first third is not taken: what is left of the passage would be too small.
-    """
+    """Where to cut a text whose beginning is to have at most ``room`` tokens: behind the last sentence that fits in (in
+    ``rows`` the last row), else behind a line, a word, a character; at least 1. A sentence that ends in the first third
+    is not taken: the passage would be too small."""
     longest = _fitting(text, room)
     if longest >= len(text):
         return len(text)

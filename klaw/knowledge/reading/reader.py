@@ -46,19 +46,18 @@ class ReadingLimits:
     pages: int = 50_000
     blocks: int = 2_000_000
     seconds: float = 1_800.0
-    """For which the child is waited for in all."""
+    """In all, while the child is waited for."""
     page_s: float = 60.0
-    """For one page of a PDF."""
+    """Of silence while a PDF is read."""
     parsing_s: float = 180.0
-    """For which the child may say nothing about any other document: libraries take most of them in as a whole."""
+    """Of silence while any other document is read: libraries take most of them in as a whole."""
     memory_bytes: int = 512 * 1024 * 1024
-    """Memory of the child."""
     unpacked_bytes: int = 512 * 1024 * 1024
-    """Size of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
+    """Of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
 
     def of(self, size: int) -> Self:
-        """The limits for a document of so many bytes: a small one takes little time and has little text, however often
-        it repeats itself."""
+        """For a document of so many bytes: a small one takes little time and has little text, however often it repeats
+        itself."""
         more_s = S_FOR_MB * size / 1_000_000
         return attrs.evolve(
             self,
@@ -71,12 +70,7 @@ class ReadingLimits:
 class DocumentReading:
     """One document while it is read.
 
-    ::
-
-        async with DocumentReading(file, name="lease.pdf") as reading:
-            async for block in reading:
-                ...
-        report = reading.report
+    As an asynchronous context manager it is an iterator of blocks; after the last one ``report`` is final.
 
     Args:
         file: descriptor of a regular file, which stays open.
@@ -87,7 +81,6 @@ class DocumentReading:
 
     def __init__(self, file: int, *, name: str, limits: ReadingLimits | None = None) -> None:
         self.report = ReadingReport()
-        """What was found so far; final when there are no more blocks."""
         self._file = file
         self._name = name
         self._limits = limits or ReadingLimits()

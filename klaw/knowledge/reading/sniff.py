@@ -5,7 +5,7 @@ import importlib
 import re
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from klaw.knowledge.reading.output import Output, UnreadableError
 
@@ -27,8 +27,8 @@ READERS: Mapping[str, str] = {
     "pptx": "office:read_pptx",
     "xlsx": "tables:read_xlsx",
     "csv": "tables:read_csv",
-    "eml": "mail:read",
-    "json": "data:read",
+    "eml": "html:read_mail",
+    "json": "text:read_json",
 }
 """The function of each format, in ``formats``."""
 
@@ -61,16 +61,9 @@ _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
 
 
-class FileFormat(NamedTuple):
-    """The format of a file."""
-
-    format: str
-    renamed: bool
-    """The name says something else."""
-
-
-def find(file: BinaryIO, name: str) -> FileFormat:
-    """The format of a file. Raises UnreadableError: it is not one that is read."""
+def find(file: BinaryIO, name: str) -> tuple[str, bool]:
+    """The format of a file, and whether its name says something else. Raises UnreadableError: it is not one that is
+    read."""
     said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
     head = file.read(HEAD_BYTES)
     if not head.strip() and len(head) < HEAD_BYTES:
@@ -83,7 +76,7 @@ def find(file: BinaryIO, name: str) -> FileFormat:
         found = _text(head, said)
     else:
         raise _unknown(file, head, said)
-    return FileFormat(found, renamed=said is not None and said != found)
+    return found, said is not None and said != found
 
 
 def reader(name: str) -> Reader:

@@ -2,16 +2,23 @@
 
 It looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of each file. The files are their own
 source: nothing of them is in the logs; a new database gets them by the next look. No link is followed, so that none
-leads into another user's workspace."""
+leads into another user's workspace.
+
+A file is cut into pieces of about 400 tokens each, with the headings above them: its lines become blocks (paragraph,
+list, table, fenced code), and a piece is as many blocks of one section as fit. A block that is too long by itself is
+cut between list items, paragraphs' sentences or lines of code, a fence being closed and opened again.
+"""
 
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
 
+import attrs
 import structlog
 
 from klaw.actor.failure import error_class
@@ -21,15 +28,15 @@ from klaw.actor.threads import Threads
 from klaw.config import safe_open
 from klaw.config.paths import below_of_user
 from klaw.config.safe_open import NotPlain
+from klaw.domain import tokens
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import MEMORY_FILE as TOP
 from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
 from klaw.errors import StorageError
-from klaw.memory.facts.chunking import chunks_of
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import memory_files
-from klaw.store.kinds.memory_files import MemoryFile
+from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 
 ACTOR_NAME = "memory.files"
 SCAN_S = 20.0
@@ -154,3 +161,220 @@ def _opened(workspace: Path, below: str) -> Iterator[int | None]:
             log.warning("memory_files_unreadable", error=error_class(error))
             folder = None
         yield folder
+
+
+# -- pieces ----------------------------------------------------------------------------------------------------------
+
+TARGET_TOKENS = 400
+"""Estimated, of a piece. The embedding model reads 512 at once."""
+MAX_CHUNKS = 2_000
+"""Pieces of one file that are searched; the rest is not."""
+MAX_TITLE = 80
+"""Characters that a heading gives to the path of its pieces; a longer one is text of its section too."""
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+")
+
+
+@attrs.frozen
+class _Block:
+    line: int
+    lines: tuple[str, ...]
+    kind: str
+    """text, list, code."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[FileChunk]:
+    """The pieces of a file in order, of ``target`` estimated tokens each; none of an empty one."""
+    found: list[FileChunk] = []
+    for heading, blocks in _sections(text.lstrip("\ufeff").splitlines()):
+        for part in _packed((piece for block in blocks for piece in _cut(block, target)), target):
+            body = "\n\n".join(block.text for block in part)
+            found.append(FileChunk(line=part[0].line, heading=heading, text=body))
+            if len(found) == MAX_CHUNKS:
+                return found
+    return found
+
+
+def _sections(lines: Sequence[str]) -> Iterator[tuple[str, list[_Block]]]:
+    """The blocks below each heading, with the path of headings."""
+    path: list[tuple[int, str]] = []
+    blocks: list[_Block] = []
+    heading = ""
+    alone: list[_Block] = []  # the last heading, while nothing stands below it, not even another heading
+    for block in _blocks(lines):
+        level, title = _title(block)
+        if level == 0:
+            blocks.append(block)
+            continue
+        is_below = bool(path) and level > path[-1][0]
+        if blocks or (alone and not is_below):
+            yield heading, blocks or alone
+            alone = []
+        path = [*((depth, name) for depth, name in path if depth < level), (level, title)]
+        heading = " > ".join(name[:MAX_TITLE] for _, name in path if name)
+        alone = [_Block(block.line, (title,), "text")] if title else alone
+        blocks = list(alone) if len(title) > MAX_TITLE else []
+    if blocks or alone:
+        yield heading, blocks or alone
+
+
+def _title(block: _Block) -> tuple[int, str]:
+    """Level (1 to 6) and text of a heading; 0 for another block."""
+    if block.kind != "heading":
+        return 0, ""
+    match = _HEADING.match(block.lines[0])
+    if match:
+        return len(match[1]), (match[2] or "").strip()
+    return (1 if block.lines[-1].lstrip().startswith("=") else 2), block.lines[0].strip()
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip():
+            at += 1
+            continue
+        end, kind = _end_of_block(lines, at)
+        yield _Block(at + 1, tuple(line.rstrip() for line in lines[at:end]), kind)
+        at = end
+
+
+def _end_of_block(lines: Sequence[str], at: int) -> tuple[int, str]:
+    """Where the block that begins at a line ends, and what it is."""
+    fence = _FENCE.match(lines[at])
+    if fence:
+        return _end_of_fence(lines, at, fence[1]), "code"
+    if _HEADING.match(lines[at]):
+        return at + 1, "heading"
+    if _ITEM.match(lines[at]):
+        return _end_of_list(lines, at), "list"
+    end = at + 1
+    while end < len(lines) and lines[end].strip():
+        if _UNDERLINE.match(lines[end]) and end == at + 1 and not lines[at].lstrip().startswith("|"):
+            return end + 1, "heading"
+        if _FENCE.match(lines[end]) or _HEADING.match(lines[end]) or _ITEM.match(lines[end]):
+            break
+        end += 1
+    return end, "text"
+
+
+def _end_of_fence(lines: Sequence[str], at: int, mark: str) -> int:
+    for end in range(at + 1, len(lines)):
+        if _closes(lines[end].strip(), mark):
+            return end + 1
+    return len(lines)
+
+
+def _closes(line: str, mark: str) -> bool:
+    match = _FENCE.match(line)
+    return match is not None and match[1].startswith(mark) and not match[2].strip()
+
+
+def _end_of_list(lines: Sequence[str], at: int) -> int:
+    """A list goes on over its items, what is indented below them, and single empty lines between those."""
+    end = at + 1
+    while end < len(lines):
+        line = lines[end]
+        if not line.strip():
+            after = lines[end + 1] if end + 1 < len(lines) else ""
+            if not (_ITEM.match(after) or after.startswith(("  ", "\t"))) or not after.strip():
+                break
+        elif _HEADING.match(line) or (_FENCE.match(line) and not line.startswith(" ")):
+            break
+        elif (inner := _FENCE.match(line.strip())) is not None:
+            end = _end_of_fence(lines, end, inner[1]) - 1
+        end += 1
+    return end
+
+
+def _cut(block: _Block, target: int) -> Iterator[_Block]:
+    """A block as it is, or in parts when it is too long."""
+    if tokens.estimate(block.text) <= target:
+        yield block
+        return
+    fence = _FENCE.match(block.lines[0]) if block.kind == "code" else None
+    if fence and len(block.lines) > 1 and tokens.estimate(block.lines[0]) <= target // 4:
+        body = block.lines[1:-1] if _closes(block.lines[-1], fence[1]) else block.lines[1:]
+        for part in _grouped(_Block(block.line + 1, body, "code"), target, lambda _line: True):
+            for piece in _sentences(part, target) if tokens.estimate(part.text) > target else (part,):
+                yield _Block(piece.line, (block.lines[0], piece.text, fence[1]), "code")
+        return
+    margin = min((len(match[1]) for line in block.lines if (match := _ITEM.match(line))), default=0)
+
+    def begins(line: str) -> bool:
+        if block.kind != "list":
+            return True
+        match = _ITEM.match(line)
+        return match is not None and len(match[1]) <= margin
+
+    for part in _grouped(block, target, begins):
+        yield from _sentences(part, target) if tokens.estimate(part.text) > target else (part,)
+
+
+def _grouped(block: _Block, target: int, begins: Callable[[str], bool]) -> Iterator[_Block]:
+    """Groups of a block's lines up to the target, each beginning at a line that may begin one."""
+    units: list[list[str]] = []
+    for line in block.lines:
+        if not units or begins(line):
+            units.append([line])
+        else:
+            units[-1].append(line)
+    at = block.line
+    group: list[str] = []
+    size = 0
+    for unit in units:
+        cost = tokens.estimate("\n".join(unit))
+        if group and size + cost > target:
+            yield _Block(at, tuple(group), block.kind)
+            at, group, size = at + len(group), [], 0
+        group += unit
+        size += cost
+    if group:
+        yield _Block(at, tuple(group), block.kind)
+
+
+def _sentences(block: _Block, target: int) -> Iterator[_Block]:
+    """A block that is too long, cut between sentences, else between words, else where it is full."""
+    part = ""
+    for sentence in _SENTENCE_END.split(block.text):
+        for piece in _pieces(sentence, target):
+            if part and tokens.estimate(f"{part} {piece}") > target:
+                yield _Block(block.line, (part,), block.kind)
+                part = piece
+            else:
+                part = f"{part} {piece}" if part else piece
+    if part:
+        yield _Block(block.line, (part,), block.kind)
+
+
+def _pieces(text: str, target: int) -> Iterator[str]:
+    room = target * 2  # the densest script has two characters a token
+    while len(text) > room and tokens.estimate(text) > target:
+        space = text.rfind(" ", room // 2, room)
+        cut = space if space > 0 else room
+        yield text[:cut]
+        text = text[cut:].lstrip(" ")
+    yield text
+
+
+def _packed(blocks: Iterable[_Block], target: int) -> Iterator[list[_Block]]:
+    """Blocks that follow each other, together up to the target."""
+    part: list[_Block] = []
+    size = 0
+    for block in blocks:
+        cost = tokens.estimate(block.text)
+        if part and size + cost > target:
+            yield part
+            part, size = [], 0
+        part.append(block)
+        size += cost
+    if part:
+        yield part

@@ -1,16 +1,13 @@
 """Actor ``memory.compactor``: rids the database's files of what users forgot in their chats, for all of them together.
-
 At its start it finishes the large forgettings that a kill interrupted.
 
 Who sends to it: forgettings, by a nudge. SQLite overwrites what is deleted, but the write-ahead log still has it, and
 now and then a page keeps a copy. So soon after a forgetting the log is emptied into the database, at most every
-``EMPTY_EVERY_S``; and the file is rebuilt, during which nobody can write, at most every ``ANEW_EVERY_S``. That is
-once for all that was forgotten meanwhile: no user can keep the others waiting by forgetting. ``klaw forget`` does both
-at once, for its report.
+``EMPTY_EVERY_S``; and the file is rebuilt, during which nobody can write, at most every ``ANEW_EVERY_S``, so that no
+user can keep the others waiting by forgetting. ``klaw forget`` does both at once, for its report.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 import structlog
 import trio
@@ -29,26 +26,19 @@ ANEW_EVERY_S = 6 * 3_600.0
 log = structlog.get_logger("klaw.forget")
 
 
-class Compact(Protocol):
-    def __call__(self, *, vacuum: bool) -> Awaitable[None]:
-        """Empty the write-ahead log; ``vacuum``: rebuild the file as well. Raises StorageError."""
-        ...
-
-
 async def run(
     vitals: Vitals,
     task_status: TaskStarted,
     *,
     compactor: Nudge,
-    compact: Compact,
+    compact: Callable[[bool], Awaitable[None]],
     resume: Callable[[], Awaitable[None]],
 ) -> None:
     """Finish large forgettings that were interrupted; then compact after nudges, until cancelled.
 
     Args:
-        vitals, task_status: of the actor.
         compactor: its handle: a nudge says that something was forgotten.
-        compact: does it.
+        compact: empties the write-ahead log, and with True rebuilds the file as well. Raises StorageError.
         resume: finishes what was interrupted. Raises StorageError.
     """
     task_status.started()
@@ -67,7 +57,7 @@ async def run(
         vacuum = trio.current_time() >= anew_at
         vitals.doing("compacting the database")
         try:
-            await compact(vacuum=vacuum)
+            await compact(vacuum)
         except StorageError as error:
             log.warning("not_compacted", error=error_class(error))
         else:

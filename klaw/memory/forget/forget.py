@@ -1,7 +1,5 @@
 """Forgetting with proof: a message, a topic, a fact, a task or a person goes from the logs, the database, its indexes
-and what was made of it, and a search for its bytes shows what still holds it.
-
-No actor: admin requests and chats call it. One forgetting at a time.
+and what was made of it, and a search for its bytes shows what still holds it. One forgetting at a time.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,18 +19,18 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
 from klaw.memory.forget import finding, take_out
-from klaw.memory.forget.finding import NothingToForget, of_runs
+from klaw.memory.forget.finding import NothingToForget
 from klaw.store.engine import connect
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, finish, proof, quotes, reach
 from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.effects import FileMade
 from klaw.store.forget.execute import ForgetResult
 from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
-from klaw.store.forget.reach import ForgetPlan, Reach
-from klaw.store.forget.trace import FileMade, ForgetTarget
+from klaw.store.forget.reach import ForgetTarget, Reach
 from klaw.store.kinds import messages, runs
 from klaw.store.kinds.forgetting import forgotten
 
@@ -43,9 +41,8 @@ EMPTY_EVERY_S = 60.0
 rest."""
 MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
-PLANS = 5
-"""Plans that are made until nothing has changed since."""
-
+READINGS = 5
+"""How often what goes is read until nothing has changed since."""
 NOTED_AT_ONCE = 50
 """Entries that one transaction notes as finished."""
 
@@ -56,49 +53,24 @@ log = structlog.get_logger("klaw.forget")
 class Preview:
     """What a forgetting would do, or did."""
 
-    plan: ForgetPlan
+    reach: Reach
     things: tuple[Thing, ...] = ()
     """What goes and what stays, in words."""
     files: tuple[FileMade, ...] = ()
     """Files of the workspace that tools wrote, also those that no longer exist."""
     again: tuple[Message, ...] = ()
-    """Messages that say it too and stay, the first of them."""
+    """The first of the messages that say it too and stay."""
     held: tuple[HoldingFile, ...] = ()
     """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
     aside: tuple[HoldingFile, ...] = ()
     """Databases and other files of before; for the operator."""
-    named: PersonTraces | None = None
-    """For a person: everything that names it."""
     naming: tuple[Message, ...] = ()
     """For a person: the first of the messages that name it and stay."""
 
     @property
-    def reach(self) -> Reach:
-        return self.plan.reach
-
-    @property
-    def quotes(self) -> QuotesFound:
-        """What quotes it."""
-        return self.plan.quotes
-
-
-@attrs.frozen(kw_only=True)
-class Proof:
-    """What a forgetting did."""
-
-    before: Preview
-    entry: int
-    """Its number in the memory journal."""
-    lines: int
-    """Lines of logs that were rewritten."""
-    after: QuotesFound
-    """What still quotes it."""
-    vacuumed: bool = False
-    """Whether the database file was rebuilt, because its free space still held the text."""
-    held: tuple[HoldingFile, ...] = ()
-    """Files that still hold it; for the operator."""
-    still_named: Mapping[str, int] = attrs.field(factory=dict)
-    """For a person: how many rows of each kind still name it."""
+    def named(self) -> PersonTraces | None:
+        """For a person: everything that names it."""
+        return self.reach.wanted.named
 
 
 @attrs.frozen(kw_only=True)
@@ -108,10 +80,22 @@ class CleanedLogs:
     lines: int
     """Lines of logs that were rewritten."""
     vacuumed: bool = False
+    """Whether the database file was rebuilt, because its free space still held the text."""
     held: tuple[HoldingFile, ...] = ()
     """Files that still hold it; for the operator."""
     aside: tuple[HoldingFile, ...] = ()
     """Databases and other files of before; for the operator."""
+
+
+@attrs.frozen(kw_only=True)
+class Proof(CleanedLogs):
+    before: Preview
+    entry: int
+    """Its number in the memory journal."""
+    after: QuotesFound
+    """What still quotes it."""
+    still_named: Mapping[str, int] = attrs.field(factory=dict)
+    """For a person: how many rows of each kind still name it."""
 
 
 @attrs.frozen
@@ -130,17 +114,15 @@ async def _nothing_runs(_user: UserId, _run: str) -> None:
 
 @attrs.define(eq=False)
 class Forgetter:
-    """Looks and forgets.
+    """Looks and forgets. It is no actor: operations call it.
 
     Args:
-        writer, readers: of the store.
         data_dir, workspace: folders that are searched.
-        clock: for the journal.
         files: threads for searching.
         reindexing: whether a reindex is reading the logs.
         changed: called after messages changed: their vectors, topics and summaries are to be made again.
-        stop_run: ends a run that is under way, and returns when it is over.
         compact: called when the database's files are to be rid of what was forgotten, by and by.
+        stop_run: ends a run that is under way, and returns when it is over.
         backups: the folder with those that are made without naming another one.
     """
 
@@ -161,13 +143,7 @@ class Forgetter:
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
         """What somebody means; see ``finding.find``."""
-        return await finding.find(
-            self.readers, text, user, data_dir=self.data_dir, files=self.files, with_messages=with_messages
-        )
-
-    async def newest(self, chat: ChatId, count: int) -> ForgetTarget:
-        """The newest messages of a chat that were said in it. Raises NothingToForget."""
-        return await finding.newest(self.readers, chat, count)
+        return await self.readers.run(finding.find, text, user, with_messages=with_messages)
 
     async def again(self, shown: ForgetTarget) -> ForgetTarget:
         """What was shown, as it is now: with a chat goes what was said in it meanwhile. Raises NoSuchChat."""
@@ -191,22 +167,21 @@ class Forgetter:
 
         Args:
             wanted: see ``find``.
-            with_facts: also facts that were made of it, and people known by nothing else.
+            with_facts: see ``Reach``.
             everywhere: for the operator: also which files hold it, by their bytes, whosever they are.
         """
-        plan = await self.readers.run(reach.plan, wanted, with_facts=with_facts)
-        own = frozenset(plan.reach.rowids)
+        found = await self.readers.run(reach.plan, wanted, with_facts=with_facts)
+        own = frozenset(found.rowids)
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
-        files, things = await self._files(plan.reach)
+        files, things = await self._files(found)
         return Preview(
-            plan=plan,
-            things=(*await self.readers.run(proof.things_of, plan.reach), *things),
+            reach=found,
+            things=(*await self.readers.run(proof.things_of, found), *things),
             files=files,
-            again=tuple(await self.readers.run(messages.by_rowids, plan.quotes.again[:MOST_LISTED])),
-            held=await self._search(wanted.user, plan.quotes.pieces) if everywhere else (),
+            again=tuple(await self.readers.run(messages.by_rowids, found.quotes.again[:MOST_LISTED])),
+            held=await self._search(wanted.user, found.quotes.finder.pieces) if everywhere else (),
             aside=await self.files.run(self._aside) if everywhere else (),
-            named=wanted.named,
             naming=tuple(await self.readers.run(messages.by_rowids, staying)),
         )
 
@@ -229,42 +204,36 @@ class Forgetter:
             if self.reindexing():
                 raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
             before = await self.preview(wanted, with_facts=with_facts, everywhere=everywhere)
-            for run in before.reach.trace.runs:  # what it would still say is made of it
+            for run in before.reach.runs:  # what it would still say is made of it
                 await self.stop_run(wanted.user, run)
             # First: when a kill comes behind it, the message is there without its files, and never the other way round.
             await self._remove_files(before)
-            at = iso(self.clock.now())
-            done = await self._take_out(at, before.plan)
-            before = attrs.evolve(before, plan=done.plan or before.plan)  # with what changed since it was made
-            cleaned = await self._finish([done], done.pieces, everywhere=everywhere)
+            found, done = await self._take_out(iso(self.clock.now()), before.reach)
+            cleaned = await self._finish([done], done.finder.pieces, everywhere=everywhere)
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(
-                before=before,
+                **attrs.asdict(cleaned, recurse=False),
+                before=attrs.evolve(before, reach=found),  # with what changed since it was made
                 entry=done.entry.entry,
-                lines=cleaned.lines,
                 after=await self.readers.run(
-                    quotes.look, wanted.user, before.reach.texts, done.entry.messages, done.entry.asked
+                    quotes.look, wanted.user, found.texts, done.entry.messages, done.entry.asked
                 ),
-                vacuumed=cleaned.vacuumed,
-                held=cleaned.held,
                 still_named=await self.readers.run(quotes.count_naming, wanted.user, names) if names else {},
             )
 
-    async def _take_out(self, at: str, plan: ForgetPlan) -> ForgetResult:
-        """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. Returns
-        what was done as if it were one entry. A kill in between: the next start goes on."""
-        wanted = plan.reach.wanted
-        for _ in range(PLANS):  # reading again in the writer would keep everybody else waiting
-            if await self.readers.run(reach.is_current, plan):
+    async def _take_out(self, at: str, found: Reach) -> tuple[Reach, ForgetResult]:
+        """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. After a
+        kill in between, the next start goes on."""
+        wanted = found.wanted
+        for _ in range(READINGS):  # reading again in the writer would keep everybody else waiting
+            if await self.readers.run(reach.is_current, found):
                 break
-            plan = await self.readers.run(reach.plan, wanted, with_facts=plan.reach.with_facts)
+            found = await self.readers.run(reach.plan, wanted, with_facts=found.with_facts)
         most = 1 if len(wanted.rowids) >= take_out.MANY else take_out.AT_ONCE
-        done = await self.writer.run(execute.forget, plan, at, most=most)
-        log.info("forget_began", count=_size(done) + len(done.rest))
-        entries = [done.entry, *await take_out.rest(self.writer, self.readers, wanted.user, done.rest, at)]
-        entry = merged(entries)
-        lines = await self.readers.run(execute.log_texts, entry) if entry.used else done.lines
-        return attrs.evolve(done, entry=entry, lines=lines, entries=tuple(each.entry for each in entries))
+        found, done = await self.writer.run(execute.forget, found, at, most=most)
+        log.info("forget_began", count=_size(done) + len(found.asked[most:]))
+        rest = await take_out.rest(self.writer, self.readers, wanted.user, found.asked[most:], at)
+        return found, attrs.evolve(done, entries=(*done.entries, *rest))
 
     async def _finish(self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool) -> CleanedLogs:
         """Clean the logs and the files of what was taken out, and look for what of it is still there.
@@ -277,11 +246,13 @@ class Forgetter:
         Raises:
             StorageError: the logs could not be cleaned; the next start does it.
         """
-        lines = sum([await take_out.clean_logs(self.writer, self.files, self.data_dir, each) for each in done])
+        clean = partial(take_out.clean_logs, self.writer, self.readers, self.files, self.data_dir)
+        lines = sum([await clean(each) for each in done])
         held, vacuumed = await self._compact(done[0].entry.user, pieces) if everywhere else ((), False)
         for each in done:
-            for first in range(0, len(each.entries), NOTED_AT_ONCE):
-                noted = each.entries[first : first + NOTED_AT_ONCE]
+            numbers = [one.entry for one in each.entries]
+            for first in range(0, len(numbers), NOTED_AT_ONCE):
+                noted = numbers[first : first + NOTED_AT_ONCE]
                 await self.writer.run(execute.note_forgotten, each.entry.user, noted, each.entry.time)
         self.changed()
         if not everywhere:
@@ -291,24 +262,19 @@ class Forgetter:
         return CleanedLogs(lines=lines, vacuumed=vacuumed, held=held)
 
     async def resume(self) -> None:
-        """Finish the large forgettings that a kill interrupted; small ones the start has finished.
-
-        Raises:
-            StorageError: the logs could not be cleaned; the next start tries again.
-        """
+        """Finish the large forgettings that a kill interrupted; small ones the start has finished. Raises StorageError:
+        the logs could not be cleaned; the next start tries again."""
         async with self._alone:
             for begun in await self.readers.run(finish.interrupted):
                 first = begun[0]
                 log.info("forget_resumed", count=len(first.asked))
-                rest = await self.readers.run(forgotten.left, first.user, first.asked)
-                entries = [*begun, *await take_out.rest(self.writer, self.readers, first.user, rest, first.time)]
-                entry = merged(entries)
-                texts = await self.readers.run(finish.texts_of, self.data_dir, entry)
-                found = await self.readers.run(quotes.look, first.user, texts, entry.messages, entry.asked)
-                lines = await self.writer.run(execute.redact_again, entry, found)
-                numbers = tuple(each.entry for each in entries)
-                done = ForgetResult(entry=entry, pieces=found.pieces, lines=lines, entries=numbers)
-                await self._finish([done], done.pieces, everywhere=False)
+                left = await self.readers.run(forgotten.left, first.user, first.asked)
+                rest = await take_out.rest(self.writer, self.readers, first.user, left, first.time)
+                entry = merged([*begun, *rest])
+                found = await self.readers.run(finish.look_again, entry)
+                await self.writer.run(execute.redact_again, entry, found)
+                done = ForgetResult(entries=(*begun, *rest), finder=found.finder)
+                await self._finish([done], found.finder.pieces, everywhere=False)
 
     async def clean_after(
         self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool
@@ -316,16 +282,15 @@ class Forgetter:
         """Clean the logs of what somebody took out of the database, such as a knowledge base, and look for what of it
         is still there. Arguments and errors as for ``_finish``."""
         async with self._alone:
-            written = [attrs.evolve(each, lines=await self.readers.run(execute.log_texts, each.entry)) for each in done]
-            cleaned = await self._finish(written, pieces, everywhere=everywhere)
+            cleaned = await self._finish(done, pieces, everywhere=everywhere)
             return attrs.evolve(cleaned, aside=await self.files.run(self._aside) if everywhere else ())
 
     async def _files(self, found: Reach) -> tuple[tuple[FileMade, ...], list[Thing]]:
         """The files that tools wrote, also in runs, and those of them that are there."""
         user = found.user
-        gone = await self.readers.run(runs.by_ids, user, found.trace.runs)
-        written = {each.path: each for each in found.trace.effects.files}
-        written |= {each.path: each for each in await self.files.run(of_runs, self.data_dir, user, gone)}
+        gone = await self.readers.run(runs.by_ids, user, found.runs)
+        written = {each.path: each for each in found.effects.files}
+        written |= {each.path: each for each in await self.files.run(finding.of_runs, self.data_dir, user, gone)}
         files = tuple(written.values())
         look = partial(finding.things, with_facts=found.with_facts)
         return files, await self.files.run(look, self.workspace, user, files)
@@ -344,12 +309,9 @@ class Forgetter:
             await self.files.run(connect.checkpoint, self.data_dir / "klaw.db")
             await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
 
-    async def compact_files(self, *, vacuum: bool) -> None:
-        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once.
-
-        Raises:
-            StorageError: it could not be done; it is still owed.
-        """
+    async def compact_files(self, vacuum: bool) -> None:
+        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once. Raises
+        StorageError: it could not be done; it is still owed."""
         async with self._alone:
             if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")

@@ -23,8 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 20
-"""Messages that are taken out in one transaction, at 3 to 6 ms each, for the most part because their words must leave
-no trace in the full-text index."""
+"""Messages that are taken out in one transaction, at 3 to 6 ms each, mostly because their words must leave no trace in
+the full-text index."""
 MANY = finish.MOST_AT_START
 """From so many on, the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so
 many: it would leave what a kill left of that."""
@@ -33,7 +33,7 @@ AT_ONCE_WITHOUT_TEXT = 60
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
 LOGS_AT_ONCE = 8
-"""That are exchanged while everybody waits."""
+"""Logs that are exchanged while everybody waits."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 CLOSE_S = 10.0
@@ -43,16 +43,14 @@ CLOSE_S = 10.0
 async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[int], at: str) -> list[ForgetEntry]:
     """Take further messages of a forgetting out of the database; see ``execute.forget_rest``. Returns the entries.
 
-    Cancellation: what was taken out so far is; what a start or ``Forgetter.resume`` does about it see there.
+    Cancellation: what was taken out so far is; a start, or ``Forgetter.resume``, goes on.
     """
-    entries, count = [], AT_ONCE
+    count = AT_ONCE
     if len(rowids) >= MANY and await readers.run(fulltext_renewal.is_worth_it, len(rowids)):
         await _renew_text(writer, frozenset(rowids))
         count = AT_ONCE_WITHOUT_TEXT
-    for first in range(0, len(rowids), count):
-        done = await _giving_way(writer, execute.forget_rest, user, rowids[first : first + count], at)
-        entries.append(done.entry)
-    return entries
+    parts = [rowids[first : first + count] for first in range(0, len(rowids), count)]
+    return [await _giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
 
 
 async def _renew_text(writer: Writer, going: Collection[int]) -> None:
@@ -79,20 +77,15 @@ async def _giving_way(
     return done
 
 
-# -- logs --------------------------------------------------------------------------------------------------------------
-
-
-async def clean_logs(writer: Writer, files: Threads, root: Path, done: ForgetResult) -> int:
-    """Clean all logs of what was taken out of the database. Returns how many lines changed.
-
-    Raises:
-        StorageError: the logs could not be cleaned, which the next start does.
-    """
+async def clean_logs(writer: Writer, readers: Readers, files: Threads, root: Path, done: ForgetResult) -> int:
+    """Clean all logs of what was taken out of the database. Returns how many lines changed. Raises StorageError: the
+    logs could not be cleaned, which the next start does."""
     lines = 0
+    cleaner = await readers.run(Cleaner, done.entry, done.finder)
     for own in (False, True):
+        cleaner.own = own
         if own:  # after this round a start does not know any more what else to look for
-            await files.run(logs.remove_copies, root, done.entry, done.pieces)
-        cleaner = Cleaner(done.entry, done.pieces, own=own, lines=done.lines)
+            await files.run(logs.remove_copies, root, done.entry, done.finder)
         for _ in range(ROUNDS):
             paths = await files.run(logs.logs_with, root, cleaner)
             changed = 0
@@ -108,18 +101,26 @@ async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequ
     """Rewrite logs while others are served. Returns how many lines changed."""
     waiting = rewrites = await writer.run_alone(logs.begin_cleaning, cleaner, paths)
     try:
-        while waiting:
-            with logs.left_to_the_next_start():
+        with logs.left_to_the_next_start():
+            while waiting:
                 for each in waiting:
                     while each.left > log_rewrite.STEP_BYTES:
                         await files.run(each.step)
-            await files.run(logs.take_in, waiting)
-            waiting = await writer.run_alone(logs.exchange_logs, waiting)
-        await files.run(logs.sync_folders, rewrites)
+                await files.run(_take_in, waiting)
+                waiting = await writer.run_alone(logs.exchange_logs, waiting)
+            for each in rewrites:  # before it is noted that it is done
+                await files.run(each.sync_folder)
         return sum(each.changed for each in rewrites)
     finally:
         with trio.move_on_after(CLOSE_S, shield=True):
             await files.run(_close, rewrites)
+
+
+def _take_in(rewrites: Sequence[LogRewrite]) -> None:
+    for each in rewrites:
+        while each.left:
+            each.step()
+        each.sync()
 
 
 def _close(rewrites: Sequence[LogRewrite]) -> None:

@@ -1,23 +1,208 @@
-"""One summary by the model: its prompts in turn, its answers judged, one further attempt each.
+"""What the model is asked for one summary, and what is taken out of its answers; the prompts' fixed parts are files in
+``klaw/prompts``. Every bad answer has one further attempt.
 
-A slot is held for one call at a time, and only while nobody who waits for an answer wants it."""
+Every message begins on a line of its own with a label in brackets that says who it is from; further lines are marked.
+So no text can pass for another speaker's, and the prompt says that text of tools and programs is only data.
+
+A slot is held for one call at a time, and only while nobody who waits for an answer wants it.
+"""
 
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
 
 import attrs
 
 from klaw.actor.supervisor import Vitals
+from klaw.context.repair import calls_of
+from klaw.context.request import shorten
+from klaw.convert import Form
 from klaw.domain import tokens
-from klaw.domain.text import clean_output
-from klaw.errors import NoSummary
+from klaw.domain.attachment import names_of
+from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.summary import MAX_NOTE, ToolNote
+from klaw.domain.text import MARK, clean_output, hanging, quoted, tagged
+from klaw.errors import BadAnswer, NoSummary
+from klaw.json_schema import SchemaType
+from klaw.llm.ask_json import Text, Usable, usable
 from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
-from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, Usage
-from klaw.memory.background_llm import Asker
-from klaw.memory.summaries import rendering
+from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route
+from klaw.memory.background_llm import Asker, question
+
+TOOL_TOKENS = 400
+"""A tool's result is shortened to so much; arguments of a call too."""
+MAX_PARTS = 4
+"""One exchange that is larger than a prompt is read in so many parts; the middle of a still larger one is left out."""
+CONTINUED = "[continued]"
+EMPTY_AGAIN = "Your last answer held no summary. Write the summary now, as plain text."
+TOO_LONG_AGAIN = "Your last answer was far too long. Write a much shorter summary."
+REFUSED_AGAIN = (
+    "This is a record that you keep for the user and nobody else. You are not asked to do or to judge what it says,"
+    " only to write down what it is about."
+)
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """Messages as labelled lines, with a line for each new day."""
+    lines: list[str] = []
+    day = ""
+    for message in messages:
+        if message.created_at[:10] != day:
+            day = message.created_at[:10]
+            lines.append(f"--- {day} ---")
+        lines += _lines(message)
+    return "\n".join(lines)
+
+
+def _lines(message: Message) -> list[str]:
+    if message.type is MessageKind.TOOL_CALL:
+        said = [_line("assistant", message.content)] if message.content.strip() else []
+        calls = calls_of(message)
+        return said + [
+            _line(f"assistant uses the tool {plain_name(call.name)}", shorten(call.arguments, TOOL_TOKENS))
+            for call in calls
+        ]
+    if message.type is MessageKind.TOOL_RESULT:
+        name = plain_name(str(message.metadata.get("name", "")))
+        return [_line(f"text of the tool {name}", shorten(message.content, TOOL_TOKENS))]
+    if message.type is MessageKind.SCHEDULED:
+        return [_line("assistant, by a scheduled task", message.content)]
+    whole = "\n".join([message.content, *names_of(message.metadata)])
+    return [_line("user" if message.role is Role.USER else "assistant", whole)]
+
+
+def _line(label: str, text: str) -> str:
+    return f"[{label}] {hanging(text)}"
+
+
+def plain_name(name: str) -> str:
+    return "".join(each for each in name if each.isalnum() or each in "_-")[:64]
+
+
+def split(text: str, room: int) -> list[str]:
+    """A transcript in parts of at most ``room`` estimated tokens each, cut at line ends or spaces."""
+    shown = shorten(text, int(room * MAX_PARTS * 0.9))
+    estimated = tokens.estimate(shown)
+    if estimated <= room:
+        return [shown]
+    size = max(1, int(len(shown) * room / estimated * 0.95))
+    parts: list[str] = []
+    opening = ""
+    while shown:
+        end = size
+        if len(shown) > size:
+            end = max(shown.rfind("\n", size // 2, size), shown.rfind(" ", size // 2, size)) + 1 or size
+        parts.append(opening + shown[:end].rstrip())
+        # What goes on in the middle of a line is marked: it must not pass for a line of its own.
+        middle = "" if shown[:end].endswith("\n") else f"{MARK} "
+        opening = f"{CONTINUED}\n{middle}"
+        shown = shown[end:]
+    return parts
+
+
+def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str = "") -> tuple[ChatMessage, ...]:
+    """The request for a summary.
+
+    ``base``: the summary so far, which the new one replaces; ``earlier``: summaries that stay beside it, so that it
+    does not repeat them; ``again``: what was wrong with the first answer. Empty for none."""
+    blocks = []
+    if earlier:
+        blocks.append(f"Earlier summary, which is kept; do not repeat it:\n{tagged('earlier', quoted(earlier))}")
+    if base:
+        blocks.append(f"Summary so far, to be written anew with what follows:\n{tagged('summary', quoted(base))}")
+    blocks.append(f"Conversation:\n{tagged('conversation', part)}")
+    blocks.append(f"Write the summary in at most {words} words, in the language of the conversation.")
+    if again:
+        blocks.append(again)
+    return question("summarize", "\n\n".join(blocks))
+
+
+MAX_CALLS = 40
+"""Calls that one summary notes: the newest."""
+NOTE_TOKENS = 80
+"""What the answer may use for each."""
+
+
+@attrs.frozen
+class Note:
+    """One entry of the answer; ``call`` is the call's key in the prompt."""
+
+    call: Text
+    text: Text
+
+
+@attrs.frozen
+class Notes:
+    notes: Annotated[Usable[Note], Form(partial(usable, cls=Note), list), SchemaType(list[Note])]
+
+
+@attrs.frozen(kw_only=True)
+class ToolCallText:
+    """A tool call with its result. ``key``: c1, c2 … in the prompt."""
+
+    key: str
+    seq: int
+    id: str
+    tool: str
+    arguments: str
+    result: str
+
+
+def calls(messages: Sequence[Message]) -> list[ToolCallText]:
+    """The calls of some whole exchanges that have a result."""
+    results = {
+        str(message.metadata.get("call", "")): message.content
+        for message in messages
+        if message.type is MessageKind.TOOL_RESULT and message.content.strip()
+    }
+    found = [
+        (message.seq, call)
+        for message in messages
+        if message.type is MessageKind.TOOL_CALL
+        for call in calls_of(message)
+        if call.id in results
+    ]
+    return [
+        ToolCallText(
+            key=f"c{place}", seq=seq, id=call.id, tool=call.name, arguments=call.arguments, result=results[call.id]
+        )
+        for place, (seq, call) in enumerate(found[-MAX_CALLS:], 1)
+    ]
+
+
+def notes_prompt(wanted: Sequence[ToolCallText]) -> tuple[ChatMessage, ...]:
+    blocks = (
+        f"[{call.key}: call of the tool {plain_name(call.tool)}]\n"
+        f"{tagged('arguments', _shown(call.arguments))}\n{tagged('result', _shown(call.result))}"
+        for call in wanted
+    )
+    return question("summarize_tools", "\n\n".join(blocks))
+
+
+def _shown(text: str) -> str:
+    return quoted(shorten(text, TOOL_TOKENS))
+
+
+def notes_of(answer: Notes, wanted: Sequence[ToolCallText]) -> tuple[ToolNote, ...]:
+    """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out. Raises BadAnswer: it has
+    no note on any of the calls."""
+    by_key = {call.key: call for call in wanted}
+    found = []
+    for note in answer.notes.entries:
+        call = by_key.pop(note.call, None)
+        text = note.text[:MAX_NOTE].strip()
+        if call is not None and any(character.isalnum() for character in text):
+            found.append(ToolNote(seq=call.seq, call=call.id, tool=call.tool, text=text))
+    if not found:
+        raise BadAnswer("it has no note on any of the calls; use their ids")
+    return tuple(sorted(found, key=lambda note: note.seq))
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
 
 ANSWER_FACTOR = 2
 """The model may write so many times the tokens that a summary may have: what is too long is cut at a sentence's end."""
@@ -35,7 +220,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|\Z)|\n")
-_AGAIN = {"empty": rendering.EMPTY_AGAIN, "too_long": rendering.TOO_LONG_AGAIN, "refused": rendering.REFUSED_AGAIN}
+_AGAIN = {"empty": EMPTY_AGAIN, "too_long": TOO_LONG_AGAIN, "refused": REFUSED_AGAIN}
 
 
 def judge(answer: str, max_tokens: int, *, last: bool) -> str:
@@ -80,28 +265,23 @@ def cut(text: str, max_tokens: int) -> str:
 
 @attrs.define(kw_only=True)
 class SummaryModel:
-    """Calls of one model for one summary; counts what they used."""
+    """Calls of one model for one summary."""
 
     asker: Asker
     route: Route
     correction: TokenCorrection
     vitals: Vitals
-    used: Usage = attrs.Factory(lambda: Usage(prompt_tokens=0, completion_tokens=0))
     model: str = ""
     """Who answered last."""
 
     async def summarise(self, parts: Sequence[str], *, base: str, earlier: str, max_tokens: int, words: int) -> str:
-        """The summary of a transcript that is read in parts, each together with the summary of those before it.
-
-        Raises:
-            NoSummary: twice there was none.
-            ProviderError: the model could not be asked.
-        """
+        """The summary of a transcript that is read in parts, each together with the summary of those before it. Raises
+        ProviderError; NoSummary: twice there was none."""
         text = base
         for part in parts:
 
             def prompt(again: str, part: str = part, so_far: str = text) -> tuple[ChatMessage, ...]:
-                return rendering.summary_prompt(part, base=so_far, earlier=earlier, words=words, again=again)
+                return summary_prompt(part, base=so_far, earlier=earlier, words=words, again=again)
 
             text = await self._accepted(prompt, max_tokens)
         return text
@@ -110,7 +290,6 @@ class SummaryModel:
         self, messages: tuple[ChatMessage, ...], max_tokens: int, schema: JsonSchema | None = None
     ) -> Completion:
         """One call, after those that somebody waits for. Raises ProviderError: no answer."""
-        estimated = request_tokens(messages)
         ratio = max(1.0, self.correction.of(self.route.name))
         completion = await self.asker.call(
             self.route,
@@ -119,14 +298,10 @@ class SummaryModel:
             max_tokens=max(16, min(self.route.max_output_tokens, int(max_tokens * ratio))),
             vitals=self.vitals,
         )
-        usage = completion.usage or Usage(prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text))
-        self.used = Usage(
-            prompt_tokens=self.used.prompt_tokens + usage.prompt_tokens,
-            completion_tokens=self.used.completion_tokens + usage.completion_tokens,
-        )
         self.model = completion.model or self.route.name
         if completion.usage is not None:
-            self.correction.learn(self.model, estimated=estimated, reported=completion.usage.prompt_tokens)
+            reported = completion.usage.prompt_tokens
+            self.correction.learn(self.model, estimated=request_tokens(messages), reported=reported)
         return completion
 
     async def _accepted(self, prompt: Callable[[str], tuple[ChatMessage, ...]], max_tokens: int) -> str:

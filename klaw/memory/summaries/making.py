@@ -7,6 +7,7 @@ again at start; one that was made by hand, or changed, is left alone. What a new
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import attrs
 import structlog
@@ -38,10 +39,18 @@ from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.background_llm import Asker
-from klaw.memory.summaries import rendering
-from klaw.memory.summaries.asking import ANSWER_FACTOR, SummaryModel
+from klaw.memory.summaries.asking import (
+    ANSWER_FACTOR,
+    NOTE_TOKENS,
+    Notes,
+    SummaryModel,
+    calls,
+    notes_of,
+    notes_prompt,
+    split,
+    transcript,
+)
 from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted, joined, weight, words_for
-from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats, messages, summaries
@@ -86,21 +95,9 @@ PROMPT_TOKENS = 500
 log = structlog.get_logger("klaw.summarizer")
 
 
-@attrs.frozen
-class NothingToSummarise:
-    """There is nothing to summarise now, or it was for nothing: the segment ended meanwhile."""
-
-
-@attrs.frozen
-class SourcesForgotten:
-    """It was for nothing, because what it was made of is forgotten: it can be made again at once."""
-
-
-@attrs.frozen
-class SummaryMade:
-    """A summary was stored."""
-
-    summary: Summary
+Made: TypeAlias = Literal["made", "nothing", "forgotten"]
+"""A summary was stored; there was nothing to summarise, or the segment ended meanwhile; what it was made of was
+forgotten, so that it can be made again at once."""
 
 
 @attrs.frozen
@@ -134,29 +131,18 @@ class SummaryMaker:
             sliding_window=self.config.context.sliding_window,
         )
 
-    async def make(
-        self, chat: ChatId, failures: int, vitals: Vitals
-    ) -> NothingToSummarise | SourcesForgotten | SummaryMade | SummaryFailed:
-        """Make the next summary of a chat, if one is due.
-
-        Args:
-            failures: in a row until now; each halves what one prompt holds.
-
-        Raises:
-            ActorStopped: the store is gone.
-            StorageError: the store cannot be read.
-
-        Cancellation: nothing is stored, or all of it.
-        """
+    async def make(self, chat: ChatId, failures: int, vitals: Vitals) -> Made | SummaryFailed:
+        """Make the next summary of a chat, if one is due. Each of the ``failures`` in a row until now halves what one
+        prompt holds. Raises ActorStopped; StorageError: the store cannot be read."""
         found = await self.readers.run(summaries.uncovered, chat, MAX_ROWS)
         if found is None:
-            return NothingToSummarise()
+            return "nothing"
         try:
             route = self.asker.llm.router.route(task="summarization")
             bound = await self.readers.run(chats.bound, found.session.user, chat) is not None
             chunk = self._choose(found, route, failures, bound=bound)
             if chunk is None:
-                return NothingToSummarise()
+                return "nothing"
             limited = await self._limited(found, chunk)
             return limited or await self._make(found, chunk, route, vitals)
         except ActorStopped:
@@ -165,12 +151,12 @@ class SummaryMaker:
             return self._failed(error)
         except SourceForgotten:
             log.info("summary_dropped", reason="something was forgotten")
-            return SourcesForgotten()
+            return "forgotten"
         except SummaryOutdated:
             session = await self.readers.run(messages.session, chat)
             if session is None or session.segment != found.session.segment:
                 log.info("summary_dropped", reason="the segment is over")
-                return NothingToSummarise()
+                return "nothing"
             return SummaryFailed("outdated")
         except StorageError as error:
             log.error("summary_not_stored", error=error_class(error))
@@ -224,12 +210,14 @@ class SummaryMaker:
         needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + self.rules.part_tokens
         return SummaryFailed("limit_tokens", until=next_day(now)) if used + needed > limit else None
 
-    async def _make(self, found: UnsummarisedPart, chunk: SummaryChunk, route: Route, vitals: Vitals) -> SummaryMade:
+    async def _make(self, found: UnsummarisedPart, chunk: SummaryChunk, route: Route, vitals: Vitals) -> Made:
         rules = self.rules
         async with self.asker.charged("summary", found.session.user, found.session.chat) as asker:
             model = SummaryModel(asker=asker, route=route, correction=self.correction, vitals=vitals)
             text = await self._text(found, chunk, model, rules)
             notes = await self._notes(chunk.messages, model)
+        assert asker.charge is not None
+        spent = asker.charge.meter.spent
         made = NewSummary(
             user=found.session.user,
             chat=found.session.chat,
@@ -240,9 +228,9 @@ class SummaryMaker:
             tokens=tokens.estimate(text),
             model=model.model,
             # The same: so the store knows that it is charged.
-            created_at=(asker.charge.at if asker.charge else "") or iso(self.clock.now()),
-            prompt_tokens=model.used.prompt_tokens,
-            completion_tokens=model.used.completion_tokens,
+            created_at=asker.charge.at or iso(self.clock.now()),
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
         )
         vitals.doing("storing a summary")
         stored = await self.writer.run(
@@ -256,15 +244,15 @@ class SummaryMaker:
         past = [] if chunk.base is None else [attrs.evolve(chunk.base, state=SummaryState.SUPERSEDED)]
         await self.files.run(settle, self.data_dir, [stored, *past])
         log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
-        return SummaryMade(stored)
+        return "made"
 
     async def _text(self, found: UnsummarisedPart, chunk: SummaryChunk, model: SummaryModel, rules: Rules) -> str:
-        shown = rendering.transcript(chunk.messages)
+        shown = transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
         room = self._room(model.route, rules, 0)
         try:
             return await model.summarise(
-                rendering.split(shown, room),
+                split(shown, room),
                 base=chunk.base.text if chunk.base else "",
                 earlier=joined(beside),
                 max_tokens=rules.part_tokens,

@@ -18,7 +18,7 @@ from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import making
-from klaw.memory.summaries.making import NothingToSummarise, SourcesForgotten, SummaryFailed, SummaryMade, SummaryMaker
+from klaw.memory.summaries.making import Made, SummaryFailed, SummaryMaker
 from klaw.store.kinds import summaries
 from klaw.store.kinds.summaries import SummaryFailure
 
@@ -157,6 +157,7 @@ class Summarizer(Nudge):
             return
         vitals.doing("looking at a chat")
         past = self._failures.get(chat)
+        outcome: Made | SummaryFailed
         try:
             outcome = await self._maker.make(chat, past.failures if past else 0, vitals)
         except (ActorStopped, StorageError):
@@ -165,14 +166,14 @@ class Summarizer(Nudge):
             log.error("summary_crashed", error=error_class(error), where=where(error))
             outcome = SummaryFailed("internal")
         match outcome:
-            case SummaryMade():
+            case "made":
                 now = self._maker.clock.now()
                 self.status = attrs.evolve(self.status, made=self.status.made + 1, last_made=now)
                 self._failures.pop(chat, None)
                 self.queue[chat] = None  # behind the others: there may be more
-            case SourcesForgotten():
+            case "forgotten":
                 self.queue[chat] = None  # at most once for each forgetting, which is a person's
-            case NothingToSummarise():
+            case "nothing":
                 self._failures.pop(chat, None)
             case SummaryFailed():
                 await self._wait(chat, outcome, past)

@@ -20,7 +20,7 @@ import structlog
 from klaw.convert import Form
 from klaw.domain import context_used, tokens
 from klaw.domain.fact import CATEGORIES, Fact, FactSource, Origin, fact_text, normal_form
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.text import minute, tagged
 from klaw.domain.topic import Topic
 from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
@@ -271,7 +271,7 @@ class FactExtractor:
 
 def is_source(message: Message, turns_with_tools: set[str]) -> bool:
     """Whether the model is shown a message: what the user and the assistant said by themselves. Pure."""
-    if message.type is not Kind.TEXT:
+    if message.type is not MessageKind.TEXT:
         return False
     if message.role is Role.USER:
         return True

@@ -10,7 +10,7 @@ from typing import Literal
 
 from klaw.domain import tokens
 from klaw.domain.attachment import names_of
-from klaw.domain.message import Kind, Message, Role, is_searchable
+from klaw.domain.message import Message, MessageKind, Role, is_searchable
 from klaw.domain.text import minute, one_line
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 
@@ -52,18 +52,18 @@ def _line(number: int, message: Message, cap: int) -> str:
 
 def _speaker(message: Message) -> str:
     match message.type:
-        case Kind.TOOL_CALL:
+        case MessageKind.TOOL_CALL:
             return "assistant, tool call (data)"
-        case Kind.TOOL_RESULT:
+        case MessageKind.TOOL_RESULT:
             return "tool result (data)"
-        case Kind.SCHEDULED:
+        case MessageKind.SCHEDULED:
             return "assistant, scheduled (data)"
         case _:
             return message.role.value
 
 
 def _shown(message: Message, cap: int) -> str:
-    if message.type is Kind.TOOL_CALL:
+    if message.type is MessageKind.TOOL_CALL:
         names = ", ".join(str(call.get("name", "?")) for call in _calls(message))
         return middle_out(f"{names} {message.content}".strip() or "-", min(cap, TOOL_CAP))
     said = " ".join([message.content, *names_of(message.metadata)])

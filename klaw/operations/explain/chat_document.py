@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from klaw.domain.attachment import files_of
-from klaw.domain.message import ECHO, Kind, Message, Role
+from klaw.domain.message import ECHO, Message, MessageKind, Role
 from klaw.domain.text import one_line
 from klaw.store.rows import dumps
 
@@ -52,10 +52,10 @@ def escaped(text: str) -> str:
 
 def _markdown(message: Message) -> str:
     at = message.created_at[:16].replace("T", " ")
-    if message.type is Kind.SESSION_BREAK:
+    if message.type is MessageKind.SESSION_BREAK:
         return f"\n---\n\n*A new segment · {at}*\n"
     about = f"{at} · #{message.seq}"
-    if message.type is Kind.TOOL_RESULT:
+    if message.type is MessageKind.TOOL_RESULT:
         failed = " failed" if message.metadata.get("error") else ""
         return _folded(f"Result of {message.metadata.get('name', 'a tool')}{failed} · {about}", message.content)
     task = message.metadata.get("task")
@@ -63,7 +63,7 @@ def _markdown(message: Message) -> str:
     files = ", ".join(escaped(each.name) for each in files_of(message.metadata))
     parts = [_quoted(message.content)] if message.content else []
     parts += [f"Files: {files}"] if files else []
-    calls = message.metadata.get("calls", ()) if message.type is Kind.TOOL_CALL else ()
+    calls = message.metadata.get("calls", ()) if message.type is MessageKind.TOOL_CALL else ()
     folded = [_folded(f"Call of {call.get('name')} · {about}", str(call.get("arguments"))) for call in calls]
     said = "\n\n".join([f"**{author}** · {about}", *parts])
     return (f"\n{said}\n" if parts else "") + "".join(folded)

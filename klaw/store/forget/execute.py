@@ -1,10 +1,11 @@
 """Carrying out a forgetting in the database, and remembering that the logs are to be cleaned (``forget.logs``).
 
-``klaw.memory.forget`` is the only one who calls it. What ``forget`` began the next start finishes.
+What ``forget`` began the next start finishes.
 """
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -14,7 +15,7 @@ import attrs
 from klaw.convert import JOURNAL, Form
 from klaw.domain import core_memory
 from klaw.domain.core_memory import Document
-from klaw.domain.forget import PieceFinder
+from klaw.domain.forget import PieceFinder, fact_ids, fragments, most_pieces
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder
@@ -24,16 +25,15 @@ from klaw.store.engine import meta
 from klaw.store.engine.full_text import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
-from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, LogTexts
+from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, merged
 from klaw.store.forget.quotes import Key, QuotesFound
-from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed
-from klaw.store.forget.trace import ForgetTarget
-from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, tasks, topic_changes, topics, turns
+from klaw.store.forget.reach import Reach, renewed
+from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, tasks, topic_changes, topics
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.forgetting import forgotten, former_names
-from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
+from klaw.store.kinds.records import KINDS
 from klaw.store.rows import dumps
 from klaw.store.search import vector_codes
 
@@ -44,68 +44,45 @@ number: a list of several, by earlier versions."""
 
 @attrs.frozen(kw_only=True)
 class ForgetResult:
-    """What a forgetting did in the database, and what is left to do in the logs."""
+    """What a forgetting did in the database, and what to look for in the logs."""
 
-    entry: ForgetEntry
-    pieces: tuple[str, ...]
-    """Texts to look for. Content: never logged."""
-    lines: LogTexts = attrs.field(factory=LogTexts)
-    rest: tuple[int, ...] = ()
-    """Row ids of messages that are to go by further entries: nothing is left to find out about them."""
-    entries: tuple[int, ...] = attrs.Factory(lambda self: (self.entry.entry,), takes_self=True)
-    """Numbers of all entries that ``entry`` stands for."""
-    plan: ForgetPlan | None = None
-    """What was carried out, of a forgetting that had a plan."""
+    entries: tuple[ForgetEntry, ...]
+    finder: PieceFinder = attrs.field(factory=lambda: PieceFinder.of(()))
+    """Content: never logged."""
+
+    @cached_property
+    def entry(self) -> ForgetEntry:
+        """All of them as if they were one."""
+        return merged(self.entries)
 
 
 # -- for the writer ----------------------------------------------------------------------------------------------------
 
 
-def forget(tx: Transaction, plan: ForgetPlan, at: str, *, most: int | None = None) -> ForgetResult:
-    """Take what a plan reaches out of the database, and remember to clean the logs.
+def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -> tuple[Reach, ForgetResult]:
+    """Take out of the database what a forgetting reaches, and remember to clean the logs.
 
     Args:
-        plan: made a moment ago; what of it is not current is found out again.
-        at: the time now, ISO-8601 UTC with milliseconds.
-        most: so many of the named messages go now, the ``rest`` by ``forget_rest``; None: all.
+        found: read a moment ago; what of it is not current is read again.
+        most: so many of the named messages go now, the others by ``forget_rest``; None: all.
+
+    Returns:
+        What it reaches now, and what was done.
 
     Raises:
         StorageError: something of it is not the user's, or not there.
     """
-    return _forget(tx, renewed(tx.connection, plan), at, most)
-
-
-def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> ForgetResult:
-    """Take further messages of a forgetting out of the database, from which all is gone that was made of them.
-
-    Args:
-        user: whose.
-        rowids: of the messages.
-        at: the time of the forgetting: by it the entries belong together.
-
-    Raises:
-        StorageError: one of them is not there.
-    """
-    wanted = ForgetTarget(user=user, rowids=tuple(rowids), followed=True)
-    found = reach(tx.connection, wanted, with_facts=False)
-    return _forget(tx, ForgetPlan(reach=found, quotes=QuotesFound(), marks=(), last_rowid=0), at)
-
-
-def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None) -> ForgetResult:
-    connection, found = tx.connection, plan.reach
-    user, wanted, traced = found.user, found.wanted, found.trace
+    connection, user, wanted = tx.connection, found.user, found.wanted
+    found = renewed(connection, found)
     known = [people.history(connection, user, person) for person in wanted.people]
-    if len(traced.asked) != len(wanted.rowids) or not all(known) or found.is_empty:
-        raise StorageError("what is to be forgotten is not there any more: nothing was changed")
+    if len(found.asked) != len(wanted.rowids) or not all(known) or found.is_empty:
+        raise _not_there()
     present, document = _core_without(tx, found)
     if wanted.channel:
         people.part(tx, user, wanted.people, at)
-    rest = traced.asked[len(traced.asked) if most is None else most :]
-    rowids_going = {*found.rowids} - set(rest)
-    going = sorted(rowids_going)
+    going = sorted({*found.rowids} - set(found.asked[len(found.asked) if most is None else most :]))
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
     ended = tuple(sorted({*wanted.traces.topics, *topic_changes.ever_with(connection, user, going)}))
-    gone_tasks = {each.name for each in (*wanted.tasks, *(found.tasks if found.with_facts else ()))}
     own_fields = {facts.FACT, people.PERSON, summaries.SUMMARY, topic_changes.TOPIC}
     forgetting = Forgetting(
         messages=tuple(going),
@@ -113,45 +90,77 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
         topics=ended,
         summaries=found.summaries,
         people=found.people,
-        asked=traced.asked,
-        ran=traced.runs,
-        tasks=tuple(sorted({*found.changed_tasks, *gone_tasks})),
+        asked=found.asked,
+        ran=found.runs,
+        tasks=tuple(sorted({*found.changed_tasks, *found.going_tasks})),
         core=document is not None,
         turns=wanted.traces.turns,
         runs=wanted.traces.runs,
         past=former_names.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
-        used=forgotten.given_passages(connection, user, [each for each in traced.own if each.rowid in rowids_going]),
+        used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in {*going}]),
         others={
             kind.what: tuple(map(str, found.gone[kind.what]))
             for kind in KINDS
             if kind not in own_fields and found.gone.get(kind.what)
         },
     )
-    done = journal(tx, user, forgetting, at, plan.quotes)
+    done = journal(tx, user, forgetting, at, found.quotes)
     for name in forgetting.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
         now = tasks.get(connection, user, name)
         if now is not None:
-            goes = name in gone_tasks
+            goes = name in found.going_tasks
             tx.journal(tasks.TASK.removed(user, name, at) if goes else tasks.TASK.put(user, name, now, at))
     if document is not None:
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
     if wanted.named is not None:
         chats.take_out_of_titles(tx, user, wanted.traces.titles, Finder(wanted.named.names), at)
-    attachments.remove(tx, user, traced.attachments)
+    attachments.remove(tx, user, found.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
-    if not wanted.followed:  # else those of the first entry say it
-        done = attrs.evolve(done, lines=log_texts(connection, done.entry))
-    return attrs.evolve(done, rest=rest, plan=plan)
+    return found, done
+
+
+def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> ForgetEntry:
+    """Take further messages of a forgetting out of the database, from which all is gone that was made of them before.
+
+    Args:
+        rowids: of the messages.
+        at: the time of the forgetting: by it the entries belong together.
+
+    Raises:
+        StorageError: one of them is not there.
+    """
+    connection = tx.connection
+    own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
+    if not own or len(own) != len(rowids):
+        raise _not_there()
+    files = attachments.only_of(connection, user, own)
+    said = [*(each.content for each in own), *attachments.texts_of(files)] if facts.ever(connection, user) else []
+    finder = PieceFinder.of(fragments(said, most_pieces(len(own))))
+    forgetting = Forgetting(
+        messages=tuple(sorted(rowids)),
+        facts=fact_ids(map(str, quotes.once_quoting(connection, user, facts.FACT, finder, gone=True))),
+        topics=tuple(sorted(topic_changes.ever_with(connection, user, rowids))),
+        summaries=tuple(sorted(summaries.covering(connection, user, rowids))),
+        asked=tuple(rowids),
+        used=forgotten.given_passages(connection, user, own),
+    )
+    done = journal(tx, user, forgetting, at, QuotesFound())
+    attachments.remove(tx, user, files)
+    return done.entry
+
+
+def _not_there() -> StorageError:
+    return StorageError("what is to be forgotten is not there any more: nothing was changed")
 
 
 def _core_without(tx: Transaction, found: Reach) -> tuple[str, Document | None]:
     """The digest of core memory now, and what it is to be without what was written of it. None when nothing was ever
     written, when it stays because nobody wants it to go, or when the file cannot be read: a person has to look at it.
     """
-    made = found.trace.effects.core
+    made = found.effects.core
     if not made:
         return "", None
     try:
@@ -169,16 +178,13 @@ def _core_without(tx: Transaction, found: Reach) -> tuple[str, Document | None]:
 
 
 def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: str) -> None:
-    """Remember that forgettings are finished in all logs."""
     for entry in entries:
         tx.journal(FORGET.removed(user, entry, at))
 
 
-def redact_again(tx: Transaction, entry: ForgetEntry, found: QuotesFound) -> LogTexts:
-    """Redact quotes in the database again. Returns the texts that the lines of logs get."""
+def redact_again(tx: Transaction, entry: ForgetEntry, found: QuotesFound) -> None:
     _redact(tx.connection, entry, found)
     forgotten.blank_receipts(tx.connection, entry.user, entry.knowledge, entry.used)
-    return log_texts(tx.connection, entry)
 
 
 # -- the entry of the memory journal -----------------------------------------------------------------------------------
@@ -208,7 +214,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     user, at = entry.user, entry.entry
     if entry.done is not None:
         _wait_no_more(connection, entry.done)
-        return ForgetResult(entry=entry, pieces=())
+        return ForgetResult(entries=(entry,))
     for kind in KINDS:
         if kind.full_text:
             index = f"{kind.table}_fts"
@@ -239,7 +245,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     _redact(connection, entry, found)
     meta.put(connection, f"{meta.LAST_FORGETTING}{user}", str(at))
     meta.put(connection, f"{_PENDING}:{at}", dumps(record(change)))
-    return ForgetResult(entry=entry, pieces=found.pieces)
+    return ForgetResult(entries=(entry,), finder=found.finder)
 
 
 def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
@@ -317,40 +323,11 @@ def _redacted(value: str | None, finder: PieceFinder, document: bool) -> str | N
 
 
 def merge_small_indexes(connection: apsw.Connection) -> None:
-    """Merge the indexes in which rows were replaced before they were told to leave no words: what was taken out of them
-    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out."""
+    """Merge the indexes in which rows were replaced before they were told to leave no words: until then, what was taken
+    out of them is a mark beside the old words. That of messages is large, and only forgetting takes words out of it."""
     for kind in KINDS:
         if kind.full_text and kind is not MESSAGE:
             connection.execute(f"INSERT INTO {kind.table}_fts ({kind.table}_fts) VALUES ('optimize')")  # noqa: S608
-
-
-# -- the texts of log lines --------------------------------------------------------------------------------------------
-
-
-def without_history() -> list[Kind[Any]]:
-    """Kinds of the memory journal without a history: nobody can see or restore their earlier texts."""
-    return [kind for kind in KINDS if kind.ops and kind.quotes and not kind.past and kind.made_of is None]
-
-
-def log_texts(connection: apsw.Connection, entry: ForgetEntry) -> LogTexts:
-    """The texts that lines of logs get after the entry was carried out."""
-    user = entry.user
-    return LogTexts(
-        people=former_names.past_values(connection, user, entry.past),
-        receipts=turns.receipts(connection, user, (*entry.turns, *entry.used)),
-        runs=forgotten.run_texts(connection, user, (*entry.runs, *entry.ran)),
-        now={
-            (kind.what, kind.key_of(key)): {
-                column: json.loads(value) if column in kind.documents else value
-                for column, value in zip(kind.quotes, values, strict=True)
-            }
-            for kind in without_history()
-            for key, *values in connection.execute(
-                f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.table} WHERE user_id = ?",  # noqa: S608
-                (user,),
-            )
-        },
-    )
 
 
 # -- what is not finished ----------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.forget import execute, logs, quotes
 from klaw.store.forget.journal_entry import ForgetEntry, merged, together
 from klaw.store.forget.logs import Cleaner
-from klaw.store.kinds import attachments, memory_journal, messages, tasks
+from klaw.store.forget.quotes import QuotesFound
+from klaw.store.kinds import attachments, messages, records, tasks
 from klaw.store.kinds.forgetting import forgotten
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.tasks import TASK
@@ -46,36 +47,34 @@ def interrupted(connection: apsw.Connection) -> list[list[ForgetEntry]]:
 
 
 def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
-    """Finish one forgetting, of one or several entries."""
-
-    def write(*requests: WriteRequest) -> list[Any]:
-        outcomes = commit_group(connection, journal, requests)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        return [outcome.value for outcome in outcomes]
+    def write(function: Callable[..., T], *args: Any) -> T:
+        (outcome,) = commit_group(connection, journal, [WriteRequest(function, args)])
+        if outcome.error is not None:
+            raise outcome.error
+        done: T = outcome.value
+        return done
 
     first = entries[0]
-    rest = forgotten.left(connection, first.user, first.asked)
-    if rest:
-        (more,) = write(WriteRequest(execute.forget_rest, (first.user, rest, first.time)))
-        entries.append(more.entry)
+    if rest := forgotten.left(connection, first.user, first.asked):
+        entries.append(write(execute.forget_rest, first.user, rest, first.time))
     entry = merged(entries)
-    found = quotes.look(connection, entry.user, texts_of(connection, root, entry), entry.messages, entry.asked)
-    (lines,) = write(WriteRequest(execute.redact_again, (entry, found)))
-    logs.clean(journal, root, Cleaner(entry, found.pieces, own=False, lines=lines))
-    logs.remove_copies(root, entry, found.pieces)
-    logs.clean(journal, root, Cleaner(entry, found.pieces, own=True, lines=lines))
+    found = look_again(connection, entry)
+    write(execute.redact_again, entry, found)
+    cleaner = Cleaner(connection, entry, found.finder)
+    logs.clean(journal, root, cleaner)
+    logs.remove_copies(root, entry, found.finder)
+    cleaner.own = True
+    logs.clean(journal, root, cleaner)
     logs.remove_drafts(root)
     logs.compact(connection, vacuum=True)
-    write(WriteRequest(execute.note_forgotten, (first.user, [each.entry for each in entries], first.time)))
+    write(execute.note_forgotten, first.user, [each.entry for each in entries], first.time)
     log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
 
 
-def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
-    """The texts, of very many the longest, as far as the logs still have them: none of them when only the last round
-    was cut off."""
-    asked, with_files = frozenset(entry.asked), []
+def look_again(connection: apsw.Connection, entry: ForgetEntry) -> QuotesFound:
+    """Look for quotes of what was forgotten, as far as the logs still say it: they do not when only the last round was
+    cut off. Of very many texts for the longest."""
+    asked, with_files, root = frozenset(entry.asked), [], Path(connection.filename).parent
 
     def contents() -> Iterator[str]:
         for path in forgotten.log_paths(connection, entry.user, entry.asked):
@@ -91,10 +90,10 @@ def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> lis
     gone |= {(TASK.what, name) for name in entry.tasks if tasks.get(connection, entry.user, name) is None}
     if gone:
         for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
-            for change in _read(path, memory_journal.read):
+            for change in _read(path, records.read):
                 if change.user == entry.user and (change.kind.what, change.key) in gone and change.value is not None:
                     texts += change.kind.said(change.kind.fields(change.value))
-    return texts
+    return quotes.look(connection, entry.user, texts, entry.messages, entry.asked)
 
 
 def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:

@@ -1,7 +1,7 @@
 """What was forgotten, as the memory journal has it: numbers and ids only, never the text. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import attrs
 
@@ -100,18 +100,3 @@ def merged(entries: Sequence[ForgetEntry]) -> ForgetEntry:
         summaries=tuple(sorted({one for each in entries for one in each.summaries})),
         used=tuple(dict.fromkeys(one for each in entries for one in each.used)),
     )
-
-
-@attrs.frozen(kw_only=True)
-class LogTexts:
-    """What lines of logs are to say, as the database does. Content: never logged."""
-
-    people: Mapping[int, Any] = attrs.field(factory=dict)
-    """Values of people, by entries of the memory journal."""
-    receipts: Mapping[str, Any] = attrs.field(factory=dict)
-    """By turn."""
-    runs: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
-    """Texts, details and ``change`` of the last state, by run."""
-    now: Mapping[tuple[str, str], Mapping[str, Any]] | None = None
-    """What holds of kinds that have no history, by their word and key: what earlier lines say instead goes with any
-    forgetting. None: it is not known."""

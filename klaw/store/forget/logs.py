@@ -1,15 +1,17 @@
 """Forgetting in the logs: what their lines become, and the logs without what was forgotten.
 
 The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
-forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that take a
-``StoppedStore`` or a journal run in the writer's thread.
+forgotten texts, also copies of summaries, then the texts' own lines. All functions block; those that take a
+``StoppedStore`` or a journal run in the writer's thread. What cannot be cleaned raises StorageError; the next start
+cleans it.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 import structlog
@@ -26,21 +28,19 @@ from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
-from klaw.store.forget.journal_entry import ForgetEntry, LogTexts
+from klaw.store.forget.journal_entry import ForgetEntry
 from klaw.store.forget.quotes import is_said_again
 from klaw.store.kinds import messages, runs, summaries, turns
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
-from klaw.store.kinds.forgetting import forgotten
+from klaw.store.kinds.forgetting import forgotten, former_names
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
-from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.people import MENTION, PERSON
+from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, copy_path
 from klaw.store.kinds.tasks import TASK
 from klaw.store.kinds.topic_changes import TOPIC
-
-T = TypeVar("T")
 
 LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
@@ -74,35 +74,60 @@ def _parts(piece: str) -> tuple[str, ...]:
 
 
 class Cleaner:
-    """What the lines of logs become.
+    """What the lines of logs become. Made by a connection after the forgetting was carried out.
 
     Args:
         entry: the forgetting.
-        pieces: texts that are taken out wherever the user's records quote them.
-        own: whether the texts' own lines go too.
-        lines: what lines are to say.
+        finder: finds the texts that are taken out wherever the user's records quote them.
     """
 
-    def __init__(self, entry: ForgetEntry, pieces: Sequence[str], *, own: bool, lines: LogTexts) -> None:
-        self.entry, self.pieces, self.own, self.lines = entry, pieces, own, lines
-        self._finder = PieceFinder.of(pieces)
+    own = False
+    """Whether the texts' own lines go too: the second round."""
+
+    def __init__(self, connection: apsw.Connection, entry: ForgetEntry, finder: PieceFinder) -> None:
+        user = entry.user
+        self.entry, self._finder = entry, finder
         self._messages = frozenset(entry.messages)
         self._first = min(entry.asked, default=0)
         self._gone = {**entry.gone, BASE.what: entry.knowledge, SOURCE.what: entry.knowledge}
         self._deleted = [name_of(chat) for chat, _ in entry.deleted]
-        self._no_history = {kind.what: kind for kind in execute.without_history()}
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}
+        # What lines are to say, as the database does.
+        self._people = former_names.past_values(connection, user, entry.past)
+        self._receipts = turns.receipts(connection, user, (*entry.turns, *entry.used))
+        self._runs = forgotten.run_texts(connection, user, (*entry.runs, *entry.ran))
+        # Nobody can see or restore the earlier texts of a kind without history: they go with any forgetting.
+        no_history = (each for each in KINDS if each.ops and each.quotes and not each.past and each.made_of is None)
+        self._no_history = {each.what: each for each in no_history}
+        self._now = {
+            (kind.what, kind.key_of(key)): {
+                column: json.loads(value) if column in kind.documents else value
+                for column, value in zip(kind.quotes, values, strict=True)
+            }
+            for kind in self._no_history.values()
+            for key, *values in connection.execute(
+                f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.table} WHERE user_id = ?",  # noqa: S608
+                (user,),
+            )
+        }
 
     def line_of(self, path: str) -> Callable[[bytes], bytes]:
         """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
         mine = f'"user_id":{rows.dumps(self.entry.user)}'.encode()
         kind = path.split("/", 1)[0]
-        is_own, is_later = self._own_lines(kind), self._later_lines(kind)
+        marks = self._marks(kind) if self.own else []
+
+        def may_change(line: bytes) -> bool:
+            """Tells by its bytes, so that not every line has to be parsed."""
+            if mine not in line:
+                return False
+            message = _MESSAGE.match(line) if kind == messages.CONVERSATIONS else None
+            if message and int(message[1]) in self._messages:
+                return self.own
+            return any(each in line for each in marks) or self._finder.may_stand_in(line.decode(errors="replace"))
 
         def cleaned(line: bytes) -> bytes:
-            if mine not in line or is_later(line):
-                return line
-            if not is_own(line) and not self._finder.may_stand_in(line.decode(errors="replace")):
+            if not may_change(line):
                 return line
             try:
                 record = parse(line)
@@ -112,61 +137,42 @@ class Cleaner:
                 return line if new == record else rows.dumps(new).encode()
             except FAULTS:
                 # A torn or odd line: no reader takes it, and it must not hold the text.
-                return b"" if any(each in line for each in needles(self.pieces)) else line
+                return b"" if any(each in line for each in needles(self._finder.pieces)) else line
 
         return cleaned
 
     def changes(self, path: Path, name: str) -> bool:
-        """Whether a log has a line to clean."""
         cleaned = self.line_of(name)
         with path.open("rb") as file:
             return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
 
-    def _own_lines(self, kind: str) -> Callable[[bytes], bool]:
-        """Tells by its bytes whether a line may be one of the own: so that not every line of a log has to be parsed."""
-        marks = self._marks(kind) if self.own else []
-
-        def is_own(line: bytes) -> bool:
-            message = _MESSAGE.match(line) if kind == messages.CONVERSATIONS and self.own else None
-            return int(message[1]) in self._messages if message else any(each in line for each in marks)
-
-        return is_own
-
-    def _later_lines(self, kind: str) -> Callable[[bytes], bool]:
-        """Tells by its bytes whether a line is one of the messages that go, when it is not the round for those."""
-        if self.own or kind != messages.CONVERSATIONS:
-            return lambda _line: False
-        return lambda line: (message := _MESSAGE.match(line)) is not None and int(message[1]) in self._messages
-
     def _marks(self, kind: str) -> list[bytes]:
+        """What stands in lines that may be the own ones."""
         if kind == messages.CONVERSATIONS:
             return [f'"run":{rows.dumps(run)}'.encode() for run in self.entry.ran]
         if kind == turns.TURNS:
-            return [f'"turn_id":{rows.dumps(turn)},'.encode() for turn in self.lines.receipts]
+            return [f'"turn_id":{rows.dumps(turn)},'.encode() for turn in self._receipts]
         if kind == runs.RUNS:
-            return [f'"id":{rows.dumps(run)},'.encode() for run in self.lines.runs]
-        if kind == changes.MEMORY:
-            return [f'"what":"{each.what}"'.encode() for each in KINDS if each.ops and each.quotes]
-        return []
+            return [f'"id":{rows.dumps(run)},'.encode() for run in self._runs]
+        return [f'"what":"{each.what}"'.encode() for each in KINDS if each.ops and each.quotes]
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == messages.CONVERSATIONS:
-            rowid = record.get("rowid")
-            if rowid is not None and rowid in self._messages:
+            rowid, run = record.get("rowid"), (record.get("metadata") or {}).get("run")
+            if rowid in self._messages:
                 return self._emptied(record) if self.own else record
-            run = (record.get("metadata") or {}).get("run")
             if rowid is None and run in self.entry.ran:
                 return self._emptied(record, run=run) if self.own else record
             if rowid is not None and (rowid < self._first or self._is_said_again(record)):
                 return record
             return self._redacted(record, "content", "metadata")
         if kind == turns.TURNS:
-            if self.own and record.get("turn_id") in self.lines.receipts:
-                return {**record, "receipt": self.lines.receipts[record["turn_id"]]}
+            if self.own and record.get("turn_id") in self._receipts:
+                return {**record, "receipt": self._receipts[record["turn_id"]]}
             return self._redacted(record, "receipt")
         if kind == runs.RUNS:
-            if self.own and record.get("id") in self.lines.runs:
-                return runs.without_names(record, self.lines.runs[record["id"]])
+            if self.own and record.get("id") in self._runs:
+                return runs.without_names(record, self._runs[record["id"]])
             return self._redacted(record, "message", "result", "note", "error", "details")
         return self._of_memory(record)
 
@@ -207,8 +213,8 @@ class Cleaner:
 
     def _of_kept(self, record: dict[str, Any], what: str, value: dict[str, Any]) -> dict[str, Any]:
         """A line of what people keep on purpose: it goes as a whole, or stays."""
-        if what == PERSON.what and record.get("entry") in self.lines.people:
-            return {**record, "value": self.lines.people[record["entry"]]}
+        if what == PERSON.what and record.get("entry") in self._people:
+            return {**record, "value": self._people[record["entry"]]}
         if record.get("entry", 0) >= self.entry.entry:
             return record
         value = self._as_now(what, record.get("key"), value)
@@ -221,9 +227,9 @@ class Cleaner:
     def _as_now(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
         """A value of a kind without history, with only those texts that still hold."""
         kind = self._no_history.get(what)
-        if kind is None or self.lines.now is None:
+        if kind is None:
             return value
-        now = self.lines.now.get((what, str(key or "")), {})
+        now = self._now.get((what, str(key or "")), {})
         gone = [name for name in kind.quotes if value.get(name) and value[name] != now.get(name)]
         return {**value, **{name: MARK if isinstance(value[name], str) else type(value[name])() for name in gone}}
 
@@ -252,23 +258,22 @@ def _may_hold_lines_of(name: str, user: UserId) -> bool:
 
 
 def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
-    """Clean all logs by one round. Returns how many lines changed. In the writer's thread."""
+    """Clean all logs by one round. Returns how many lines changed."""
     journal.checkpoint()
     return sum(journal.rewrite(path, cleaner.line_of(path)) for path in logs_with(root, cleaner))
 
 
 def remove_drafts(root: Path) -> None:
-    """Remove what a kill left of rewritten logs: it may say what was to go. Raises OSError."""
+    """Remove what a kill left of rewritten logs: it may say what was to go."""
     for folder in LOGS:
         for path in (root / folder).rglob(DRAFT.format("*.jsonl")):
             path.unlink(missing_ok=True)
 
 
-def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None:
+def remove_copies(root: Path, entry: ForgetEntry, finder: PieceFinder) -> None:
     """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied again."""
     for chat, number in entry.summaries:
         (root / copy_path(chat, number)).unlink(missing_ok=True)
-    finder = PieceFinder.of(pieces)
     folders = (root / COPIES).iterdir() if finder and (root / COPIES).is_dir() else ()
     for folder in folders:
         if folder.name.startswith(encode_name(f"{entry.user}:")) and folder.is_dir() and not folder.is_symlink():
@@ -278,9 +283,12 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
 
 
 def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
-    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: rebuild the file,
-    so that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
-    backup, reads an older state; then it is still owed."""
+    """Bring all that was written into the database file and empty the write-ahead log. Returns whether it was emptied:
+    not while another process, such as a backup, reads an older state; then it is still owed.
+
+    Args:
+        vacuum: rebuild the file, so that no page holds what was once there.
+    """
     execute.merge_small_indexes(connection)
     if vacuum:
         connection.execute("VACUUM")
@@ -301,53 +309,19 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
 
 
 def begin_cleaning(stopped: StoppedStore, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
-    """Begin to rewrite logs without what was forgotten. Raises StorageError, as ``exchange_logs``."""
     with left_to_the_next_start(stopped.journal):
         return [stopped.journal.begin_rewrite(path, cleaner.line_of(path)) for path in paths]
 
 
-def take_in(rewrites: Sequence[LogRewrite]) -> None:
-    """Take in what is left of logs, and make it durable. In any thread.
-
-    Raises:
-        StorageError: see ``exchange_logs``.
-    """
-    with left_to_the_next_start():
-        for each in rewrites:
-            while each.left:
-                each.step()
-            each.sync()
-
-
 def exchange_logs(stopped: StoppedStore, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
     """Put the new logs in the place of the old ones. Returns those to which too much was appended meanwhile: see
-    ``Journal.exchange``.
-
-    Raises:
-        StorageError: a reindex is reading the logs, or they cannot be written; the next start does it.
-    """
+    ``Journal.exchange``."""
     with left_to_the_next_start(stopped.journal):
         return stopped.journal.exchange_all(rewrites, most=STEP_BYTES)
 
 
-def sync_folders(rewrites: Sequence[LogRewrite]) -> None:
-    """Make it durable that logs were exchanged, before it is noted. In any thread.
-
-    Raises:
-        StorageError: see ``exchange_logs``.
-    """
-    with left_to_the_next_start():
-        for each in rewrites:
-            each.sync_folder()
-
-
 def compact_database(stopped: StoppedStore, *, vacuum: bool) -> bool:
-    """Empty the write-ahead log into the database; with ``vacuum`` rebuild the file, which takes a second for some
-    hundred megabytes. Returns whether that was done: see ``logs.compact``.
-
-    Raises:
-        StorageError: see ``exchange_logs``.
-    """
+    """See ``compact``. To rebuild a file of some hundred megabytes takes a second."""
     with left_to_the_next_start(stopped.journal):
         return compact(stopped.connection, vacuum=vacuum)
 

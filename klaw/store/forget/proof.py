@@ -1,5 +1,5 @@
 """The proof of a forgetting: what goes and what stays, in words, and which files hold a text, by a search for its
-bytes. Functions that read files block."""
+bytes."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.attachment import files_of
 from klaw.domain.core_memory import Document
 from klaw.domain.forget import Thing, beginning
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, name_of
 from klaw.domain.task import run_folder
 from klaw.errors import CoreUnreadable
@@ -25,12 +25,11 @@ from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget.logs import is_log, needles
 from klaw.store.forget.reach import Reach
-from klaw.store.forget.trace import Trace
 from klaw.store.kinds import chats, messages, runs, topics
 from klaw.store.kinds.core_memory import FILE as CORE_FILE
 from klaw.store.kinds.core_memory import read_core
 from klaw.store.kinds.forgetting import turn_links
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, summary_key
 
 _ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
@@ -46,8 +45,6 @@ MOST_BYTES = 1 << 30
 
 @attrs.frozen(kw_only=True)
 class HoldingFile:
-    """A file that holds a text."""
-
     path: str
     """Relative to the folder that was searched."""
     count: int
@@ -58,7 +55,6 @@ class HoldingFile:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
         if self.path == "klaw.db.old":
             return "klaw reindex --drop-old removes it"
         return _REMEDIES[self.kind]
@@ -95,8 +91,6 @@ def search(
     files are left out; the database's bytes are everybody's.
 
     Args:
-        user: whose texts they are.
-        pieces: the texts.
         skip: folders that are left out.
         shared: a folder whose files are the user ``local``'s, but for those in ``users``.
     """
@@ -162,7 +156,7 @@ def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
 
 
 def _most(chunks: Iterable[bytes], wanted: Sequence[bytes]) -> int:
-    """How often that stands in a file which stands in it most often."""
+    """How often the text stands in a file that stands in it most often."""
     counts, ends = [0] * len(wanted), [b""] * len(wanted)
     for chunk in chunks:
         for at, each in enumerate(wanted):
@@ -182,12 +176,12 @@ def _is_of(line: bytes, user: str) -> bool:
 
 def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
     """Everything but files of the workspace, in the order in which one was made of another."""
-    user, traced, shown = reach.user, reach.trace, frozenset(reach.trace.shown)
+    user, shown = reach.user, frozenset(reach.shown)
     found = [_chat(connection, user, chat) for chat, _ in reach.wanted.deleted]
     found += [Thing(kind="task", name=each.name, text=beginning(each.message)) for each in reach.wanted.tasks]
-    found += [_message(each) for each in traced.own if each.rowid not in shown]
-    found += _attachments(traced)
-    for run in runs.by_ids(connection, user, traced.runs):
+    found += [_message(each) for each in reach.own if each.rowid not in shown]
+    found += _attachments(reach)
+    for run in runs.by_ids(connection, user, reach.runs):
         found.append(Thing(kind="run", name=f"{run.id} of {run.task}", text=beginning(run.message)))
     found += _on_purpose(connection, user, reach.gone, goes=True)
     for each in reach.topics:
@@ -203,7 +197,7 @@ def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
             found.append(Thing(kind="task", name=task.name, text=beginning(task.message), goes=reach.with_facts))
     found += _core(connection, reach)
     found += _on_purpose(connection, user, reach.kept, goes=False)
-    for program in traced.effects.programs:
+    for program in reach.effects.programs:
         remedy = "what a program or another server did stays: look there"
         found.append(Thing(kind="program", name=program, goes=False, remedy=remedy))
     return found
@@ -212,8 +206,9 @@ def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
 def names_left(reach: Reach) -> list[dict[str, str]]:
     """Names that stay when all is gone that they named, and the folders that have them."""
     chats_left = [("chat", name_of(chat), messages.chat_folder(chat)) for chat, _ in reach.wanted.deleted]
-    going = {each.name for each in (*reach.wanted.tasks, *(reach.tasks if reach.with_facts else ()))}
-    tasks_left = [("task", name, f"{messages.CONVERSATIONS}/{run_folder(reach.user, name)}") for name in sorted(going)]
+    tasks_left = [
+        ("task", name, f"{messages.CONVERSATIONS}/{run_folder(reach.user, name)}") for name in sorted(reach.going_tasks)
+    ]
     return [{"kind": kind, "name": name, "folder": folder} for kind, name, folder in (*chats_left, *tasks_left)]
 
 
@@ -224,11 +219,11 @@ def _chat(connection: apsw.Connection, user: UserId, chat: ChatId) -> Thing:
 
 def _message(message: Message) -> Thing:
     kind, text = "message", message.content
-    if message.type is Kind.TOOL_CALL:
+    if message.type is MessageKind.TOOL_CALL:
         kind = "tool call"
         calls = (f"{call['name']} {call['arguments']}" for call in turn_links.calls(message.metadata))
         text = "; ".join(filter(None, (text, *calls)))
-    elif message.type is Kind.TOOL_RESULT:
+    elif message.type is MessageKind.TOOL_RESULT:
         kind = "tool result"
     elif message.role is Role.ASSISTANT:
         kind = "answer"
@@ -238,9 +233,9 @@ def _message(message: Message) -> Thing:
     )
 
 
-def _attachments(traced: Trace) -> Iterator[Thing]:
-    going = {each.sha256 for each in traced.attachments}
-    for file in (file for message in traced.own for file in files_of(message.metadata)):
+def _attachments(reach: Reach) -> Iterator[Thing]:
+    going = {each.sha256 for each in reach.attachments}
+    for file in (file for message in reach.own for file in files_of(message.metadata)):
         goes = file.sha256 in going
         remedy = "" if goes else "another message has it too"
         text = beginning(f"{file.name}  {file.type}, {file.bytes:,} bytes")
@@ -250,7 +245,6 @@ def _attachments(traced: Trace) -> Iterator[Thing]:
 def _on_purpose(
     connection: apsw.Connection, user: UserId, found: Mapping[str, Sequence[Any]], *, goes: bool
 ) -> Iterator[Thing]:
-    """Facts, people and the like."""
     for kind in (kind for kind in KINDS if kind.on_purpose):
         for key in found.get(kind.what, ()):
             states = kind.history(connection, user, key) if kind.past else []
@@ -265,7 +259,7 @@ def _on_purpose(
 
 
 def _core(connection: apsw.Connection, reach: Reach) -> Iterator[Thing]:
-    made = reach.trace.effects.core
+    made = reach.effects.core
     try:
         document: Document = read_core(connection, reach.user) if made else {}
     except CoreUnreadable:

@@ -1,9 +1,9 @@
 """Which of a user's rows quote what is forgotten, and which name a forgotten person: the columns that are noted with
-``Quotes``. Every question names the user and reads all their texts: not for a turn.
+``Quotes``. Every question names the user and reads all their texts, each table once: not for a turn.
 
 A quote stands behind what it quotes: what was said before the forgotten message goes back to something else, and so do
 sentences that stood there already ("Is there anything else?"). What a user says again, and nothing else with it, is no
-quote either; it is reported. Each table is read once, however many pieces there are.
+quote either; it is reported.
 """
 
 import json
@@ -25,9 +25,9 @@ from klaw.store.kinds import people, tool_notes
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.forgetting import former_names
-from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import PERSON
+from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.runs import RUN
 from klaw.store.kinds.summaries import SUMMARY, read_key
 from klaw.store.kinds.tool_notes import NOTE
@@ -44,8 +44,6 @@ def redacted() -> list[Kind[Any]]:
 
 @attrs.frozen(kw_only=True)
 class QuotesFound:
-    """What a look for quotes found."""
-
     finder: PieceFinder = attrs.field(factory=lambda: PieceFinder.of(()))
     """Finds the pieces that point to the forgotten. Content: never logged."""
     rows: Mapping[str, tuple[Key, ...]] = attrs.field(factory=dict)
@@ -57,11 +55,6 @@ class QuotesFound:
     kept: Mapping[str, int] = attrs.field(factory=dict)
     """How many things that are kept on purpose say it, by what people call them."""
 
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """Content: never logged."""
-        return self.finder.pieces
-
 
 def look(
     connection: apsw.Connection, user: UserId, texts: Sequence[str], own: Sequence[int], asked: Sequence[int]
@@ -69,9 +62,9 @@ def look(
     """Look for quotes of texts in all rows of a user.
 
     Args:
-        texts: that are forgotten.
+        texts: what is forgotten.
         own: row ids of the messages that go.
-        asked: of those of them that say the texts.
+        asked: row ids of those that say the texts.
     """
     finder = PieceFinder.of(fragments(texts, most_pieces(len(asked))))
     kinds = redacted()
@@ -127,7 +120,7 @@ def rows_with(
 def _quoting_messages(
     connection: apsw.Connection, user: UserId, finder: PieceFinder, since: int, own: Collection[int]
 ) -> Iterator[tuple[int, bool, list[str]]]:
-    """Row ids, but those of the messages that go, whether it is the user who says a piece again, and the pieces."""
+    """Row ids of messages that stay, whether it is the user who says a piece again, and the pieces."""
     statement = (
         f"SELECT rowid, role, content, metadata FROM {MESSAGE.table}"  # noqa: S608 - a constant
         " WHERE user_id = ? AND rowid > ? ORDER BY rowid"
@@ -166,12 +159,9 @@ def once_quoting(
     """Keys of a user's things that once said one of the pieces; ``gone``: only of those that were removed."""
     if not finder or not kind.past:
         return
-    key = f"{kind.what}_id"
-    there = f"EXISTS (SELECT 1 FROM {kind.table} AS t WHERE t.user_id = p.user_id AND t.{kind.id} = p.{key})"  # noqa: S608
-    statement = (
-        f"SELECT {key}, value FROM {kind.past} AS p WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608 - constants
-        f"{f' AND NOT {there}' if gone else ''}"
-    )
+    statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+    if gone:
+        statement += f" AND {kind.what}_id NOT IN (SELECT {kind.id} FROM {kind.table} WHERE user_id = ?1)"  # noqa: S608
     for found, value in connection.execute(statement, (user,)):
         if finder.may_stand_in(value) and any(map(finder.found_in, kind.said(json.loads(value)))):
             yield found
@@ -191,7 +181,6 @@ class PersonTraces:
     """What names a person."""
 
     names: tuple[str, ...] = ()
-    """That were looked for."""
     people: tuple[PersonId, ...] = ()
     """The person, those who were merged into it, and those of its names who were removed."""
     namesakes: tuple[PersonId, ...] = ()
@@ -201,14 +190,12 @@ class PersonTraces:
     messages: tuple[int, ...] = ()
     """Row ids."""
     topics: tuple[TopicId, ...] = ()
-    """By their summaries, also those that they once had."""
+    """Those whose summary names it, or once did."""
     summaries: tuple[tuple[ChatId, int], ...] = ()
-    """Also by their notes on tool calls."""
+    """Those that name it, also in their notes on tool calls."""
     turns: tuple[str, ...] = ()
-    """By their receipts."""
     runs: tuple[str, ...] = ()
     titles: tuple[ChatId, ...] = ()
-    """Chats, by their titles."""
     others: Mapping[str, int] = attrs.field(factory=dict)
     """How many rows of anything else."""
 
@@ -258,11 +245,10 @@ def _named(
 
 def _naming(connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: Finder) -> Iterator[tuple[Key, str]]:
     """Keys of a user's things, with their last texts, that name somebody, or once did."""
+    texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in kind.quotes)
+    statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
     if kind.past:
         statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value <> '' ORDER BY entry"  # noqa: S608
-    else:
-        texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in kind.quotes)
-        statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
     for key, value in connection.execute(statement, (user,)):
         text = " ".join(kind.said(json.loads(value))) if kind.past else value
         # JSON's escaped line ends would be letters of the word behind them.

@@ -1,9 +1,13 @@
-"""What is forgotten together with something: what was made of it, and what says the same.
+"""What is forgotten with something: what was made of it, and what says the same. Every question names the user.
 
-``reach`` follows the notes ``MadeFrom`` of all kinds in KINDS until nothing more is found. A preview shows what it
-found, and a forgetting carries out what the same function found: see ``plan``. Every question names the user.
+message -> the turns that answered it -> what they stored: tool calls, results, the answer, messages in other chats ->
+what the calls did: facts, core memory, tasks, runs, files -> what the runs said and saved. A link is an id, or what a
+call was told and what is still there word for word; the same text alone is no link. From there on, the notes
+``MadeFrom`` of all kinds in KINDS are followed until nothing more is found. A preview shows what ``plan`` found, and a
+forgetting carries out the same.
 """
 
+import heapq
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -11,7 +15,10 @@ from typing import Any
 import apsw
 import attrs
 
+from klaw.domain.attachment import Attachment
 from klaw.domain.fact import FactId
+from klaw.domain.forget import PieceFinder, fragments, most_pieces
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName
@@ -20,36 +27,90 @@ from klaw.store.changes import Kind
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quotes
-from klaw.store.forget.quotes import QuotesFound
-from klaw.store.forget.trace import ForgetTarget, TaskMade, Trace, tasks_there, trace
-from klaw.store.kinds import messages
+from klaw.store.forget.effects import Effects, TaskMade, effects_of
+from klaw.store.forget.quotes import PersonTraces, QuotesFound
+from klaw.store.kinds import attachments, imports, messages, tasks
 from klaw.store.kinds.facts import FACT
-from klaw.store.kinds.forgetting import turn_links
+from klaw.store.kinds.forgetting import turn_links as links
 from klaw.store.kinds.inventory import last_numbers
-from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.people import PERSON
+from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import SUMMARY
 from klaw.store.kinds.topic_changes import TOPIC
+
+MAX_ROUNDS = 20
+"""Limit of following links: a run that spawned a run that sent a message …"""
+
+
+@attrs.frozen(kw_only=True)
+class ForgetTarget:
+    """What is to be forgotten; it goes in any case."""
+
+    user: UserId
+    rowids: tuple[int, ...] = ()
+    """Row ids of the messages."""
+    facts: tuple[FactId, ...] = ()
+    people: tuple[PersonId, ...] = ()
+    tasks: tuple[TaskMade, ...] = ()
+    """All that they ever asked; their runs go too."""
+    named: PersonTraces | None = None
+    """For a person: everything that names it."""
+    with_messages: bool = False
+    """For a person: the messages, topics and summaries that name it go too, and titles, receipts and runs lose it."""
+    deleted: tuple[tuple[ChatId, int], ...] = ()
+    """Chats that go as a whole, up to a ``seq``."""
+    channel: str = ""
+    """For an import, whose messages ``rowids`` are: too many to hold their texts, and no turn answered them."""
+
+    @property
+    def traces(self) -> PersonTraces:
+        """What loses the names of a person."""
+        return self.named if self.named is not None and self.with_messages else PersonTraces()
 
 
 @attrs.frozen(kw_only=True)
 class Reach:
-    """What a forgetting is about."""
+    """What a forgetting takes, and what quotes that, at one moment."""
 
     wanted: ForgetTarget
     with_facts: bool
     """Also what is kept on purpose goes, where it was made of the messages or says the same."""
-    trace: Trace
-    gone: Mapping[str, tuple[Any, ...]]
+
+    # -- what messages had to be read for: of tens of thousands that takes seconds -------------------------------------
+
+    asked: tuple[int, ...]
+    """Row ids of the messages that were named."""
+    made: tuple[int, ...]
+    """Row ids of those and of the messages that were made of them."""
+    shown: tuple[int, ...]
+    """Row ids of answers that showed what would be forgotten, whatever it was."""
+    turns: tuple[str, ...]
+    runs: tuple[str, ...]
+    effects: Effects
+    own: tuple[Message, ...]
+    """All these messages; of an import those with files."""
+    attachments: tuple[Attachment, ...]
+    """Files of the messages that no other message has."""
+    said: tuple[str, ...]
+    """All that was named; of an import the longest. Content: never logged."""
+    finder: PieceFinder
+    """Finds ``said`` and parts of it."""
+
+    # -- what was made of that, and what quotes it ---------------------------------------------------------------------
+
+    gone: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
     """Keys of what goes, by the words of kinds."""
-    kept: Mapping[str, tuple[Any, ...]]
+    kept: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
     """Keys of what was made of it, or says the same, and stays because people keep it on purpose."""
-    tasks: tuple[TaskMade, ...]
-    """That are as a call made them; they go with the facts."""
-    changed_tasks: tuple[TaskName, ...]
-    """That a call made, and that are gone or other ones now: of what they were nothing stays."""
-    texts: tuple[str, ...]
-    """All that goes as it was said; of an import the longest. Content: never logged."""
+    tasks: tuple[TaskMade, ...] = ()
+    """Those that are as a call made them; they go with the facts."""
+    changed_tasks: tuple[TaskName, ...] = ()
+    """Those that a call made, and that are gone or other ones now: of what they were nothing stays."""
+    texts: tuple[str, ...] = ()
+    """``said``, and what else goes. Content: never logged."""
+    quotes: QuotesFound = attrs.field(factory=QuotesFound)
+    marks: tuple[Any, ...] = ()
+    """When it was read, by numbers that grow with whatever it depends on; see ``is_current``."""
 
     @property
     def user(self) -> UserId:
@@ -58,7 +119,7 @@ class Reach:
     @property
     def rowids(self) -> tuple[int, ...]:
         """Row ids of all messages that go."""
-        return (*self.trace.rowids, *self.trace.shown)
+        return (*self.made, *self.shown)
 
     @property
     def facts(self) -> tuple[FactId, ...]:
@@ -77,58 +138,168 @@ class Reach:
         return self.gone.get(SUMMARY.what, ())
 
     @property
+    def going_tasks(self) -> set[TaskName]:
+        return {each.name for each in (*self.wanted.tasks, *(self.tasks if self.with_facts else ()))}
+
+    @property
     def is_empty(self) -> bool:
-        return not (self.trace.asked or any(self.gone.values()) or self.wanted.deleted or self.wanted.tasks)
+        return not (self.asked or any(self.gone.values()) or self.wanted.deleted or self.wanted.tasks)
 
 
-def reach(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool, traced: Trace | None = None) -> Reach:
-    """What was made of a user's messages, and what says the same. Others' messages are left out.
+def plan(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool) -> Reach:
+    """Find out what a forgetting takes, and what quotes it. Others' messages are left out."""
+    with snapshot(connection):
+        found = _with_made(connection, _traced(connection, wanted, with_facts=with_facts))
+        quoting = quotes.look(connection, wanted.user, found.texts, found.rowids, found.asked)
+        return attrs.evolve(
+            found, quotes=quoting, marks=(last_numbers(connection)["rowid"], *_marks(connection, found))
+        )
 
-    Args:
-        wanted: what goes in any case.
-        with_facts: see ``Reach``.
-        traced: read a moment ago, and still so (``is_current``).
-    """
-    user = wanted.user
-    traced = traced or trace(connection, wanted, with_tasks=with_facts)
-    rowids = traced.rowids
-    named: dict[Kind[Any], tuple[Any, ...]] = {
-        FACT: wanted.facts,
-        PERSON: wanted.people,
-        TOPIC: wanted.traces.topics,
-        SUMMARY: wanted.traces.summaries,
+
+def renewed(connection: apsw.Connection, found: Reach) -> Reach:
+    """What a forgetting takes now; for the writer, who reads little of it again while everybody waits."""
+    if found.wanted.channel:
+        return found
+    traced = found
+    if not is_current(connection, found):
+        traced = _traced(connection, found.wanted, with_facts=found.with_facts)
+    return attrs.evolve(_with_made(connection, traced), quotes=found.quotes)
+
+
+def is_current(connection: apsw.Connection, found: Reach) -> bool:
+    """Whether the messages that it was made of are the same; facts, topics and the like may be others. Of other chats
+    of the user only files, answers of commands, and what a turn or a run has sent there make a difference; to an import
+    nothing does."""
+    if found.wanted.channel:
+        return True
+    last_rowid, *marks = found.marks
+    return not links.linked_since(connection, found.user, last_rowid) and marks == [*_marks(connection, found)]
+
+
+def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
+    by_entry = found.wanted.facts or found.wanted.tasks or found.effects.tasks
+    return (
+        last_numbers(connection)["change"],
+        meta.last_entry(connection) if by_entry else None,
+        links.last_in(connection, {each.chat for each in found.own}),
+    )
+
+
+# -- by messages -------------------------------------------------------------------------------------------------------
+
+
+def _traced(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool) -> Reach:
+    """What goes in any case, and the messages that were made of it."""
+    user, shown = wanted.user, links.shown(connection, wanted.user)
+    turns, runs, effects = set[str](), set[str](), Effects()
+    if wanted.channel:
+        asked = made = wanted.rowids
+        own, contents = imports.texts_of(connection, user, wanted.channel)
+        said = heapq.nlargest(most_pieces(len(asked)), contents, key=len)
+    else:
+        named = [each for each in messages.by_rowids(connection, wanted.rowids) if each.user == user]
+        found = {each.rowid: each for each in named}
+        turns, runs, effects = _follow(connection, wanted, found, with_tasks=with_facts)
+        asked, made = tuple(each.rowid for each in named), tuple(sorted(found))
+        shown = tuple(row for row in shown if row not in found)
+        own = [*(found[rowid] for rowid in made), *messages.by_rowids(connection, shown)]
+        said = [each.content for each in named]
+    alone = attachments.only_of(connection, user, own)
+    said += attachments.texts_of(alone)
+    said += [text for fact in wanted.facts for text in FACT.texts(connection, user, fact)]
+    said += [each.message for each in wanted.tasks]
+    return Reach(
+        wanted=wanted,
+        with_facts=with_facts,
+        asked=asked,
+        made=made,
+        shown=shown,
+        turns=tuple(sorted(turns)),
+        runs=tuple(sorted(runs)),
+        effects=effects,
+        own=tuple(own),
+        attachments=tuple(alone),
+        said=tuple(said),
+        finder=PieceFinder.of(fragments(said, most_pieces(len(asked)))),
+    )
+
+
+def _follow(
+    connection: apsw.Connection, wanted: ForgetTarget, own: dict[int, Message], *, with_tasks: bool
+) -> tuple[set[str], set[str], Effects]:
+    """Follow every link from messages of a user, and add the messages that were made of them. Returns turns, runs and
+    what calls did."""
+    user, turns = wanted.user, set[str]()
+    runs = links.runs_of_tasks(connection, user, [each.name for each in wanted.tasks])
+    effects = Effects()
+    for _ in range(MAX_ROUNDS):
+        before = len(own), len(turns), len(runs)
+        asked = links.by_chat(each for each in own.values() if each.role is Role.USER)
+        for chat, said in asked.items():
+            turns |= links.turns_of(connection, user, chat, [each.seq for each in said])
+        for chat, said in asked.items():
+            turns |= links.interrupted(connection, chat, [each.seq for each in said], turns)
+        effects = effects_of((each.role, each.type, each.content, each.metadata) for each in own.values())
+        for made in effects.spawned:
+            runs |= links.runs_asked(connection, user, made.name, made.message, spawned=True)
+        for made in effects.tasks:
+            if made.message and (with_tasks or not _is_there(connection, user, made)):
+                runs |= links.runs_asked(connection, user, made.name, made.message, spawned=False)
+        runs = links.with_children(connection, user, runs, effects.runs)
+        found = links.made_by(connection, user, turns, runs, min(own, default=0))
+        for chat, calls in links.by_chat(each for each in own.values() if each.type is MessageKind.TOOL_CALL).items():
+            found |= links.results(connection, chat, calls)
+        own |= {each.rowid: each for each in messages.by_rowids(connection, sorted(found - own.keys()))}
+        if (len(own), len(turns), len(runs)) == before:
+            break
+    return turns, runs, effects
+
+
+def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool:
+    """Whether a task is still as a call made it."""
+    now = tasks.get(connection, user, made.name)
+    return now is not None and now.message.strip() == made.message
+
+
+# -- by the notes of the kinds -----------------------------------------------------------------------------------------
+
+
+def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
+    """Add what was made of the messages, and what says the same."""
+    user, wanted, with_facts = traced.user, traced.wanted, traced.with_facts
+    named: dict[str, tuple[Any, ...]] = {
+        FACT.what: wanted.facts,
+        PERSON.what: wanted.people,
+        TOPIC.what: wanted.traces.topics,
+        SUMMARY.what: wanted.traces.summaries,
     }
     makers: dict[str, Collection[Any]] = {
-        "message": messages.ids_of(connection, user, rowids),
+        "message": messages.ids_of(connection, user, traced.made),
         "turn": (*traced.turns, *traced.runs),
         "run": traced.runs,
     }
-    gone: dict[str, set[Any]] = {kind.what: set(keys) for kind, keys in named.items()}
+    gone: dict[str, set[Any]] = {what: set(keys) for what, keys in named.items()}
     kept: dict[str, set[Any]] = {}
-    followed: dict[str, set[Any]] = {}
     looked_at: dict[str, int] = {}
     while stale := [kind for kind in _followed() if looked_at.get(kind.what) != _size(kind, makers)]:
         for kind in stale:
             looked_at[kind.what] = _size(kind, makers)
             made, dead = _made(connection, user, kind, makers, traced)
-            made |= kind.made_of(connection, user, rowids) if kind.made_of is not None else set()
-            goes = with_facts or not kind.on_purpose
-            makers[kind.what] = followed[kind.what] = made if goes else set()
-            gone[kind.what] = {*gone.get(kind.what, ()), *dead, *followed[kind.what]}
+            made |= kind.made_of(connection, user, traced.made) if kind.made_of is not None else set()
+            makers[kind.what] = made if with_facts or not kind.on_purpose else set()
+            gone[kind.what] = {*gone.get(kind.what, ()), *dead, *makers[kind.what]}
             kept[kind.what] = made - gone[kind.what]
-    texts = [*traced.texts]
+    texts = [*traced.said]
     for kind in (kind for kind in _followed() if "message" in _makers(kind)):
-        for key in sorted(followed[kind.what] - set(named.get(kind, ()))):
+        for key in sorted(set(makers[kind.what]) - set(named.get(kind.what, ()))):
             texts += kind.texts(connection, user, key)
-    tasks = tasks_there(connection, user, traced.effects)
-    return Reach(
-        wanted=wanted,
-        with_facts=with_facts,
-        trace=traced,
+    there = {made.name: made for made in traced.effects.tasks if made.message and _is_there(connection, user, made)}
+    return attrs.evolve(
+        traced,
         gone={what: tuple(sorted(keys)) for what, keys in gone.items()},
         kept={what: tuple(sorted(keys)) for what, keys in kept.items()},
-        tasks=tuple(tasks),
-        changed_tasks=tuple(sorted({each.name for each in traced.effects.tasks} - {each.name for each in tasks})),
+        tasks=tuple(there.values()),
+        changed_tasks=tuple(sorted({each.name for each in traced.effects.tasks} - there.keys())),
         texts=tuple(texts),
     )
 
@@ -147,47 +318,35 @@ def _size(kind: Kind[Any], makers: Mapping[str, Collection[Any]]) -> int:
     return sum(len(makers.get(maker, ())) for maker in _makers(kind))
 
 
+_AMONG = "IN (SELECT value FROM json_each(?))"
+
+
 def _made(
-    connection: apsw.Connection, user: UserId, kind: Kind[Any], makers: Mapping[str, Collection[Any]], traced: Trace
+    connection: apsw.Connection, user: UserId, kind: Kind[Any], makers: Mapping[str, Collection[Any]], traced: Reach
 ) -> tuple[set[Any], set[Any]]:
     """The keys of a kind's things that were ever made of something that goes, or say the same: of those that are there,
     and of removed ones whose history is there."""
-    said_by_call = traced.effects.facts if kind is FACT else ()
+    table, key, value = kind.source
     exact = {name: note for name, note in kind.made_from.items() if note.what != "topic" and makers.get(note.what)}
-    made, dead = _with(connection, user, kind, exact, makers, said_by_call)
-    by_topic = {name: note for name, note in kind.made_from.items() if note.what == "topic" and makers.get("topic")}
+    ids = traced.effects.facts if kind is FACT else ()
+    there = f"EXISTS (SELECT 1 FROM {kind.table} AS t WHERE t.user_id = p.user_id AND t.{kind.id} = p.{key})"  # noqa: S608
+    linked = " OR ".join([*(f"{value.format(name)} {_AMONG}" for name in exact), f"{key} {_AMONG}"])
+    statement = (
+        f"SELECT DISTINCT {key}, {there} FROM {table} AS p WHERE user_id = ? AND ({linked})"  # noqa: S608 - constants
+        f"{' AND value IS NOT NULL' if kind.past else ''}"
+    )
+    among = [*(makers[note.what] for note in exact.values()), ids]
+    bound = (user, *(json.dumps(list(each)) for each in among))
+    rows = connection.execute(statement, bound).fetchall() if exact or ids else []
+    made = {each for each, is_there in rows if is_there}
+    dead = {each for each, is_there in rows if not is_there}
+    by_topic = [name for name, note in kind.made_from.items() if note.what == "topic" and makers.get("topic")]
     if by_topic:
-        made |= _of_topics_only(connection, user, kind, list(by_topic), makers)
+        made |= _of_topics_only(connection, user, kind, by_topic, makers)
     if kind.on_purpose and "message" in _makers(kind):  # others only lose the words
         made |= set(quotes.quoting(connection, user, kind, traced.finder))
         dead |= set(quotes.once_quoting(connection, user, kind, traced.finder, gone=True))
     return made, dead
-
-
-_AMONG = "IN (SELECT value FROM json_each(?))"
-
-
-def _with(
-    connection: apsw.Connection,
-    user: UserId,
-    kind: Kind[Any],
-    notes: Mapping[str, Any],
-    makers: Mapping[str, Collection[Any]],
-    ids: Sequence[str],
-) -> tuple[set[Any], set[Any]]:
-    key, source, value = f"{kind.what}_id", kind.past, "value ->> '$.{}'"
-    if not kind.past:
-        key, source, value = kind.id, kind.table, "{}"
-    bound = [user, *(json.dumps(list(makers[note.what])) for note in notes.values()), json.dumps(list(ids))]
-    links = [f"{value.format(name)} {_AMONG}" for name in notes]
-    there = f"EXISTS (SELECT 1 FROM {kind.table} AS t WHERE t.user_id = p.user_id AND t.{kind.id} = p.{key})"  # noqa: S608
-    statement = (
-        f"SELECT DISTINCT {key}, {there} FROM {source} AS p WHERE user_id = ?"  # noqa: S608 - constants
-        f" AND ({' OR '.join([*links, f'{key} {_AMONG}'])})"
-        f"{' AND value IS NOT NULL' if kind.past else ''}"
-    )
-    rows = connection.execute(statement, bound).fetchall() if notes or ids else []
-    return {each for each, is_there in rows if is_there}, {each for each, is_there in rows if not is_there}
 
 
 def _of_topics_only(
@@ -199,7 +358,7 @@ def _of_topics_only(
 ) -> set[Any]:
     """What was made of a topic that goes, but not what was made of another message of it, which stays."""
     exact = [name for name, note in kind.made_from.items() if note.what == "message"]
-    linked = " OR ".join(f"{column} {_AMONG.replace('value', 'CAST(value AS TEXT)', 1)}" for column in columns)
+    linked = " OR ".join(f"{column} IN (SELECT CAST(value AS TEXT) FROM json_each(?))" for column in columns)  # noqa: S608
     statement = f"SELECT {', '.join([kind.id, *exact])} FROM {kind.table} WHERE user_id = ? AND ({linked})"  # noqa: S608
     bound = (user, *[json.dumps(list(makers["topic"]))] * len(columns))
     going = set(makers["message"])
@@ -210,57 +369,3 @@ def _of_topics_only(
 
     rows: list[Any] = connection.execute(statement, bound).fetchall()
     return {key for key, *of_messages in rows if not any(map(stays, of_messages))}
-
-
-# -- a plan, and whether it still holds --------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class ForgetPlan:
-    """What a forgetting reaches and what quotes that, of the same moment."""
-
-    reach: Reach
-    quotes: QuotesFound
-    marks: tuple[Any, ...]
-    """When it was made, by the numbers that grow with whatever the trace depends on."""
-    last_rowid: int
-
-
-def plan(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool) -> ForgetPlan:
-    """Find out what a forgetting takes, and what quotes it."""
-    with snapshot(connection):
-        found = reach(connection, wanted, with_facts=with_facts)
-        quoting = quotes.look(connection, wanted.user, found.texts, found.rowids, found.trace.asked)
-        last = last_numbers(connection)["rowid"]
-        return ForgetPlan(reach=found, quotes=quoting, marks=_marks(connection, found), last_rowid=last)
-
-
-def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
-    wanted, traced = found.wanted, found.trace
-    by_entry = wanted.facts or wanted.tasks or traced.effects.tasks
-    return (
-        last_numbers(connection)["change"],
-        meta.last_entry(connection) if by_entry else None,
-        turn_links.last_in(connection, {each.chat for each in traced.own}),
-    )
-
-
-def is_current(connection: apsw.Connection, plan: ForgetPlan) -> bool:
-    """Whether the messages that a plan was made of are the same; facts, topics and the like may be others. Of other
-    chats of the user only files, answers of commands, and what a turn or a run has sent there make a difference; to an
-    import nothing does."""
-    wanted = plan.reach.wanted
-    if wanted.channel:
-        return True
-    if turn_links.linked_since(connection, wanted.user, plan.last_rowid):
-        return False
-    return _marks(connection, plan.reach) == plan.marks
-
-
-def renewed(connection: apsw.Connection, plan: ForgetPlan) -> ForgetPlan:
-    """A plan as it is now; for the writer, who reads little of it again while everybody waits."""
-    found = plan.reach
-    if found.wanted.channel:
-        return plan
-    traced = found.trace if is_current(connection, plan) else None
-    return attrs.evolve(plan, reach=reach(connection, found.wanted, with_facts=found.with_facts, traced=traced))

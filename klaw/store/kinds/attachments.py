@@ -75,14 +75,9 @@ def append(
     most_bytes: int = 0,
     turn: TurnRecord | None = None,
 ) -> tuple[AppendedMessage, ...]:
-    """Store a message with files that were kept before: a user's, see ``append_plain``, or with its turn an
-    answer.
-
-    Raises:
-        IdConflict, TooMuchToday
-        AttachmentRefused: ``unknown_file``, ``files_too_large``.
-        StorageError: a file cannot be read.
-    """
+    """Store a message with files that were kept before: a user's, see ``append_plain``, or with its turn an answer.
+    Raises IdConflict, TooMuchToday; AttachmentRefused: ``unknown_file``, ``files_too_large``; StorageError: a file
+    cannot be read."""
     made = with_files(tx, new, files, limits)
     return append_plain(tx, made, most_bytes) if turn is None else messages.append(tx, [made], turn)
 
@@ -118,31 +113,29 @@ def _looked_up(data_dir: Path, user: UserId, files: Sequence[NamedFile], limits:
     return found
 
 
-_OTHERS = """
-SELECT DISTINCT f.value ->> '$.sha256' FROM messages AS m, json_each(m.metadata, '$.files') AS f
-WHERE m.user_id = ?1 AND instr(m.metadata, '"files":') > 0 AND m.rowid NOT IN (SELECT value FROM json_each(?2))
-"""
-
-
 def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -> list[Attachment]:
     """The files of a user's messages that no other message of the user refers to, each once."""
+    query = """
+    SELECT DISTINCT f.value ->> '$.sha256' FROM messages AS m, json_each(m.metadata, '$.files') AS f
+    WHERE m.user_id = ?1 AND instr(m.metadata, '"files":') > 0 AND m.rowid NOT IN (SELECT value FROM json_each(?2))
+    """
     found = {each.sha256: each for message in own for each in files_of(message.metadata)}
     if not found:
         return []
-    others = connection.execute(_OTHERS, (user, json.dumps([message.rowid for message in own])))
+    others = connection.execute(query, (user, json.dumps([message.rowid for message in own])))
     kept = {row[0] for row in others}
     return [each for each in found.values() if each.sha256 not in kept]
-
-
-_NAMED = "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metadata, '\"files\":') > 0 ORDER BY rowid"
 
 
 def named(connection: apsw.Connection) -> dict[str, tuple[int, str]]:
     """Size and newest message (``main#7``) of every file that messages refer to, by its path below the data
     folder."""
+    query = (
+        "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metadata, '\"files\":') > 0 ORDER BY rowid"
+    )
     return {
         attachments.path_of(UserId(user), each.sha256): (each.bytes, f"{chat}#{seq}")
-        for user, chat, seq, metadata in connection.execute(_NAMED)
+        for user, chat, seq, metadata in connection.execute(query)
         for each in files_of(json.loads(metadata))
     }
 
@@ -154,11 +147,7 @@ def texts_of(files: Sequence[Attachment]) -> list[str]:
 
 def remove(tx: Transaction, user: UserId, files: Sequence[Attachment]) -> None:
     """Remove files from the disk, before the commit: a kill between leaves the message without them, and never the
-    other way round.
-
-    Raises:
-        StorageError: one cannot be removed.
-    """
+    other way round. Raises StorageError: one cannot be removed."""
     try:
         attachments.remove(tx.data_dir, user, [each.sha256 for each in files])
     except OSError as error:

@@ -26,8 +26,6 @@ from klaw.store.kinds.knowledge.bases import Membership
 
 @attrs.frozen(kw_only=True)
 class StoredChat:
-    """One chat of a user."""
-
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
     name: str
@@ -39,7 +37,6 @@ class StoredChat:
     archived: bool
     created_at: str
     updated_at: str
-    """When its last message was stored."""
     bases: tuple[BaseId, ...] = ()
     """Knowledge bases that it is bound to; one may be gone, or not the user's any more (``bound``)."""
 
@@ -52,78 +49,67 @@ def get(connection: apsw.Connection, user: UserId, chat: ChatId) -> StoredChat |
     return CHATS.one(connection, "WHERE user_id = ? AND chat_id = ?", user, chat)
 
 
-_LISTED = "WHERE user_id = ? AND archived = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ? OFFSET ?"
-
-
 def listed(
     connection: apsw.Connection, user: UserId, limit: int, offset: int = 0, *, archived: bool = False
 ) -> list[StoredChat]:
     """A user's chats, the last used first: those that are archived, or those that are not."""
-    return CHATS.all(connection, _LISTED, user, archived, limit, offset)
-
-
-_LAST_USED = """
-SELECT m.user_id, m.chat_id FROM messages AS m CROSS JOIN chat_list AS c ON c.chat_id = m.chat_id
-WHERE m.user_id IN (SELECT value FROM json_each(?)) AND m.role = 'user' AND m.channel NOT GLOB 'import:*'
-    AND NOT c.archived
-ORDER BY m.rowid DESC LIMIT 1
-"""
+    query = "WHERE user_id = ? AND archived = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ? OFFSET ?"
+    return CHATS.all(connection, query, user, archived, limit, offset)
 
 
 def last_used(connection: apsw.Connection, users: Sequence[UserId]) -> tuple[UserId, ChatId] | None:
     """Who of some users said something last, and in which chat. Archived chats and what was imported do not count."""
-    found = connection.execute(_LAST_USED, (json.dumps(list(users)),)).fetchone()
+    query = """
+    SELECT m.user_id, m.chat_id FROM messages AS m CROSS JOIN chat_list AS c ON c.chat_id = m.chat_id
+    WHERE m.user_id IN (SELECT value FROM json_each(?)) AND m.role = 'user' AND m.channel NOT GLOB 'import:*'
+        AND NOT c.archived
+    ORDER BY m.rowid DESC LIMIT 1
+    """
+    found = connection.execute(query, (json.dumps(list(users)),)).fetchone()
     return (UserId(found[0]), ChatId(found[1])) if found is not None else None
-
-
-_COUNT = "SELECT count(*) FROM chat_list WHERE user_id = ?1 AND archived = coalesce(?2, archived)"
 
 
 def count(connection: apsw.Connection, user: UserId, *, archived: bool | None = None) -> int:
     """How many chats a user has; None: archived ones, too."""
-    return int(connection.execute(_COUNT, (user, archived)).get)
-
-
-_COUNT_SAID = """
-SELECT chat_id, count(*) FROM messages WHERE +user_id = ?1 AND chat_id IN (SELECT value FROM json_each(?2))
-    AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')
-GROUP BY chat_id
-"""
+    query = "SELECT count(*) FROM chat_list WHERE user_id = ?1 AND archived = coalesce(?2, archived)"
+    return int(connection.execute(query, (user, archived)).get)
 
 
 def count_said(connection: apsw.Connection, user: UserId, chats: Sequence[ChatId]) -> dict[ChatId, int]:
     """How many messages were said in each of a user's chats; reads all of their rows."""
+    query = """
+    SELECT chat_id, count(*) FROM messages WHERE +user_id = ?1 AND chat_id IN (SELECT value FROM json_each(?2))
+        AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')
+    GROUP BY chat_id
+    """
     found = dict.fromkeys(chats, 0)
-    return found | {ChatId(chat): said for chat, said in connection.execute(_COUNT_SAID, (user, json.dumps(chats)))}
+    return found | {ChatId(chat): said for chat, said in connection.execute(query, (user, json.dumps(chats)))}
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
-_PUT = """
-INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled, bases) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived,
-    unrecalled = excluded.unrecalled, bases = excluded.bases
-"""
-
 
 def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
+    query = """
+    INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled, bases) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived,
+        unrecalled = excluded.unrecalled, bases = excluded.bases
+    """
     assert change.value is not None
     chat, mark = chat_id(change.user, change.key), change.value
     lists = json.dumps(mark.unrecalled), json.dumps(mark.bases)
-    connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived, *lists))
-
-
-_FORGET = """
-INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
-ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, unrecalled = '[]',
-    bases = '[]', deleted = excluded.deleted
-"""
+    connection.execute(query, (chat, change.user, change.entry, mark.title, mark.archived, *lists))
 
 
 def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, entry: int) -> None:
     """Leave nothing of a user's chat but its numbers, by an entry of the memory journal: what was said up to ``seq`` is
     being forgotten."""
-    connection.execute(_FORGET, (chat, user, entry, seq))
+    query = """
+    INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
+    ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, unrecalled = '[]',
+        bases = '[]', deleted = excluded.deleted
+    """
+    connection.execute(query, (chat, user, entry, seq))
 
 
 _ROWS = """
@@ -143,11 +129,8 @@ CHAT: Kind[ChatMark] = Kind(
     key=Form(chat_name, str),
     check=check,
     apply=_apply,
-    clear=("DELETE FROM chats",),
     tables=(ContentTable(name="chats", first="", statement=_ROWS, small=True),),
 )
-
-_MARK = "SELECT title, archived, unrecalled, bases FROM chats WHERE user_id = ? AND chat_id = ?"
 
 
 def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
@@ -183,12 +166,8 @@ def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: b
 
 
 def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], at: str, *, recalled: bool) -> None:
-    """Let recall bring messages of a user's chat back by itself, or never. See ``rename``.
-
-    Raises:
-        NoSuchChat: the user has no such chat.
-        InvalidValue: too many of the chat.
-    """
+    """Let recall bring messages of a user's chat back by itself, or never. See ``rename``. Raises NoSuchChat: the user
+    has no such chat; InvalidValue: too many of the chat."""
     now, mark = _marked(tx, user, chat)
     before = frozenset(mark.unrecalled)
     after = before.difference(seqs) if recalled else before.union(seqs)
@@ -200,12 +179,8 @@ def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], a
 
 def bind(tx: Transaction, user: UserId, chat: ChatId, bases: Sequence[BaseId], at: str) -> tuple[BaseId, ...]:
     """Let a user's chat be answered from knowledge bases, instead of those before; none: from no base. A chat may be
-    bound before its first message. See ``rename``.
-
-    Raises:
-        NoSuchBase: the user is not a member of one of them.
-        StorageError: too many of them.
-    """
+    bound before its first message. See ``rename``. Raises NoSuchBase: the user is not a member of one of them;
+    StorageError: too many of them."""
     mark = _mark(tx.connection, user, chat)
     wanted = tuple(dict.fromkeys(bases))
     try:
@@ -241,7 +216,8 @@ def bound(connection: apsw.Connection, user: UserId, chat: ChatId) -> BoundBases
 
 
 def _mark(connection: apsw.Connection, user: UserId, chat: ChatId) -> ChatMark:
-    row = connection.execute(_MARK, (user, chat)).fetchone()
+    query = "SELECT title, archived, unrecalled, bases FROM chats WHERE user_id = ? AND chat_id = ?"
+    row = connection.execute(query, (user, chat)).fetchone()
     if not row:
         return ChatMark()
     return ChatMark(

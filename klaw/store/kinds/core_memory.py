@@ -31,8 +31,6 @@ from klaw.store.engine.transaction import Transaction
 
 @attrs.frozen(kw_only=True)
 class CoreRow:
-    """What is known of a user's file."""
-
     user: Annotated[UserId, Wire("user_id")]
     document: Document
     replaces: str
@@ -53,7 +51,6 @@ class CorePut:
 
     document: Annotated[Document, Quotes()]
     replaces: str
-    """See ``CoreRow``."""
 
 
 def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
@@ -75,7 +72,6 @@ CORE: Kind[CorePut] = Kind(
     counted="core",
     ops={"put": CorePut},
     apply=_apply,
-    clear=("DELETE FROM core_memory",),
     tables=(_CONTENT,),
 )
 
@@ -92,19 +88,12 @@ log = structlog.get_logger("klaw.store")
 
 @attrs.frozen
 class CoreFile:
-    """A user's core memory now."""
-
     document: Document
     digest: str
-    """SHA-256 of the file; empty when it does not exist."""
 
 
 def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFile:
-    """A user's core memory as the next change finds it.
-
-    Raises:
-        CoreUnreadable: the file is no core memory.
-    """
+    """A user's core memory as the next change finds it. Raises CoreUnreadable: the file is no core memory."""
     row = _ROWS.one(connection, "WHERE user_id = ?", user)
     try:
         data = safe_open.read(data_dir, _name(user), MAX_BYTES)
@@ -155,13 +144,9 @@ def _digest(data: bytes | None) -> str:
 
 def change(tx: Transaction, user: UserId, section: str, key: str | None, value: str | None, at: str) -> Document:
     """Set a value of a user's core memory, or delete one (``value`` None) or a whole section (``key`` None). Returns
-    what it has become. See ``domain.core_memory.updated``.
-
-    Raises:
-        CoreNotChanged: a name or the value breaks its rule, or there is no room.
-        CoreUnreadable: the file is no core memory.
-        StorageError: it is kept, but the file could not be written; the next start does it.
-    """
+    what it has become. See ``domain.core_memory.updated``. Raises CoreNotChanged: a name or the value breaks its rule,
+    or there is no room; CoreUnreadable: the file is no core memory; StorageError: it is kept, but the file could not be
+    written; the next start does it."""
     present = current(tx.connection, tx.data_dir, user)
     try:
         if value is None:

@@ -11,17 +11,11 @@ from klaw.domain.fact import STANDING_CATEGORY, STANDING_IMPORTANCE, Fact, FactI
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store import rows
-from klaw.store.changes import Change, Kind
+from klaw.store.changes import Change, Kind, keep
 from klaw.store.engine import tables, vector_model
-from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 
 _FACTS = rows.Rows(Fact, "facts")
-
-
-def get(connection: apsw.Connection, user: UserId, fact: FactId) -> Fact | None:
-    """A user's fact by its id, also one that was superseded."""
-    return _FACTS.one(connection, "WHERE user_id = ? AND id = ?", user, fact)
 
 
 def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: FactId) -> Fact | None:
@@ -38,15 +32,9 @@ WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
 
 
 def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, Fact]:
-    """A user's active facts by their row ids; what is gone, or another's, is left out."""
+    """A user's active facts by their row ids, as far as there are any."""
     found = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
     return {row[-1]: _FACTS.read(row[1:-1]) for row in found}
-
-
-_LIST = """
-WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
-ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
-"""
 
 
 def of_user(
@@ -59,7 +47,11 @@ def of_user(
     offset: int = 0,
 ) -> list[Fact]:
     """A user's active facts, the most important first; of a category, and of at least an importance."""
-    return _FACTS.all(connection, _LIST, user, category, importance, limit, offset)
+    query = """
+    WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
+    ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
+    """
+    return _FACTS.all(connection, query, user, category, importance, limit, offset)
 
 
 _STANDING = """
@@ -70,13 +62,13 @@ _MOST_STANDING = 100
 
 
 def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
-    """A user's facts that are to stand in every context, the most important first. None that may be somebody else's
-    words: what a page brought must not get into every prompt."""
+    """A user's facts that stand in every context, the most important first. What a page brought must not get into every
+    prompt, so none that may be somebody else's words."""
     return _FACTS.all(connection, _STANDING, user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
 
 
 def count(connection: apsw.Connection, user: UserId, *, category: str | None = None) -> int:
-    """How many active facts a user has; of a category."""
+    """How many active facts a user has."""
     query = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
     return int(connection.execute(query, (user, category)).get)
 
@@ -86,15 +78,13 @@ def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> li
     return _FACTS.all(connection, "WHERE user_id = ? AND superseded_by = ? ORDER BY rowid", user, fact)
 
 
-_ONCE_SUPERSEDED = """
-SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
-"""
-
-
 def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
     """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
+    query = """
+    SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
+    """
     found: list[Fact] = []
-    for (older,) in connection.execute(_ONCE_SUPERSEDED, (user, fact)).fetchall():
+    for (older,) in connection.execute(query, (user, fact)).fetchall():
         *_, before, last = [None, None, *(change.value for change in history(connection, user, FactId(str(older))))]
         if before is None or last is None or before.superseded_by != fact:
             continue
@@ -103,32 +93,14 @@ def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> lis
     return found
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-_PRESENT = "SELECT rowid, text FROM facts WHERE user_id = ? AND id = ?"
-_PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
-_REMOVE = "DELETE FROM facts WHERE rowid = ?"
-_PUT_VECTOR = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
-_DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
-
-
-def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
-    """The row, its full text, its history. A vector of another text goes, and so does that of a fact which is history
-    now."""
-    FACT.note(connection, entry)
-    present = connection.execute(_PRESENT, (entry.user, entry.key)).fetchone()
-    rowid, text = present or (entry.entry, None)
-    unindex_row(connection, "facts", rowid)
-    fact = entry.value
-    if fact is None or not fact.active or fact.text != text:
-        connection.execute(_DROP_VECTOR, (rowid,))
+def _apply(connection: apsw.Connection, change: Change[Fact]) -> None:
+    """A vector of another text goes, and so does that of a fact which is history now."""
+    fact, present = change.value, get(connection, change.user, change.key)
+    if present is not None and (fact is None or not fact.active or fact.text != present.text):
+        rowid = rowid_of(connection, change.user, change.key)
+        connection.execute("DELETE FROM vec_facts WHERE rowid = ?", (rowid,))
         connection.execute("UPDATE facts SET vector_model = NULL WHERE rowid = ?", (rowid,))
-    if fact is None:
-        connection.execute(_REMOVE, (rowid,))
-        return
-    own = {"rowid": rowid, "entry": entry.entry, "normal": normal_form(fact.text)}
-    connection.execute(_PUT, {**rows.values(fact), **own})
-    index_row(connection, "facts", rowid)
+    keep(connection, change, normal=normal_form(fact.text) if fact is not None else "")
 
 
 def ever(connection: apsw.Connection, user: UserId) -> bool:
@@ -159,21 +131,13 @@ FACT: Kind[Fact] = Kind(
     beside=("user_id", "id"),
     check=check,
     apply=_apply,
-    clear=(
-        "DELETE FROM vec_facts",
-        "DELETE FROM facts",
-        "DELETE FROM fact_changes",
-        "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
-    ),
     tables=(*tables.with_history("facts", "fact", _CONTENT), tables.full_text("full text of facts", "facts_fts")),
 )
-history = FACT.history
+get, history = FACT.get, FACT.history
 
 
 @attrs.frozen(kw_only=True)
 class FactVector:
-    """The vector of a fact's text, if the caller has it already."""
-
     model_id: str
     vector: bytes
 
@@ -193,7 +157,7 @@ def put(
         fact: as it is to be.
         expected: whether the user has one of its id.
         supersedes: an active fact of the user that becomes history by it.
-        vector: of its text, if it is known; else the embedder makes it.
+        vector: None: the embedder makes it.
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
@@ -203,6 +167,7 @@ def put(
         NoSuchFact: the one to change, or to supersede, is not there.
         StorageError: a value breaks its rule.
     """
+    query = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
     try:
         check(fact)
     except InvalidValue as error:
@@ -230,16 +195,12 @@ def put(
     if vector is not None and fact.active and rowid is not None:
         for each in vector_model.fitting(tx.connection, vector.model_id, [vector]):
             tx.connection.execute("UPDATE facts SET vector_model = ? WHERE rowid = ?", (each.model_id, rowid))
-            tx.connection.execute(_PUT_VECTOR, (rowid, each.vector))
+            tx.connection.execute(query, (rowid, each.vector))
     return fact
 
 
 def remove(tx: Transaction, user: UserId, fact: FactId, at: str) -> Fact:
-    """Remove a fact and return what it was; its history stays.
-
-    Raises:
-        NoSuchFact: the user has none of this id.
-    """
+    """Remove a fact and return what it was; its history stays. Raises NoSuchFact."""
     present = get(tx.connection, user, fact)
     if present is None:
         raise NoSuchFact

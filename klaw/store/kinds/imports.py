@@ -16,7 +16,7 @@ from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportedMessage, ImportId, numbered
-from klaw.domain.message import Kind, Message, NewMessage
+from klaw.domain.message import Message, MessageKind, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
 from klaw.errors import IdConflict
@@ -41,7 +41,6 @@ class PutCounts:
     elsewhere: int
     """Messages that are here in another chat."""
     logs: frozenset[str]
-    """Logs that were written to."""
 
 
 def texts_of(connection: apsw.Connection, user: UserId, channel: str) -> tuple[list[Message], Iterator[str]]:
@@ -92,7 +91,7 @@ def put(
             became = "known" if messages.append_one(tx, message).repeated else "added"
         except IdConflict:
             became = "elsewhere"
-        found[became] += each.type is not Kind.SESSION_BREAK
+        found[became] += each.type is not MessageKind.SESSION_BREAK
     if new and title and found["added"]:
         chats.rename(tx, user, chat, title, at)
     logs = frozenset(each.path for each in tx.entries)
@@ -266,7 +265,6 @@ def listed(connection: apsw.Connection, user: UserId) -> list[ImportSummary]:
 
 
 def count(connection: apsw.Connection, user: UserId, origin: ImportId) -> int:
-    """How many messages an import brought."""
     return int(connection.execute(f"SELECT count(*) {_LIVE}", (user, f"{ORIGIN}{origin}")).get)
 
 
@@ -275,20 +273,17 @@ class ImportContents:
     """All that an import brought, also facts and people that were changed or removed since."""
 
     rowids: tuple[int, ...]
-    """Row ids of the messages, ascending."""
     facts: tuple[FactId, ...]
     people: tuple[PersonId, ...]
 
 
-_BROUGHT = """
-SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$.imported' = ? ORDER BY 1
-"""
-
-
 def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> ImportContents:
+    query = """
+    SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$.imported' = ? ORDER BY 1
+    """
     rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
     ids = {
-        what: [each for (each,) in connection.execute(_BROUGHT.format(what=what), (user, origin))]
+        what: [each for (each,) in connection.execute(query.format(what=what), (user, origin))]
         for what in ("fact", "person")
     }
     return ImportContents(

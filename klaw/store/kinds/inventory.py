@@ -14,7 +14,7 @@ from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import Bound
 from klaw.store.kinds import messages
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from klaw.store.rows import documents
 
 _COUNTS = {
@@ -43,22 +43,17 @@ def count_messages(connection: apsw.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM messages").get)
 
 
-# -- numbers ----------------------------------------------------------------------------------------------------------
-
-_LAST = """
-SELECT coalesce((SELECT max(rowid) FROM messages), 0), coalesce((SELECT max(rowid) FROM turns), 0),
-    coalesce((SELECT max(change) FROM runs), 0)
-"""
-
-
 def last_numbers(connection: apsw.Connection) -> dict[Bound, int]:
     """The highest number of each bound; 0 where there are no records."""
-    rowid, turn, change = connection.execute(_LAST).get
+    query = """
+    SELECT coalesce((SELECT max(rowid) FROM messages), 0), coalesce((SELECT max(rowid) FROM turns), 0),
+        coalesce((SELECT max(change) FROM runs), 0)
+    """
+    rowid, turn, change = connection.execute(query).get
     return {"rowid": rowid, "turn": turn, "change": change, "entry": meta.last_entry(connection)}
 
 
 def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:
-    """The number of each chat's newest message."""
     return {ChatId(chat): seq for chat, seq in connection.execute("SELECT chat_id, last_seq FROM sessions")}
 
 
@@ -68,13 +63,8 @@ def newest_time(connection: apsw.Connection) -> str | None:
     return str(found) if found is not None else None
 
 
-# -- what the logs have -----------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class LoggedMessage:
-    """A message that a log has."""
-
     chat: ChatId
     user: UserId
     id: str
@@ -82,21 +72,19 @@ class LoggedMessage:
     rowid: int
 
 
-_PLACE = """
-SELECT
-    EXISTS (SELECT 1 FROM messages WHERE user_id = ?1 AND id = ?2),
-    EXISTS (SELECT 1 FROM messages WHERE (chat_id = ?3 AND seq = ?4) OR rowid = ?5)
-"""
-
-
 def unknown_messages(connection: apsw.Connection, wanted: Iterable[LoggedMessage], farthest: int) -> dict[ChatId, int]:
     """How many messages of the logs the database lacks and can take, by chat; chats without any are left out.
 
     One whose place another message has, or whose row id is above ``farthest``, no start will put in.
     """
+    query = """
+    SELECT
+        EXISTS (SELECT 1 FROM messages WHERE user_id = ?1 AND id = ?2),
+        EXISTS (SELECT 1 FROM messages WHERE (chat_id = ?3 AND seq = ?4) OR rowid = ?5)
+    """
     lacking: dict[ChatId, int] = {}
     for each in wanted:
-        there, taken = connection.execute(_PLACE, (each.user, each.id, each.chat, each.seq, each.rowid)).get
+        there, taken = connection.execute(query, (each.user, each.id, each.chat, each.seq, each.rowid)).get
         if not there and not taken and each.rowid <= farthest:
             lacking[each.chat] = lacking.get(each.chat, 0) + 1
     return lacking
@@ -108,41 +96,38 @@ def messages_between(connection: apsw.Connection, gaps: Mapping[ChatId, Sequence
     return sum(connection.execute(query, (chat, *gap)).get for chat, found in gaps.items() for gap in found)
 
 
-# -- whether rows agree with their history and their indexes, for `klaw doctor` ------------------------------------
-
-_UNLIKE = """
-SELECT count(*) FROM {kind.table} AS t LEFT JOIN {kind.past} AS c
-    ON c.entry = t.{kind.changed} AND c.user_id = t.user_id AND c.{kind.what}_id = t.{kind.id}
-WHERE c.value IS NULL OR {differ}
-"""
-_MISSING = """
-SELECT count(*) FROM {kind.past} AS c
-WHERE c.value IS NOT NULL
-    AND c.entry = (SELECT max(entry) FROM {kind.past} WHERE user_id = c.user_id AND {kind.what}_id = c.{kind.what}_id)
-    AND NOT EXISTS (SELECT 1 FROM {kind.table} WHERE user_id = c.user_id AND {kind.id} = c.{kind.what}_id)
-"""
-_NO_TEXT = """
-SELECT count(*) FROM {kind.table}_search WHERE rowid NOT IN (SELECT id FROM {kind.table}_fts_docsize)
-"""
-_TEXT_OF_NONE = """
-SELECT count(*) FROM {kind.table}_fts_docsize WHERE id NOT IN (SELECT rowid FROM {kind.table}_search)
-"""
-_VECTOR_OF_NONE = "SELECT count(*) FROM {kind.vectors} WHERE rowid NOT IN (SELECT rowid FROM {kind.table})"
-
-
 def flaws(kind: Kind[Any]) -> dict[str, str]:
     """What must never be of a kind's rows, in words behind a number, with the statements that count it."""
+    unlike = """
+    SELECT count(*) FROM {kind.table} AS t LEFT JOIN {kind.past} AS c
+        ON c.entry = t.{kind.changed} AND c.user_id = t.user_id AND c.{kind.what}_id = t.{kind.id}
+    WHERE c.value IS NULL OR {differ}
+    """
+    missing = """
+    SELECT count(*) FROM {kind.past} AS c
+    WHERE c.value IS NOT NULL
+        AND c.entry = (
+            SELECT max(entry) FROM {kind.past} WHERE user_id = c.user_id AND {kind.what}_id = c.{kind.what}_id)
+        AND NOT EXISTS (SELECT 1 FROM {kind.table} WHERE user_id = c.user_id AND {kind.id} = c.{kind.what}_id)
+    """
+    no_text = """
+    SELECT count(*) FROM {kind.table}_search WHERE rowid NOT IN (SELECT id FROM {kind.table}_fts_docsize)
+    """
+    text_of_none = """
+    SELECT count(*) FROM {kind.table}_fts_docsize WHERE id NOT IN (SELECT rowid FROM {kind.table}_search)
+    """
+    vector_of_none = "SELECT count(*) FROM {kind.vectors} WHERE rowid NOT IN (SELECT rowid FROM {kind.table})"
     found: dict[str, str] = {}
     if kind.past:
         texts = [name for name in kind.quotes if name not in documents(kind.cls)]
         differ = " OR ".join(f"c.value ->> '$.{name}' <> t.{name}" for name in texts)
-        found[f"{kind.plural} do not say what their history says"] = _UNLIKE.format(kind=kind, differ=differ)
-        found[f"{kind.plural} are only in their history"] = _MISSING.format(kind=kind)
+        found[f"{kind.plural} do not say what their history says"] = unlike.format(kind=kind, differ=differ)
+        found[f"{kind.plural} are only in their history"] = missing.format(kind=kind)
     if kind.full_text:
-        found[f"{kind.plural} are not in full text"] = _NO_TEXT.format(kind=kind)
-        found[f"rows of full text are of no {kind.what}"] = _TEXT_OF_NONE.format(kind=kind)
+        found[f"{kind.plural} are not in full text"] = no_text.format(kind=kind)
+        found[f"rows of full text are of no {kind.what}"] = text_of_none.format(kind=kind)
     if kind.vectors:
-        found[f"vectors are of no {kind.what}"] = _VECTOR_OF_NONE.format(kind=kind)
+        found[f"vectors are of no {kind.what}"] = vector_of_none.format(kind=kind)
     return {**found, **kind.flaws}
 
 
@@ -153,8 +138,6 @@ def checked() -> list[Kind[Any]]:
 
 @attrs.frozen(kw_only=True)
 class Soundness:
-    """What was found of one kind, of all users at one moment."""
-
     count: int
     faults: Mapping[str, int]
     """How many rows there are with each flaw that there is."""
@@ -167,7 +150,6 @@ def faults(connection: apsw.Connection, kind: Kind[Any]) -> dict[str, int]:
 
 
 def check(connection: apsw.Connection, kind: Kind[Any]) -> Soundness:
-    """Look at all rows of a kind."""
     table = f"{kind.table}_search" if kind.full_text else kind.table
     with snapshot(connection):
         count = int(connection.execute(f"SELECT count(*) FROM {table}").get)  # noqa: S608 - constants

@@ -91,14 +91,9 @@ def of_file(connection: apsw.Connection, user: UserId, path: str) -> list[Stored
     return _CHUNKS.all(connection, "WHERE user_id = ? AND path = ? ORDER BY line, rowid", user, path)
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-_INSERT = "INSERT INTO chunks (user_id, path, line, heading, text) VALUES (?, ?, ?, ?, ?) RETURNING rowid"
-_PUT_FILE = "INSERT OR REPLACE INTO memory_files (user_id, path, stamp) VALUES (?, ?, ?)"
-
-
 def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[FileChunk]) -> None:
     """Store a file's pieces in place of those before. A piece that is there already keeps its row and its vector."""
+    query = "INSERT INTO chunks (user_id, path, line, heading, text) VALUES (?, ?, ?, ?, ?) RETURNING rowid"
     before: dict[tuple[str, str], list[StoredChunk]] = {}
     for each in of_file(connection, file.user, file.path):
         before.setdefault((each.heading, each.text), []).append(each)
@@ -108,7 +103,7 @@ def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[File
             connection.execute("UPDATE chunks SET line = ? WHERE rowid = ?", (chunk.line, same.pop(0).rowid))
             continue
         values = (file.user, file.path, chunk.line, chunk.heading, chunk.text)
-        index_row(connection, "chunks", connection.execute(_INSERT, values).get)
+        index_row(connection, "chunks", connection.execute(query, values).get)
     for old in (each for those in before.values() for each in those):
         unindex_row(connection, "chunks", old.rowid)
         connection.execute("DELETE FROM chunks WHERE rowid = ?", (old.rowid,))
@@ -116,8 +111,9 @@ def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[File
 
 def put(tx: Transaction, file: MemoryFile, pieces: Sequence[FileChunk]) -> None:
     """Store the pieces of a memory file in place of those before."""
+    query = "INSERT OR REPLACE INTO memory_files (user_id, path, stamp) VALUES (?, ?, ?)"
     _replace(tx.connection, file, pieces)
-    tx.connection.execute(_PUT_FILE, (file.user, file.path, file.stamp))
+    tx.connection.execute(query, (file.user, file.path, file.stamp))
 
 
 def remove(tx: Transaction, file: MemoryFile) -> None:

@@ -11,7 +11,7 @@ from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
+from klaw.domain.message import Message, MessageKind, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.notes import Quotes
 from klaw.domain.turn import TurnRecord
@@ -69,8 +69,6 @@ def parse_message(record: dict[str, Any]) -> Message:
 
 @attrs.frozen(kw_only=True)
 class ChatRow:
-    """A chat's row."""
-
     key: Annotated[int, Wire("chat_key")]
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
@@ -141,7 +139,7 @@ _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)
 
 def insert(connection: apsw.Connection, new: NewMessage) -> Message:
     """Store a new message at the end of its chat; the first message creates the chat."""
-    arguments = (new.chat, int(new.type is Kind.SESSION_BREAK), new.created_at)
+    arguments = (new.chat, int(new.type is MessageKind.SESSION_BREAK), new.created_at)
     place = connection.execute(_NEXT_SEQ, arguments).get
     if place is None:
         connection.execute(_ADD_SESSION, (new.chat, new.user, name_of(new.chat), new.created_at))
@@ -167,11 +165,8 @@ RETURNING chat_key
 
 
 def restore(connection: apsw.Connection, message: Message) -> bool:
-    """Insert a message of the logs with the ids it has there. Returns True.
-
-    Raises:
-        apsw.ConstraintError: the row or its place is taken by another message.
-    """
+    """Insert a message of the logs with the ids it has there. Returns True. Raises apsw.ConstraintError: the row or its
+    place is taken by another message."""
     arguments = (message.chat, message.seq, message.segment, message.created_at)
     key = connection.execute(_SYNC_SESSION, arguments).get
     if key is None:
@@ -186,33 +181,34 @@ def restore(connection: apsw.Connection, message: Message) -> bool:
 MODEL_CHOICE = "model"
 """In the metadata of the answer to ``/model``: what the chat's turns use from then on, null for ``routing.default``."""
 
-_CHOOSE_MODEL = """
-UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
-    SELECT 1 FROM messages WHERE chat_id = ?1 AND seq > ?3 AND role = 'system' AND type = 'command'
-        AND json_type(metadata, '$.model') IN ('text', 'null'))
-"""
-
 
 def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
     """The logs bring messages in any order: the choice with the highest seq counts."""
-    if message.role is not Role.SYSTEM or message.type is not Kind.COMMAND or MODEL_CHOICE not in message.metadata:
+    query = """
+    UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
+        SELECT 1 FROM messages WHERE chat_id = ?1 AND seq > ?3 AND role = 'system' AND type = 'command'
+            AND json_type(metadata, '$.model') IN ('text', 'null'))
+    """
+    if (
+        message.role is not Role.SYSTEM
+        or message.type is not MessageKind.COMMAND
+        or MODEL_CHOICE not in message.metadata
+    ):
         return
     chosen = message.metadata[MODEL_CHOICE]
     if chosen is None or isinstance(chosen, str):
-        connection.execute(_CHOOSE_MODEL, (message.chat, chosen, seq))
-
-
-_CHOOSE_AGAIN = """
-UPDATE sessions SET model = (
-    SELECT metadata ->> '$.model' FROM messages WHERE chat_id = ?1 AND role = 'system' AND type = 'command'
-        AND json_type(metadata, '$.model') IN ('text', 'null') ORDER BY seq DESC LIMIT 1)
-WHERE chat_id = ?1
-"""
+        connection.execute(query, (message.chat, chosen, seq))
 
 
 def choose_model_again(connection: apsw.Connection, chat: ChatId) -> None:
     """The chat's model by the choices that are left, after some were forgotten."""
-    connection.execute(_CHOOSE_AGAIN, (chat,))
+    query = """
+    UPDATE sessions SET model = (
+        SELECT metadata ->> '$.model' FROM messages WHERE chat_id = ?1 AND role = 'system' AND type = 'command'
+            AND json_type(metadata, '$.model') IN ('text', 'null') ORDER BY seq DESC LIMIT 1)
+    WHERE chat_id = ?1
+    """
+    connection.execute(query, (chat,))
 
 
 def _row(message: NewMessage) -> Iterator[Any]:
@@ -287,15 +283,13 @@ def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> l
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", chat, seq, limit)[::-1]
 
 
-_DIALOGUE = """
-WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
-ORDER BY seq DESC LIMIT ?4
-"""
-
-
 def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq: int, limit: int) -> list[Message]:
     """What was said and what tools did between two numbers, both left out, oldest first; of very much the newest."""
-    return MESSAGES.all(connection, _DIALOGUE, chat, after_seq, end_seq, limit)[::-1]
+    query = """
+    WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+    ORDER BY seq DESC LIMIT ?4
+    """
+    return MESSAGES.all(connection, query, chat, after_seq, end_seq, limit)[::-1]
 
 
 _BY_ROWIDS = f"""
@@ -313,7 +307,6 @@ _IDS = "SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value F
 
 
 def ids_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[str]:
-    """The ids of a user's messages."""
     return [str(each) for (each,) in connection.execute(_IDS, (user, json.dumps(list(rowids))))]
 
 
@@ -332,12 +325,9 @@ def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit
     return MESSAGES.all(connection, f"{PENDING} ORDER BY seq DESC LIMIT ?3", chat, segment_start, limit)[::-1]
 
 
-_TEXTS = "SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
-
-
 def texts(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int]) -> list[str]:
-    """What messages of a chat say, in order."""
-    return [str(text) for (text,) in connection.execute(_TEXTS, (chat, json.dumps(list(seqs))))]
+    query = "SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
+    return [str(text) for (text,) in connection.execute(query, (chat, json.dumps(list(seqs))))]
 
 
 def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) -> Message | None:
@@ -345,19 +335,17 @@ def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) ->
     return MESSAGES.one(connection, "WHERE chat_id = ? AND segment = ? ORDER BY seq LIMIT 1", chat, segment)
 
 
-_ROWID_BOUNDS = """
-SELECT
-    (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),
-    (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq DESC LIMIT 1)
-"""
-
-
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
     """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any.
 
     Row ids grow with seq inside a chat, so full text can be bounded by them.
     """
-    low, high = connection.execute(_ROWID_BOUNDS, (chat, first_seq, end_seq)).get
+    query = """
+    SELECT
+        (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),
+        (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq DESC LIMIT 1)
+    """
+    low, high = connection.execute(query, (chat, first_seq, end_seq)).get
     return (low, high) if low is not None and high is not None else None
 
 
@@ -369,11 +357,8 @@ class AppendedMessage:
 
 
 def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[AppendedMessage, ...]:
-    """Store messages in order and, with them, the turn that they end. The ids make a repetition safe.
-
-    Raises:
-        IdConflict: an id is used in another chat of the user.
-    """
+    """Store messages in order and, with them, the turn that they end. The ids make a repetition safe. Raises
+    IdConflict: an id is used in another chat of the user."""
     appended = tuple(append_one(tx, each) for each in new)
     if turn is not None:
         turn = turns.without_gone(tx.connection, turn)
@@ -383,11 +368,8 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
 
 
 def append_one(tx: Transaction, new: NewMessage) -> AppendedMessage:
-    """Store a message at the end of its chat, unless the user has one of this id.
-
-    Raises:
-        IdConflict: the id is used in another chat of the user.
-    """
+    """Store a message at the end of its chat, unless the user has one of this id. Raises IdConflict: the id is used in
+    another chat of the user."""
     known = find(tx.connection, new.user, new.id)
     if known is not None and known.chat != new.chat:
         raise IdConflict("this message id is already used in another chat")

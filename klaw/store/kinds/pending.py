@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -56,18 +56,16 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
     return messages.MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
 
 
-_SHOWN = """
-WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
-    OR type = 'tool_call' AND content <> ''
-    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
-ORDER BY seq DESC LIMIT ?
-"""
-
-
 def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
     """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
     answers, what an answer said before it called tools, and what is forgotten."""
-    return messages.MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
+    query = """
+    WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
+        OR type = 'tool_call' AND content <> ''
+        OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
+    ORDER BY seq DESC LIMIT ?
+    """
+    return messages.MESSAGES.all(connection, query, chat, limit)[::-1]
 
 
 _PENDING_CHATS = f"""
@@ -156,7 +154,7 @@ def unanswered(connection: apsw.Connection, chat: ChatId) -> TurnRecord | bool:
     return last if last is not None and last.status is TurnStatus.FAILED else True
 
 
-_TOOL_KINDS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+_TOOL_KINDS = (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)
 
 
 def _unfinished(

@@ -17,7 +17,7 @@ from klaw.domain.search import NamedFact, PersonResult
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import rows
-from klaw.store.changes import Change, Kind
+from klaw.store.changes import Change, Kind, keep
 from klaw.store.engine import tables
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
@@ -25,11 +25,6 @@ from klaw.store.kinds import facts
 
 _PEOPLE = rows.Rows(Person, "people", "p")
 _SIZE = len(attrs.fields(Person))
-
-
-def get(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
-    """A user's person by its id, also one that was merged."""
-    return _PEOPLE.one(connection, "WHERE p.user_id = ? AND p.id = ?", user, person)
 
 
 def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
@@ -58,8 +53,6 @@ def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) ->
 
 @attrs.frozen
 class KnownPerson:
-    """A person with how often it is spoken of."""
-
     person: Person
     topics: int
     """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
@@ -108,7 +101,6 @@ def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int
 
 
 def count(connection: apsw.Connection, user: UserId) -> int:
-    """How many people of a user are known."""
     return int(connection.execute("SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL", (user,)).get)
 
 
@@ -211,8 +203,6 @@ def _result(connection: apsw.Connection, person: Person, kept: Sequence[Fact], f
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
-_PUT = rows.upsert("people", Person, "rowid", "entry")
-_REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
 _NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
 _MENTION = """
 INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message_id, at) VALUES (?, ?, ?, ?, ?, ?)
@@ -226,22 +216,14 @@ def _apply_mention(connection: apsw.Connection, entry: Change[Mention]) -> None:
 
 
 def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
-    PERSON.note(connection, entry)
+    keep(connection, entry)
     person = entry.value
-    if person is None:
-        connection.execute(_REMOVE, (entry.user, entry.key))  # its names go with it
+    if person is None:  # its names went with it
         return
-    rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
-    connection.execute(_PUT, {**rows.values(person), "rowid": rowid, "entry": entry.entry})
+    rowid = connection.execute(_ROWID, (entry.user, entry.key)).get
     connection.execute("DELETE FROM person_names WHERE person = ?", (rowid,))
     for name in person.names if person.active else ():
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
-
-
-_NO_MENTIONS_OF = """
-DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
-    OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
-"""
 
 
 def forget_mentions(
@@ -252,7 +234,11 @@ def forget_mentions(
     messages: Sequence[str],
 ) -> None:
     """Remove the mentions of people, in topics, and by messages (ids) that are forgotten."""
-    connection.execute(_NO_MENTIONS_OF, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
+    query = """
+    DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
+        OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+    """
+    connection.execute(query, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
 
 
 # One and the same are all who were merged into somebody, with that one; a removed person stands alone.
@@ -316,10 +302,10 @@ PERSON: Kind[Person] = Kind(
     made_of=only_spoken_of_in,
     check=check,
     apply=_apply,
-    clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
+    clear=("DELETE FROM person_names",),
     tables=tables.with_history("people", "person", _CONTENT),
 )
-history = PERSON.history
+get, history = PERSON.get, PERSON.history
 MENTION: Kind[Mention] = Kind(
     what="mention",
     plural="mentions",
@@ -329,7 +315,6 @@ MENTION: Kind[Mention] = Kind(
     counted="people",
     ops={"put": Mention},
     apply=_apply_mention,
-    clear=("DELETE FROM person_mentions",),
     tables=(
         tables.entries("mentions of people", "person_mentions", "entry, user_id, person_id, topic, message_id, at"),
     ),

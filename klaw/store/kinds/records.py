@@ -1,30 +1,83 @@
-"""Rows of any kind that has a table with a column for each field of its class, and a history.
+"""KINDS, the table of all kinds of things that Klaw keeps, and what can be done with things of any of them."""
 
-A kind whose rows need no more than that takes ``apply`` for its changes.
-"""
-
+from collections.abc import Mapping
 from typing import Any
 
 import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.store import rows
 from klaw.store.changes import Change, Kind, earlier
+from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds.knowledge import documents
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds import (
+    chats,
+    core_memory,
+    facts,
+    memory_files,
+    messages,
+    people,
+    runs,
+    summaries,
+    tasks,
+    tool_notes,
+    topic_changes,
+    turns,
+    usage,
+)
+from klaw.store.kinds.knowledge import bases, documents, sources
+
+KINDS: list[Kind[Any]] = [
+    messages.MESSAGE,
+    messages.SESSION,
+    turns.TURN,
+    runs.RUN,
+    facts.FACT,
+    people.PERSON,
+    people.MENTION,
+    core_memory.CORE,
+    tasks.TASK,
+    summaries.SUMMARY,
+    tool_notes.NOTE,
+    topic_changes.TOPIC,
+    topic_changes.TOPIC_CHANGE,
+    chats.CHAT,
+    bases.BASE,
+    sources.SOURCE,
+    memory_files.CHUNK,
+    usage.DAY,
+    usage.SPENT,
+]
+"""``store.forget``, which stands above the nouns, adds the kind of its own lines."""
+_STAYING = (messages.MESSAGE, messages.SESSION, memory_files.CHUNK)
+"""A database that is made from the logs has no memory files, and its messages are compared with the logs."""
 
 
-def get(connection: apsw.Connection, kind: Kind[Any], user: UserId, key: Any) -> Any:
-    """A user's one, or None."""
-    return rows.Rows(kind.cls, kind.table).one(connection, f"WHERE user_id = ? AND {kind.id} = ?", user, key)
+def kind_of(what: str) -> Kind[Any] | None:
+    return next((kind for kind in KINDS if kind.what == what), None)
+
+
+def read(record: Mapping[str, Any]) -> Change[Any]:
+    """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
+    kind = kind_of(record["what"])
+    if kind is None or not kind.ops:
+        raise KeyError("what")
+    return kind.read(record)
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all but the messages; for a database that is being made from the logs."""
+    for kind in KINDS:
+        if kind not in _STAYING:
+            kind.empty(connection)
+    meta.remove(connection, meta.MEMORY_ENTRY)
 
 
 def page(connection: apsw.Connection, kind: Kind[Any], user: UserId, limit: int, offset: int) -> list[Any]:
     """A user's ones, those changed last first."""
-    rest = f"WHERE user_id = ? ORDER BY {kind.changed} DESC LIMIT ? OFFSET ?"
-    return rows.Rows(kind.cls, kind.table).all(connection, rest, user, limit, offset)
+    return kind.rows.all(
+        connection, f"WHERE user_id = ? ORDER BY {kind.changed} DESC LIMIT ? OFFSET ?", user, limit, offset
+    )
 
 
 def count(connection: apsw.Connection, kind: Kind[Any], user: UserId | None = None) -> int:
@@ -35,7 +88,8 @@ def count(connection: apsw.Connection, kind: Kind[Any], user: UserId | None = No
 
 def has_history(what: str) -> bool:
     """Whether this is the word of a kind that keeps a history, so that people know its things by their ids."""
-    return any(each.what == what and each.past for each in KINDS)
+    kind = kind_of(what)
+    return kind is not None and bool(kind.past)
 
 
 def beginning_with(connection: apsw.Connection, what: str, user: UserId | None, text: str, limit: int) -> list[str]:
@@ -45,12 +99,12 @@ def beginning_with(connection: apsw.Connection, what: str, user: UserId | None, 
     Args:
         user: whose; None: all users'.
     """
-    kind = next((each for each in KINDS if each.what == what), None)
+    kind = kind_of(what)
     among = documents.IDS if kind is None else kind.ids
     if kind is not None and not among:
-        name = f"{kind.what}_id" if kind.past else kind.id
+        table, name, _ = kind.source
         whose = "user_id = ?1" if user is not None else "?1 IS NULL"
-        among = f"SELECT DISTINCT {name} AS id FROM {kind.past or kind.table} WHERE {whose} AND {name}"  # noqa: S608
+        among = f"SELECT DISTINCT {name} AS id FROM {table} WHERE {whose} AND {name}"  # noqa: S608
     query = f"{among} BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
     found = [str(row[0]) for row in connection.execute(query, (user, text, text + "\U0010ffff", limit))]
     return found[:1] if found[:1] == [text] else found
@@ -70,26 +124,9 @@ def remove(tx: Transaction, kind: Kind[Any], user: UserId, key: Any, at: str) ->
 
 def undo(tx: Transaction, kind: Kind[Any], user: UserId, key: Any, to: int | None, at: str) -> Any:
     """Go back to the state before the newest change, or of an entry of the history. Returns it; None: it is gone again.
-
-    Raises:
-        CannotUndo: there is no such entry, or it is so already.
-    """
+    Raises CannotUndo: there is no such entry, or it is so already."""
     wanted = earlier(kind.history(tx.connection, user, key), to)
     if wanted is None or wanted.value is None:
         remove(tx, kind, user, key, at)
         return None
     return put(tx, kind, attrs.evolve(wanted.value, updated_at=at), at)
-
-
-def apply(connection: apsw.Connection, change: Change[Any]) -> None:
-    """Keep the history and the row."""
-    kind = change.kind
-    if kind.past:
-        kind.note(connection, change)
-    which = f"FROM {kind.table} WHERE user_id = ? AND {kind.id} = ?"
-    rowid = connection.execute(f"SELECT rowid {which}", (change.user, change.key)).get or change.entry
-    if change.value is None:
-        connection.execute(f"DELETE {which}", (change.user, change.key))
-        return
-    own = {"rowid": rowid, "entry": change.entry}
-    connection.execute(rows.upsert(kind.table, kind.cls, "rowid", "entry"), {**rows.values(change.value), **own})

@@ -37,8 +37,6 @@ class RunLines:
 
 @attrs.frozen
 class StartedRun:
-    """Outcome of ``begin``."""
-
     run: Run
     repeated: bool
     """There was a run of this user, task, kind, due and attempt already; it is ``run``, and nothing was written."""
@@ -46,8 +44,6 @@ class StartedRun:
 
 @attrs.frozen
 class RunSaved:
-    """Outcome of ``save``."""
-
     run: Run
     appended: tuple[AppendedMessage, ...]
     """The delivery and the notice, as far as there were any, in this order."""

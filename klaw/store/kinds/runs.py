@@ -12,7 +12,7 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Wire
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id, run_folder
 from klaw.store import changes, rows
@@ -70,15 +70,13 @@ def parse_run(record: dict[str, Any]) -> RunState:
 
 @attrs.frozen(kw_only=True)
 class TranscriptLine:
-    """One line of a run's transcript."""
-
     id: str
     user: Annotated[UserId, Wire("user_id")]
     folder: Annotated[str, Wire("chat_id")]
     seq: int
     """Place within the run."""
     role: Role
-    type: Kind
+    type: MessageKind
     content: str
     metadata: dict[str, Any]
     tokens: int
@@ -134,17 +132,13 @@ RUN: changes.Kind[Run] = changes.Kind(
     cls=Run,
     table="runs",
     changed="change",
-    clear=("DELETE FROM runs",),
     tables=(table("runs", "runs", "id", _CONTENT, first="", bound="change", changed=_AFTER),),
 )
 _RUNS = rows.Rows(Run, "runs")
+get = RUN.get
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
-
-
-def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
-    return _RUNS.one(connection, "WHERE user_id = ? AND id = ?", user, run)
 
 
 def same_start(connection: apsw.Connection, run: Run) -> Run | None:
@@ -162,21 +156,15 @@ _INSERT = rows.insert("runs", Run, "change")
 
 
 def put(connection: apsw.Connection, run: Run) -> RunState:
-    """Store a run's first or next state, with the next number.
-
-    Raises:
-        apsw.ConstraintError: its start is another run's.
-    """
+    """Store a run's first or next state, with the next number. Raises apsw.ConstraintError: its start is another
+    run's."""
     _write(connection, None, run)
     return RunState(connection.last_insert_rowid(), run)
 
 
 def restore(connection: apsw.Connection, state: RunState) -> bool:
-    """Store a state of the logs with the number it has there. False when it, or a later one, is there already.
-
-    Raises:
-        apsw.ConstraintError: its number or its start is another run's.
-    """
+    """Store a state of the logs with the number it has there. False when it, or a later one, is there already. Raises
+    apsw.ConstraintError: its number or its start is another run's."""
     if change_of(connection, state.run.id) >= state.change:
         return False
     _write(connection, state.change, state.run)
@@ -237,21 +225,19 @@ def running(connection: apsw.Connection) -> list[Run]:
 
 
 def attempts(connection: apsw.Connection, user: UserId, task: TaskName, kind: RunKind, due: str) -> list[Run]:
-    """All attempts at one fire time, in order."""
     query = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt"
     return _RUNS.all(connection, query, user, task, kind, due)
 
 
 # -- spending ---------------------------------------------------------------------------------------------------------
 
-_USED = """
-SELECT user_id, task, sum(prompt_tokens + completion_tokens) FROM runs WHERE started_at >= ? GROUP BY user_id, task
-"""
-
 
 def tokens_by_task(connection: apsw.Connection, since: str) -> Mapping[tuple[UserId, TaskName], int]:
     """Tokens of all users' runs that began at or after an instant, by user and task; reads all runs, so seldom."""
-    rows = connection.execute(_USED, (since,))
+    query = """
+    SELECT user_id, task, sum(prompt_tokens + completion_tokens) FROM runs WHERE started_at >= ? GROUP BY user_id, task
+    """
+    rows = connection.execute(query, (since,))
     return {(UserId(user), TaskName(task)): tokens for user, task, tokens in rows}
 
 
@@ -302,33 +288,29 @@ def latest_attempts(connection: apsw.Connection, now: str) -> dict[tuple[UserId,
     return found
 
 
-_LAST = """
-WHERE id IN (
-    SELECT (SELECT r.id FROM runs r WHERE r.user_id = t.user_id AND r.task = t.name
-            ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
-    FROM tasks t
-)
-"""
-
-
 def last_of_tasks(connection: apsw.Connection) -> list[Run]:
     """The last run of each task that has any, of all users."""
-    return _RUNS.all(connection, _LAST)
-
-
-_TO_REPEAT = """
-AS first WHERE status = 'interrupted' AND kind IN ('spawned', 'manual') AND attempt = 1 AND delivered = 0
-    AND NOT EXISTS (
-        SELECT 1 FROM runs r WHERE r.user_id = first.user_id AND r.task = first.task AND r.kind = first.kind
-            AND r.due = first.due AND r.attempt > 1
+    query = """
+    WHERE id IN (
+        SELECT (SELECT r.id FROM runs r WHERE r.user_id = t.user_id AND r.task = t.name
+                ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
+        FROM tasks t
     )
-ORDER BY started_at, id
-"""
+    """
+    return _RUNS.all(connection, query)
 
 
 def to_repeat(connection: apsw.Connection) -> list[Run]:
     """Runs that were asked for once, were interrupted before they delivered anything, and have no second attempt."""
-    return _RUNS.all(connection, _TO_REPEAT)
+    query = """
+    AS first WHERE status = 'interrupted' AND kind IN ('spawned', 'manual') AND attempt = 1 AND delivered = 0
+        AND NOT EXISTS (
+            SELECT 1 FROM runs r WHERE r.user_id = first.user_id AND r.task = first.task AND r.kind = first.kind
+                AND r.due = first.due AND r.attempt > 1
+        )
+    ORDER BY started_at, id
+    """
+    return _RUNS.all(connection, query)
 
 
 def limited(connection: apsw.Connection, user: UserId, since: str, error: str) -> list[Run]:
@@ -337,14 +319,12 @@ def limited(connection: apsw.Connection, user: UserId, since: str, error: str) -
     return _RUNS.all(connection, where, user, since, error)
 
 
-_TOLD = """
-SELECT EXISTS (
-    SELECT 1 FROM runs WHERE user_id = ?1 AND task = ?2 AND started_at >= ?3 AND error IS NOT NULL
-        AND json_extract(details, '$.told') = 1
-)
-"""
-
-
 def told(connection: apsw.Connection, user: UserId, task: TaskName, since: str) -> bool:
     """Whether the user was told of a failure of the task since an instant."""
-    return bool(connection.execute(_TOLD, (user, task, since)).get)
+    query = """
+    SELECT EXISTS (
+        SELECT 1 FROM runs WHERE user_id = ?1 AND task = ?2 AND started_at >= ?3 AND error IS NOT NULL
+            AND json_extract(details, '$.told') = 1
+    )
+    """
+    return bool(connection.execute(query, (user, task, since)).get)

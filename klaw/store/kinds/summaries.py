@@ -42,15 +42,13 @@ def of_chat(connection: apsw.Connection, chat: ChatId) -> list[Summary]:
     return _SUMMARIES.all(connection, "WHERE chat_id = ? ORDER BY number", chat)
 
 
-_HOLDING = """
-WHERE chat_id = ?1 AND segment = ?2 AND first_seq <= ?3 AND last_seq >= ?3 AND state <> 'superseded'
-ORDER BY number DESC LIMIT 1
-"""
-
-
 def holding(connection: apsw.Connection, chat: ChatId, segment: int, seq: int) -> Summary | None:
     """The summary that holds a message: a live one, or an evicted one."""
-    return _SUMMARIES.one(connection, _HOLDING, chat, segment, seq)
+    query = """
+    WHERE chat_id = ?1 AND segment = ?2 AND first_seq <= ?3 AND last_seq >= ?3 AND state <> 'superseded'
+    ORDER BY number DESC LIMIT 1
+    """
+    return _SUMMARIES.one(connection, query, chat, segment, seq)
 
 
 _PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
@@ -61,15 +59,13 @@ def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int,
     return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
 
 
-_TOKENS = """
-SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
-WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
-"""
-
-
 def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
     """Tokens that a user's summaries used from a moment on; also attempts that failed, and summaries that are gone."""
-    return int(connection.execute(_TOKENS, (user, since)).get)
+    query = """
+    SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
+    WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
+    """
+    return int(connection.execute(query, (user, since)).get)
 
 
 # -- for the summarizer ------------------------------------------------------------------------------------------------
@@ -116,19 +112,17 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Unsummar
         )
 
 
-_CANDIDATES = """
-SELECT s.chat_id FROM sessions s
-WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
-    (SELECT max(m.last_seq) FROM summaries m WHERE m.chat_id = s.chat_id AND m.segment = s.segment), 0) >= ?1
-    AND EXISTS (SELECT 1 FROM turns t WHERE t.chat_id = s.chat_id)
-ORDER BY s.updated_at DESC LIMIT ?2
-"""
-
-
 def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
     """Chats with so many messages after their last summary, the last used first. Whether they need one is not said. A
     chat that was imported, and in which nothing was answered since, needs none."""
-    return [ChatId(row[0]) for row in connection.execute(_CANDIDATES, (messages_, limit))]
+    query = """
+    SELECT s.chat_id FROM sessions s
+    WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
+        (SELECT max(m.last_seq) FROM summaries m WHERE m.chat_id = s.chat_id AND m.segment = s.segment), 0) >= ?1
+        AND EXISTS (SELECT 1 FROM turns t WHERE t.chat_id = s.chat_id)
+    ORDER BY s.updated_at DESC LIMIT ?2
+    """
+    return [ChatId(row[0]) for row in connection.execute(query, (messages_, limit))]
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +131,6 @@ class SummaryFailure:
 
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
-    """How many attempts in a row failed."""
     retry_at: str
     """When the next attempt may begin."""
     code: str
@@ -221,7 +214,6 @@ def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
 
 
 def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
-    """Remove a summary with its notes."""
     connection.execute("DELETE FROM summaries WHERE chat_id = ? AND number = ?", (chat, number))
     tool_notes.remove(connection, chat, number)
 
@@ -261,7 +253,6 @@ SUMMARY: Kind[SummaryPut] = Kind(
     made_of=covering,
     check=_check,
     apply=_apply,
-    clear=("DELETE FROM summaries", *tool_notes.CLEAR),
     tables=(
         table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),
         full_text("full text of tool notes", "tool_notes_fts"),

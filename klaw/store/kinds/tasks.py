@@ -16,11 +16,6 @@ from klaw.store.engine.transaction import Transaction
 _TASKS = rows.Rows(Task, "tasks")
 
 
-def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | None:
-    """A user's task by its name."""
-    return _TASKS.one(connection, "WHERE user_id = ? AND name = ?", user, name)
-
-
 def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
     """Like ``get``. Raises NoSuchTask."""
     found = get(connection, user, name)
@@ -30,7 +25,6 @@ def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
 
 
 def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
-    """A user's tasks by name."""
     return _TASKS.all(connection, "WHERE user_id = ? ORDER BY name", user)
 
 
@@ -38,8 +32,6 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
     """All users' tasks: for the scheduler, and for the operator."""
     return _TASKS.all(connection, "WHERE enabled >= ? ORDER BY user_id, name", enabled_only)
 
-
-# -- writing ----------------------------------------------------------------------------------------------------------
 
 _PUT = rows.insert("tasks", Task).replace("INSERT", "INSERT OR REPLACE", 1)
 
@@ -68,18 +60,13 @@ TASK: Kind[Task] = Kind(
     key=Form(task_name, str),
     beside=("user_id", "name"),
     apply=_apply,
-    clear=("DELETE FROM tasks",),
     tables=(table("tasks", "tasks", "key", _CONTENT, first="", small=True),),
 )
+get = TASK.get
 
 
 def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Task:
-    """Store a task.
-
-    Raises:
-        TaskExists: it is not new.
-        NoSuchTask: it does not exist yet.
-    """
+    """Store a task. Raises TaskExists: it is not new; NoSuchTask: it does not exist yet."""
     task_name(task.name)
     if expected == "existing":
         existing(tx.connection, task.user, task.name)
@@ -90,11 +77,7 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
 
 
 def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
-    """Remove a task and return what it was; its runs and transcripts stay.
-
-    Raises:
-        NoSuchTask: the user has none of this name.
-    """
+    """Remove a task and return what it was; its runs and transcripts stay. Raises NoSuchTask."""
     present = existing(tx.connection, user, name)
     tx.journal(TASK.removed(user, name, at))
     return present

@@ -12,19 +12,17 @@ from klaw.store.changes import Kind
 from klaw.store.engine.full_text import index_row, unindex_row
 
 MANY = 1_000
-"""Notes of one summary; row ids leave room for so many."""
-
-_INSERT = """
-INSERT INTO tool_notes (rowid, user_id, chat_id, number, seq, call_id, tool, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 def insert(connection: apsw.Connection, entry: int, summary: Summary, notes: Sequence[ToolNote]) -> None:
     """Store the notes of a summary that an entry of the memory journal made."""
+    query = """
+    INSERT INTO tool_notes (rowid, user_id, chat_id, number, seq, call_id, tool, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    """
     for place, note in enumerate(notes[:MANY]):
         rowid = entry * MANY + place
         row = (rowid, summary.user, summary.chat, summary.number, note.seq, note.call, note.tool, note.text)
-        connection.execute(_INSERT, row)
+        connection.execute(query, row)
         index_row(connection, "tool_notes", rowid)
 
 
@@ -38,26 +36,22 @@ def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
 
 @attrs.frozen(kw_only=True)
 class StoredNote:
-    """A note and where its call is."""
-
     chat: ChatId
     note: ToolNote
     created_at: str
     """When the tool was called, ISO-8601 UTC."""
 
 
-_BY_ROWIDS = """
-SELECT n.rowid, n.chat_id, n.seq, n.call_id, n.tool, n.text, m.created_at
-FROM tool_notes AS n JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
-WHERE n.user_id = ? AND n.rowid = ?
-"""
-
-
 def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredNote]:
     """A user's notes by their row ids; what is gone, or another's, is left out."""
+    query = """
+    SELECT n.rowid, n.chat_id, n.seq, n.call_id, n.tool, n.text, m.created_at
+    FROM tool_notes AS n JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
+    WHERE n.user_id = ? AND n.rowid = ?
+    """
     found = {}
     for rowid in rowids:
-        row = connection.execute(_BY_ROWIDS, (user, rowid)).fetchone()
+        row = connection.execute(query, (user, rowid)).fetchone()
         if row:
             note = ToolNote(seq=row[2], call=row[3], tool=row[4], text=row[5])
             found[row[0]] = StoredNote(chat=ChatId(row[1]), note=note, created_at=row[6])
@@ -81,9 +75,3 @@ NOTE: Kind[ToolNote] = Kind(
     vectors="vec_tool_notes",
     vector_mark="vector_model",
 )
-CLEAR = (
-    "DELETE FROM vec_tool_notes",
-    "DELETE FROM tool_notes",
-    "INSERT INTO tool_notes_fts (tool_notes_fts) VALUES ('rebuild')",
-)
-"""Statements that remove all; for a database that is being made from the logs."""

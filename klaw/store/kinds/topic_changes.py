@@ -27,8 +27,6 @@ ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 
 @attrs.frozen(kw_only=True)
 class TopicChange:
-    """One change."""
-
     entry: int
     """Entry of the memory journal; names the change."""
     at: str
@@ -72,28 +70,24 @@ def _ids(states: Sequence[TopicVersion]) -> set[TopicId]:
     return {state.id for state in states}
 
 
-_NEWEST = """
-SELECT max(entry) FROM topic_changes WHERE user_id = ? AND op <> 'undo' AND undone_by IS NULL AND by = 'person'
-"""
-
-
 def newest(connection: apsw.Connection, user: UserId) -> int | None:
     """The newest change that a person asked for and that holds."""
-    found = connection.execute(_NEWEST, (user,)).get
+    query = """
+    SELECT max(entry) FROM topic_changes WHERE user_id = ? AND op <> 'undo' AND undone_by IS NULL AND by = 'person'
+    """
+    found = connection.execute(query, (user,)).get
     return int(found) if found is not None else None
-
-
-_OVERLAPPING = "WHERE user_id = ? AND entry > ? AND last_rowid >= ? AND first_rowid <= ? ORDER BY entry"
 
 
 def _touching(
     connection: apsw.Connection, user: UserId, after: int, rowids: Collection[int]
 ) -> Iterator[tuple[TopicChange, list[TopicVersion]]]:
     """Changes after an entry with those of their states that have one of the messages."""
+    query = "WHERE user_id = ? AND entry > ? AND last_rowid >= ? AND first_rowid <= ? ORDER BY entry"
     if not rowids:
         return
     wanted = frozenset(rowids)
-    for change in _CHANGES.all(connection, _OVERLAPPING, user, after, min(wanted), max(wanted)):
+    for change in _CHANGES.all(connection, query, user, after, min(wanted), max(wanted)):
         states = [state for state in change.before if not wanted.isdisjoint(state.members)]
         if states:
             yield change, states
@@ -153,19 +147,19 @@ def still_archived(connection: apsw.Connection, user: UserId, chat: ChatId, rowi
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-_INSERT = """
-INSERT INTO topic_changes (entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, changed)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1)
-"""
-_UNDONE = "UPDATE topic_changes SET undone_by = ?3, changed = ?3 WHERE user_id = ?1 AND entry = ?2"
-_REDONE = """
-UPDATE topic_changes SET undone_by = NULL, changed = ?3
-WHERE user_id = ?1 AND entry = (SELECT undoes FROM topic_changes WHERE user_id = ?1 AND entry = ?2)
-"""
-
 
 def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -> None:
     """Keep what a change is about to change. Called before it is carried out."""
+    insert = """
+    INSERT INTO topic_changes (
+        entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, changed)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1)
+    """
+    undone = "UPDATE topic_changes SET undone_by = ?3, changed = ?3 WHERE user_id = ?1 AND entry = ?2"
+    redone = """
+    UPDATE topic_changes SET undone_by = NULL, changed = ?3
+    WHERE user_id = ?1 AND entry = (SELECT undoes FROM topic_changes WHERE user_id = ?1 AND entry = ?2)
+    """
     put = entry.value
     if not isinstance(put, TopicsPut) or put.by is None:
         return
@@ -188,10 +182,10 @@ def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -
         dumps([state.id for state in put.topics]),
         put.undoes,
     )
-    connection.execute(_INSERT, row)
+    connection.execute(insert, row)
     if put.undoes is not None:
-        connection.execute(_REDONE, (entry.user, put.undoes, entry.entry))
-        connection.execute(_UNDONE, (entry.user, put.undoes, entry.entry))
+        connection.execute(redone, (entry.user, put.undoes, entry.entry))
+        connection.execute(undone, (entry.user, put.undoes, entry.entry))
 
 
 def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVersion | None:
@@ -200,9 +194,6 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVe
         return None
     same = {name: getattr(found, name) for name in ("id", "summary", "general", "consolidated", "facts")}
     return TopicVersion(**same, members=tuple(topics.members(connection, user, topic)))
-
-
-_TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
 
 
 def forget(
@@ -216,13 +207,14 @@ def forget(
         gone: topics that go with them.
         entry: the memory journal's entry by which that happens.
     """
+    query = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
     forgotten, ended = frozenset(rowids), frozenset(gone)
     for change in _CHANGES.all(connection, "WHERE user_id = ? ORDER BY entry", user):
         left = [each for each in change.before if each.id not in ended and forgotten.isdisjoint(each.members)]
         if len(left) == len(change.before):
             continue
         if left:
-            connection.execute(_TAKE_OUT, (change.entry, dumps(JOURNAL.write(left)), entry))
+            connection.execute(query, (change.entry, dumps(JOURNAL.write(left)), entry))
         else:
             connection.execute("DELETE FROM topic_changes WHERE entry = ?", (change.entry,))
 
@@ -271,7 +263,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
     apply=_apply,
-    clear=(*topics.CLEAR, "DELETE FROM topic_changes"),
+    clear=topics.CLEAR,
     tables=(
         table("topics", "topics AS t", "t.id", f"t.*, {_MEMBERS}", bound="entry", changed=_CHANGED),
         table("ended topics", "topic_ends", "id", "id, entry, user_id, into_id", bound="entry", changed=_CHANGED),

@@ -23,8 +23,6 @@ _MOST = 1 << 62
 
 @attrs.frozen(kw_only=True)
 class TopicDraft:
-    """A topic that is to be."""
-
     summary: str
     general: bool
     members: tuple[int, ...]
@@ -37,8 +35,6 @@ class TopicDraft:
 
 @attrs.frozen(kw_only=True)
 class UndoneTopics:
-    """What taking back a change did."""
-
     undone: int
     """The change that was taken back."""
     entry: int
@@ -46,7 +42,6 @@ class UndoneTopics:
     topics: tuple[Topic, ...]
     """That are as they were, as far as their messages are there."""
     ended: tuple[TopicId, ...]
-    """Topics that it removed."""
 
 
 def store(
@@ -69,7 +64,6 @@ def store(
         replaces: a topic that is split into these, all of it.
         model_id: what made the drafts' vectors.
         as_of: the memory journal's last entry before the messages were read for the drafts.
-        by: who decided on it.
 
     Raises:
         TopicChanged: a message has a topic meanwhile, or is another user's or chat's, or the user has forgotten
@@ -135,10 +129,9 @@ def merge(
     """Let ``target`` take in the messages of ``source``, which is gone then. Returns what it has become.
 
     Args:
-        source, target: as they were when that was decided, of one user and one chat; without a source only the summary
-            is another one.
+        source, target: as they were when that was decided, of one user and one chat; without a source only the
+            summary is another one.
         summary: of all.
-        at: the time now.
         others: more sources.
         vector: of what it becomes, if there is one already; else the archivist makes it.
         model_id: what made it.
@@ -194,11 +187,8 @@ def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolida
 
 
 def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
-    """Remove a topic and return what it was. Its messages have none then, so that the archivist makes new ones.
-
-    Raises:
-        NoSuchTopic: the user has none of this id.
-    """
+    """Remove a topic and return what it was. Its messages have none then, so that the archivist makes new ones. Raises
+    NoSuchTopic: the user has none of this id."""
     present = _present(tx, user, topic)
     tx.journal(TOPIC.removed(user, topic, at))
     return present
@@ -217,7 +207,6 @@ def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | Non
     Args:
         chat: only of this one.
         since: only topics whose last message is not older.
-        at: the time now.
     """
     of: dict[ChatId, list[TopicId]] = {}
     for topic in topics.of_user(tx.connection, user, chat=chat, limit=_MOST):
@@ -237,7 +226,6 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
 
     Args:
         entry: the change; None for the newest that a person asked for.
-        at: the time now.
 
     Raises:
         NoSuchChange: there is no such change, or it was taken back already.

@@ -67,19 +67,8 @@ def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> bytes | N
 
 @attrs.frozen
 class Near:
-    """A topic and how near it is."""
-
     topic: TopicId
     cosine: float
-
-
-_NEAREST = """
-SELECT v.rowid, 1 - vec_distance_cosine(v.embedding, ?3) AS cosine
-FROM vec_topics AS v
-WHERE v.user_id = ?1 AND v.model = ?2 AND length(v.embedding) = length(?3) AND cosine >= ?4
-    AND (?6 IS NULL OR v.rowid IN (SELECT id FROM topics WHERE user_id = ?1 AND chat_id = ?6))
-ORDER BY cosine DESC, v.rowid LIMIT ?5
-"""
 
 
 def nearest(
@@ -92,12 +81,17 @@ def nearest(
     chat: ChatId | None = None,
 ) -> list[Near]:
     """A user's nearest topics, nearest first; nothing while no model is in use."""
+    query = """
+    SELECT v.rowid, 1 - vec_distance_cosine(v.embedding, ?3) AS cosine
+    FROM vec_topics AS v
+    WHERE v.user_id = ?1 AND v.model = ?2 AND length(v.embedding) = length(?3) AND cosine >= ?4
+        AND (?6 IS NULL OR v.rowid IN (SELECT id FROM topics WHERE user_id = ?1 AND chat_id = ?6))
+    ORDER BY cosine DESC, v.rowid LIMIT ?5
+    """
     bound = (user, vector_model.current_id(connection), vector, min_cosine, limit, chat)
-    rows = connection.execute(_NEAREST, bound)
+    rows = connection.execute(query, bound)
     return [Near(TopicId(topic), cosine) for topic, cosine in rows]
 
-
-# -- for a reindex -----------------------------------------------------------------------------------------------------
 
 _PAGE = "SELECT v.rowid, v.embedding FROM vec_topics AS v WHERE v.model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?"
 _WHOLE = """
@@ -123,14 +117,12 @@ def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) 
     return int(page[-1][0])
 
 
-_COSINES = """
-SELECT s.value, 1 - vec_distance_cosine(v.embedding, ?3) FROM json_each(?2) AS s
-CROSS JOIN vec_topics AS v ON v.rowid = s.value
-WHERE v.user_id = ?1 AND v.model = ?4 AND length(v.embedding) = length(?3)
-"""
-
-
 def cosines(connection: apsw.Connection, user: UserId, ids: Sequence[int], vector: bytes) -> dict[TopicId, float]:
     """How near some of a user's topics are; those without a vector are left out."""
-    rows = connection.execute(_COSINES, (user, json.dumps(list(ids)), vector, vector_model.current_id(connection)))
+    query = """
+    SELECT s.value, 1 - vec_distance_cosine(v.embedding, ?3) FROM json_each(?2) AS s
+    CROSS JOIN vec_topics AS v ON v.rowid = s.value
+    WHERE v.user_id = ?1 AND v.model = ?4 AND length(v.embedding) = length(?3)
+    """
+    rows = connection.execute(query, (user, json.dumps(list(ids)), vector, vector_model.current_id(connection)))
     return {TopicId(topic): cosine for topic, cosine in rows if cosine is not None}

@@ -33,12 +33,6 @@ def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dic
     return {topic.id: topic for topic in found}
 
 
-_LIST = """
-WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
-ORDER BY last_rowid DESC, id DESC LIMIT ?4
-"""
-
-
 def of_user(
     connection: apsw.Connection, user: UserId, *, chat: ChatId | None = None, before: int = 1 << 62, limit: int = 100
 ) -> list[Topic]:
@@ -48,11 +42,14 @@ def of_user(
         chat: only of this one.
         before: only those whose last message has a smaller row id: for the next page.
     """
-    return TOPICS.all(connection, _LIST, user, chat, before, limit)
+    query = """
+    WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
+    ORDER BY last_rowid DESC, id DESC LIMIT ?4
+    """
+    return TOPICS.all(connection, query, user, chat, before, limit)
 
 
 def count(connection: apsw.Connection, user: UserId, chat: ChatId | None = None) -> int:
-    """How many topics a user has, or those of one chat."""
     query = "SELECT count(*) FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2)"
     return int(connection.execute(query, (user, chat)).get)
 
@@ -72,13 +69,11 @@ def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicI
 
 
 def members(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[int]:
-    """Row ids of a user's topic's messages."""
     query = "SELECT rowid FROM messages WHERE topic_id = ? AND user_id = ? ORDER BY rowid"
     return [rowid for (rowid,) in connection.execute(query, (topic, user))]
 
 
 def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[Message]:
-    """The messages of a user's topic, in their order."""
     return messages.by_rowids(connection, members(connection, user, topic))
 
 
@@ -111,8 +106,6 @@ WHERE {_WAITS} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
 
 @attrs.frozen
 class UnarchivedMessage:
-    """A message without a topic."""
-
     rowid: int
     chat: ChatId
     created_s: float
@@ -136,19 +129,16 @@ SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE {_WAITS}
 
 
 def count_unarchived(connection: apsw.Connection) -> int:
-    """How many messages of all users have no topic."""
     return int(connection.execute(_COUNT_UNARCHIVED).get)
-
-
-_UNFINISHED = """
-INDEXED BY topics_unfinished
-WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
-"""
 
 
 def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, limit: int) -> list[Topic]:
     """Topics of all users that wait for consolidation, or (``with_facts``) for their facts; the oldest first."""
-    return TOPICS.all(connection, _UNFINISHED, with_facts, after, limit)
+    query = """
+    INDEXED BY topics_unfinished
+    WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
+    """
+    return TOPICS.all(connection, query, with_facts, after, limit)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -208,8 +198,6 @@ Author: TypeAlias = Literal["archivist", "person"]
 
 @attrs.frozen(kw_only=True)
 class TopicVersion:
-    """One topic as it becomes."""
-
     id: TopicId
     summary: str
     general: bool
@@ -244,11 +232,7 @@ class TopicMark:
 
 def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
     """Carry out a change. A vector of another summary, or of other messages, goes; a topic without messages goes as
-    well.
-
-    Raises:
-        apsw.ConstraintError: its value breaks a rule of topics.
-    """
+    well. Raises apsw.ConstraintError: its value breaks a rule of topics."""
     value = change.value
     if value is None:
         end(connection, change, change.key, None)
@@ -307,10 +291,6 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
 
 CLEAR = (
     "UPDATE messages SET topic_id = NULL WHERE topic_id IS NOT NULL",
-    "DELETE FROM vec_topics",
-    "DELETE FROM topics",
     "DELETE FROM topic_ends",
     "DELETE FROM sqlite_sequence WHERE name = 'topics'",
-    "INSERT INTO topics_fts (topics_fts) VALUES ('rebuild')",
 )
-"""Statements that remove all; for a database that is being made from the logs."""

@@ -47,13 +47,14 @@ TURN: Kind[TurnRecord] = Kind(
     table="turns",
     id="turn_id",
     changed="rowid",
-    clear=("DELETE FROM turns", "DELETE FROM kb_used"),
+    clear=("DELETE FROM kb_used",),
     tables=(
         table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
         ContentTable(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
     ),
 )
 _TURNS = rows.Rows(TurnRecord, "turns")
+get = TURN.get
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 
 
@@ -66,20 +67,18 @@ def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
     return inserted
 
 
-_HERE = """
-SELECT s.id FROM kb_sources AS s JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?
-WHERE s.id IN (SELECT value FROM json_each(?))
-"""
-
-
 def without_gone(connection: apsw.Connection, turn: TurnRecord) -> TurnRecord:
     """A turn that is over, without the texts of sources that were removed, or are not shared with its user any more,
     while it was under way: what was forgotten before it is stored cannot be taken out of it later."""
+    query = """
+    SELECT s.id FROM kb_sources AS s JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?
+    WHERE s.id IN (SELECT value FROM json_each(?))
+    """
     used = context_used.read(turn.receipt)
     if used is None:
         return turn
     given = [*{each.source for each in used.places}, *{each.source for each in used.sparql}]
-    here = {source for (source,) in connection.execute(_HERE, (turn.user, json.dumps(given)))}
+    here = {source for (source,) in connection.execute(query, (turn.user, json.dumps(given)))}
     return attrs.evolve(turn, receipt=context_used.blank(turn.receipt, lambda each: each["source"] not in here))
 
 
@@ -112,28 +111,20 @@ def exists(connection: apsw.Connection, turn_id: str) -> bool:
     return bool(connection.execute("SELECT count(*) FROM turns WHERE turn_id = ?", (turn_id,)).get)
 
 
-_OVER = """
-SELECT turn_id FROM turns
-WHERE turn_id IN (SELECT value FROM json_each(?)) AND status IN ('done', 'stopped')
-"""
-
-
 def over(connection: apsw.Connection, turn_ids: Collection[str]) -> set[str]:
     """Those of the turns that are done or were stopped; the others failed or were interrupted."""
-    return {row[0] for row in connection.execute(_OVER, (json.dumps(sorted(turn_ids)),))}
-
-
-def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord | None:
-    return _TURNS.one(connection, "WHERE user_id = ? AND turn_id = ?", user, turn_id)
-
-
-_RECEIPTS = """
-SELECT turn_id, receipt FROM turns WHERE user_id = ? AND turn_id IN (SELECT value FROM json_each(?))
-"""
+    query = """
+    SELECT turn_id FROM turns
+    WHERE turn_id IN (SELECT value FROM json_each(?)) AND status IN ('done', 'stopped')
+    """
+    return {row[0] for row in connection.execute(query, (json.dumps(sorted(turn_ids)),))}
 
 
 def receipts(connection: apsw.Connection, user: UserId, turn_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    found = connection.execute(_RECEIPTS, (user, json.dumps(list(turn_ids))))
+    query = """
+    SELECT turn_id, receipt FROM turns WHERE user_id = ? AND turn_id IN (SELECT value FROM json_each(?))
+    """
+    found = connection.execute(query, (user, json.dumps(list(turn_ids))))
     return {turn: json.loads(receipt) for turn, receipt in found}
 
 
@@ -157,33 +148,26 @@ def find(connection: apsw.Connection, turn: str | None, chat: ChatId | None, use
     return get(connection, UserId(owner), found) if owner is not None and user in (None, owner) else None
 
 
-_NEWEST = """
-SELECT turn_id FROM turns WHERE (?1 IS NULL OR chat_id = ?1) AND (?2 IS NULL OR user_id = ?2)
-ORDER BY ended_at DESC, turn_id DESC LIMIT ?3
-"""
-
-
 def newest(connection: apsw.Connection, chat: ChatId | None, user: UserId | None, limit: int) -> list[str]:
     """Ids of the newest turns of a chat, of a user, or of all, oldest first."""
-    return [row[0] for row in connection.execute(_NEWEST, (chat, user, limit))][::-1]
-
-
-_TURNS_WITH_TOOLS = """
-SELECT DISTINCT metadata ->> 'turn' FROM messages
-WHERE chat_id = ?1 AND seq BETWEEN ?3 AND ?4 AND type = 'tool_result'
-    AND metadata ->> 'turn' IN (SELECT value FROM json_each(?2))
-"""
+    query = """
+    SELECT turn_id FROM turns WHERE (?1 IS NULL OR chat_id = ?1) AND (?2 IS NULL OR user_id = ?2)
+    ORDER BY ended_at DESC, turn_id DESC LIMIT ?3
+    """
+    return [row[0] for row in connection.execute(query, (chat, user, limit))][::-1]
 
 
 def with_tools(
     connection: apsw.Connection, chat: ChatId, turns: Sequence[str], first_seq: int, last_seq: int
 ) -> set[str]:
     """Which of a chat's turns called tools, between two messages."""
+    query = """
+    SELECT DISTINCT metadata ->> 'turn' FROM messages
+    WHERE chat_id = ?1 AND seq BETWEEN ?3 AND ?4 AND type = 'tool_result'
+        AND metadata ->> 'turn' IN (SELECT value FROM json_each(?2))
+    """
     bound = (chat, json.dumps(list(turns)), first_seq, last_seq)
-    return {row[0] for row in connection.execute(_TURNS_WITH_TOOLS, bound)}
-
-
-# -- as far as they concern one message -------------------------------------------------------------------------------
+    return {row[0] for row in connection.execute(query, bound)}
 
 
 @attrs.frozen(kw_only=True)

@@ -39,8 +39,6 @@ class UsageFilters:
 
 @attrs.frozen(kw_only=True)
 class UsageGroup:
-    """One row of an answer."""
-
     key: str | None
     """The chat's id, the model, the UTC date, the task's name or the source (turn, run, summary, topics, facts …);
     None for what belongs to no chat or no task."""
@@ -92,8 +90,6 @@ DAYS = 30
 
 @attrs.frozen(kw_only=True)
 class ChatUsage:
-    """What one chat and its user have used."""
-
     chat: UsageSum
     today: UsageSum
     lately: UsageSum
@@ -115,15 +111,13 @@ def of_chat(connection: apsw.Connection, chat: ChatId, today: str) -> ChatUsage:
         )
 
 
-_CORRECTIONS = """
-SELECT model, receipt ->> '$.budget.correction' FROM turns
-WHERE turn_id IN (SELECT turn_id FROM turns ORDER BY turn_id DESC LIMIT ?) ORDER BY turn_id
-"""
-
-
 def corrections(connection: apsw.Connection, turns: int) -> dict[str, float]:
     """For each model of the newest turns the correction of token estimates that its last one was planned with."""
-    found = connection.execute(_CORRECTIONS, (turns,))
+    query = """
+    SELECT model, receipt ->> '$.budget.correction' FROM turns
+    WHERE turn_id IN (SELECT turn_id FROM turns ORDER BY turn_id DESC LIMIT ?) ORDER BY turn_id
+    """
+    found = connection.execute(query, (turns,))
     return {model: float(ratio) for model, ratio in found if model and isinstance(ratio, int | float)}
 
 

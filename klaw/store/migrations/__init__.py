@@ -26,7 +26,6 @@ def scripts() -> dict[int, str]:
 
 
 def latest() -> int:
-    """The schema version that this Klaw writes."""
     return max(scripts())
 
 
@@ -40,8 +39,6 @@ def current(connection: apsw.Connection) -> int:
 
 @attrs.frozen(kw_only=True)
 class Schema:
-    """Version of a database and of this program."""
-
     found: int
     known: int
 
@@ -51,13 +48,11 @@ def schema(connection: apsw.Connection) -> Schema:
 
 
 def migrate(connection: apsw.Connection) -> tuple[int, int]:
-    """Bring the schema up to date. Returns (version before, version now).
+    """Bring the schema up to date. Returns (version before, version now). Raises SchemaTooNew: the database is of a
+    newer Klaw; nothing was changed.
 
     A migration that was interrupted has left no trace and begins again. One that makes the full-text index again takes
     minutes for a million messages; the log names its begin and its end.
-
-    Raises:
-        SchemaTooNew: the database is of a newer Klaw; nothing was changed.
     """
     before, newest = current(connection), latest()
     if before > newest:

@@ -72,8 +72,6 @@ Msg: TypeAlias = StartReindex | CancelReindex
 
 @attrs.frozen(kw_only=True)
 class ReindexStatus:
-    """What the last reindex is doing, or how it ended."""
-
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
@@ -83,20 +81,14 @@ class ReindexStatus:
 
 
 class Reindexer:
-    """Handle of the reindexer."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("store.reindexer", CAPACITY)
         self.status = ReindexStatus()
         self.slice_s = SLICE_S
 
     async def start(self, options: ReindexOptions) -> None:
-        """Begin a reindex; how it goes is in ``status``.
-
-        Raises:
-            ReindexRefused: one is running.
-            ActorStopped: the server is stopping.
-        """
+        """Begin a reindex; how it goes is in ``status``. Raises ReindexRefused: one is running; ActorStopped: the
+        server is stopping."""
         await self.mailbox.ask(lambda reply: StartReindex(options, reply))
 
     async def cancel(self) -> bool:
@@ -156,8 +148,6 @@ def _running(progress: Progress) -> str:
 
 @attrs.define(eq=False)
 class _Job:
-    """One reindex."""
-
     vitals: Vitals
     reindexer: Reindexer
     places: Places

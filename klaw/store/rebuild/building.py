@@ -17,7 +17,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, runs
+from klaw.store.kinds import records, runs
 from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
@@ -68,8 +68,6 @@ class Building:
         """The lines that cannot be stored."""
         return self._lines.aside
 
-    # -- life cycle ------------------------------------------------------------------------------------------------
-
     def open(self, *, embed_again: bool) -> bool:
         """Go on with what is there, or begin. Returns whether there was something to go on with.
 
@@ -91,7 +89,7 @@ class Building:
         if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
-                memory_journal.clear(self.connection)
+                records.clear(self.connection)
             log.info("reindex_resumed")
             return True
         return False
@@ -125,16 +123,12 @@ class Building:
         self.close()
 
     def settle(self) -> None:
-        """Bring what is in the write-ahead log into the file."""
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self) -> None:
-        """Close the connection; idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    # -- from the logs ---------------------------------------------------------------------------------------------
 
     def read_all(self, sizes: Mapping[str, int], *, embed_again: bool) -> Generator[Progress, None, None]:
         """Open it and insert all that the logs have up to these sizes; what an earlier run left and the logs do not
@@ -187,7 +181,7 @@ class Building:
                 more, begin = False, time.monotonic()
                 with self.connection:
                     for path, line in work:
-                        number = kind.insert(self._lines, self.connection, path, line)
+                        number = self._lines.insert(kind, self.connection, path, line)
                         accepted += number not in (None, last)
                         last = number or last
                         done += 1

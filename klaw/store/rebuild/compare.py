@@ -14,7 +14,7 @@ import apsw
 
 from klaw.store.engine import vector_model
 from klaw.store.engine.tables import Bound, ContentTable, Row
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import dumps
 from klaw.store.search import vectors
@@ -32,13 +32,12 @@ Steps = Generator[Progress, None, TableComparison]
 
 TABLES: tuple[ContentTable, ...] = tuple(each for kind in KINDS for each in kind.tables)
 
-_WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
-
 
 def _words(connection: apsw.Connection) -> Iterator[Row]:
     """Every word of the index in order, with each column that has it, in how many messages, and how often."""
+    query = "SELECT term, col, doc, cnt FROM temp.klaw_words"
     connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')")
-    for word, found in groupby(connection.execute(_WORDS), key=itemgetter(0)):
+    for word, found in groupby(connection.execute(query), key=itemgetter(0)):
         yield word, [list(row[1:]) for row in found]
 
 
@@ -102,11 +101,8 @@ def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progres
 
 def compare_tail(live: apsw.Connection, built: apsw.Connection, after: Mapping[Bound, int]) -> bool:
     """Whether what came after some numbers is the same in both, and the small tables, whose rows are in no order
-    (chats, tasks, core memory). Quick: for the moment of the swap, while nobody writes.
-
-    Raises:
-        apsw.Error: one of them cannot be read.
-    """
+    (chats, tasks, core memory). Quick: for the moment of the swap, while nobody writes. Raises apsw.Error: one of them
+    cannot be read."""
     return all(
         _same_tail(table, live, built, None if table.bound is None else after[table.bound])
         for table in TABLES

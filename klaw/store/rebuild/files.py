@@ -22,8 +22,6 @@ log = structlog.get_logger("klaw.reindex")
 
 @attrs.frozen
 class Places:
-    """Names of the files of one database."""
-
     database: Path
 
     @property
@@ -58,11 +56,8 @@ def remove(path: Path) -> int:
 
 
 def decide(places: Places) -> None:
-    """Declare the built database, which nobody has open, complete: from now on the swap will be finished.
-
-    Raises:
-        OSError: nothing was decided.
-    """
+    """Declare the built database, which nobody has open, complete: from now on the swap will be finished. Raises
+    OSError: nothing was decided."""
     for suffix in (_WAL, _SHM):
         beside(places.building, suffix).unlink(missing_ok=True)  # empty: it was closed by its only connection
     atomic_file.sync(places.building)
@@ -72,12 +67,10 @@ def decide(places: Places) -> None:
 
 def exchange(places: Places) -> None:
     """Put the decided database in the place of the live one. Can be repeated from any point at which it was cut off.
+    Raises OSError: the swap is half done; the next start finishes it.
 
     The live one's write-ahead log moves with it: connections that still read have it open, and a file of that name
     would be taken for the new database's. Its shared memory is made again when the file is opened.
-
-    Raises:
-        OSError: the swap is half done; the next start finishes it.
     """
     live, old = places.database, places.old
     if live.exists():
@@ -94,10 +87,7 @@ def exchange(places: Places) -> None:
 
 def recover(places: Places) -> bool:
     """Finish a swap that was cut off. Returns whether there was one. Call it with the store's lock, before opening.
-
-    Raises:
-        OSError: the files cannot be renamed.
-    """
+    Raises OSError: the files cannot be renamed."""
     if not places.ready.exists():
         return False
     exchange(places)
@@ -106,11 +96,8 @@ def recover(places: Places) -> bool:
 
 
 def drop_old(places: Places) -> int:
-    """Remove the database of before the last reindex. Returns the bytes that were freed, 0 if there was none.
-
-    Raises:
-        ReindexRefused: there is no other database.
-    """
+    """Remove the database of before the last reindex. Returns the bytes that were freed, 0 if there was none. Raises
+    ReindexRefused: there is no other database."""
     if not places.old.exists():
         return 0
     if not places.database.exists():

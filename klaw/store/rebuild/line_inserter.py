@@ -16,14 +16,13 @@ import structlog
 from klaw.domain.message import Message
 from klaw.domain.turn import TurnRecord
 from klaw.store import changes
-from klaw.store.changes import MEMORY, Change
+from klaw.store.changes import MEMORY
 from klaw.store.engine import meta
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.forget import execute  # noqa: F401 - it adds the kind of its lines to KINDS
-from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.kinds import messages, records, runs, turns
 from klaw.store.kinds.inventory import last_numbers
-from klaw.store.kinds.runs import RunState
 from klaw.store.rebuild.values import Phase, Tally
 
 T = TypeVar("T")
@@ -46,8 +45,8 @@ class LogKind:
     phase: Phase
     known: Callable[[apsw.Connection, Any], bool]
     """Whether the database has a record, or what came after it."""
-    insert: Callable[["LineInserter", apsw.Connection, str, bytes], int | None]
-    """Inserts a line of a log, by its path, and returns its record's number; None when there is no use for it."""
+    store: Callable[[apsw.Connection, Any], bool]
+    """Stores a record, and returns whether it was not there. Raises apsw.ConstraintError: another has its place."""
 
     @property
     def messages(self) -> bool:
@@ -58,9 +57,52 @@ class LogKind:
         return path.startswith(f"{self.folder}/") and not runs.is_transcript(path)
 
 
-class LineInserter:
-    """Inserts lines and counts."""
+def _has_message(connection: apsw.Connection, message: Message) -> bool:
+    found = messages.find(connection, message.user, message.id)
+    return found is not None and found.rowid == message.rowid
 
+
+def _store_message(connection: apsw.Connection, message: Message) -> bool:
+    present = messages.by_rowids(connection, [message.rowid])
+    if present and present != [message]:
+        raise apsw.ConstraintError("its row id is another message's")
+    return not present and messages.restore(connection, message)
+
+
+def _store_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
+    inserted = turns.insert(connection, turn)
+    if not inserted and turns.get(connection, turn.user, turn.id) != turn:
+        raise apsw.ConstraintError("its id is another turn's")
+    return inserted
+
+
+LOG_KINDS = (
+    # By rowid, so that chats get their keys in the order in which they first spoke.
+    LogKind(messages.CONVERSATIONS, messages.parse_message, "rowid", "messages", _has_message, _store_message),
+    LogKind(
+        turns.TURNS, turns.parse, None, "turns", lambda connection, turn: turns.exists(connection, turn.id), _store_turn
+    ),
+    LogKind(
+        runs.RUNS,
+        runs.parse_run,
+        "change",
+        "runs",
+        lambda connection, state: runs.change_of(connection, state.run.id) >= state.change,
+        runs.restore,
+    ),
+    # Last: what was forgotten is taken out of all that is there.
+    LogKind(
+        MEMORY,
+        records.read,
+        "entry",
+        "tasks",
+        lambda connection, change: change.entry <= meta.last_entry(connection),
+        changes.apply,
+    ),
+)
+
+
+class LineInserter:
     def __init__(self, root: Path) -> None:
         self.tally = Tally()
         self.aside = SetAside(root)
@@ -69,66 +111,40 @@ class LineInserter:
         self._entry: tuple[int, bytes] = (0, b"")
         """Number and line of the last change of memory."""
 
-    def message(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
-        """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
-        message = self._parsed(path, line, messages.parse_message)
-        if message is None or not self._near(connection, path, line, messages.CONVERSATIONS, message.rowid):
+    def insert(self, kind: LogKind, connection: apsw.Connection, path: str, line: bytes) -> int | None:
+        """Insert a line of a log, unless its record is there. Returns the record's number; None when there is none, or
+        no use for the line."""
+        record = self._parsed(path, line, kind.read)
+        number: int | None = getattr(record, kind.number) if record is not None and kind.number else None
+        if record is None or (number is not None and not self._near(connection, path, line, kind, number)):
             return None
-        present = messages.by_rowids(connection, [message.rowid])
-        if present:
-            if present == [message]:
-                self.count(reused=1)
-                return message.rowid
-            self._taken(path, line, message.rowid)
+        try:
+            with connection:
+                stored = kind.store(connection, record)
+        except apsw.ConstraintError:
+            self._taken(path, line, number)
             return None
-
-        if not self._stored(connection, path, line, lambda: messages.restore(connection, message), message.rowid):
+        except FAULTS as error:
+            self.skip(path, line, type(error).__name__)
             return None
-        self.count(messages=1)
-        return message.rowid
-
-    def turn(self, connection: apsw.Connection, path: str, line: bytes) -> None:
-        turn = self._parsed(path, line, turns.parse)
-        if turn is None:
-            return
-        inserted = self._stored(connection, path, line, lambda: turns.insert(connection, turn))
-        if inserted:
-            self.count(turns=1)
-        elif inserted is False and turns.get(connection, turn.user, turn.id) != turn:
-            self._taken(path, line)
-
-    def memory(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
-        """Carry out a change of memory. Returns its number, None if there is no use for it."""
-        entry = self._parsed(path, line, memory_journal.read)
-        if entry is None or not self._near(connection, path, line, MEMORY, entry.entry):
-            return None
-        applied = self._stored(connection, path, line, lambda: changes.apply(connection, entry))
-        if applied is None:
-            return None
-        if not applied and self._entry[0] == entry.entry and self._entry[1] != line:
-            self._taken(path, line, entry.entry)
-            return None
-        self._entry = (entry.entry, line)
-        self.count(**{entry.kind.counted: int(applied)})
-        return entry.entry
-
-    def run(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
-        """A run's states come in their order, each in place of the one before. Returns the change's number."""
-        state = self._parsed(path, line, runs.parse_run)
-        if state is None or not self._near(connection, path, line, runs.RUNS, state.change):
-            return None
-        restored = self._stored(connection, path, line, lambda: runs.restore(connection, state))
-        if restored is None:
-            return None
-        self.count(runs=int(restored and state.run.id not in self._runs))
-        self._runs.add(state.run.id)
-        return state.change
+        if kind.folder == MEMORY:
+            if not stored and self._entry[0] == number and self._entry[1] != line:
+                self._taken(path, line, number)
+                return None
+            self._entry = (number or 0, line)
+            self.count(**{record.kind.counted: int(stored)})
+        elif kind.folder == runs.RUNS:  # a run is counted once, whatever its states
+            self.count(runs=int(stored and record.run.id not in self._runs))
+            self._runs.add(record.run.id)
+        elif stored:
+            self.count(**{kind.phase: 1})
+        elif kind.messages:
+            self.count(reused=1)
+        return number
 
     def transcript(self, path: str, line: bytes) -> None:
         """No database has what was said in runs; only whether it can be read is checked."""
         self._parsed(path, line, runs.parse_transcript)
-
-    # -- lines that are left out -----------------------------------------------------------------------------------
 
     def skip(self, path: str, line: bytes, reason: str) -> None:
         """Leave out a line that is no record of its kind."""
@@ -140,7 +156,7 @@ class LineInserter:
         changed = {name: getattr(self.tally, name) + number for name, number in more.items()}
         self.tally = attrs.evolve(self.tally, **changed)
 
-    def _taken(self, path: str, line: bytes, number: int | None = None) -> None:
+    def _taken(self, path: str, line: bytes, number: int | None) -> None:
         """Leave out a record whose place another one has."""
         log.error("log_conflict", file=Path(path).name, line=number)
         self.aside.keep(path, line)
@@ -153,55 +169,14 @@ class LineInserter:
             self.skip(path, line, type(error).__name__)
             return None
 
-    def _stored(
-        self, connection: apsw.Connection, path: str, line: bytes, store: Callable[[], bool], number: int | None = None
-    ) -> bool | None:
-        """What storing a record returned; None when it cannot be stored."""
-        try:
-            with connection:
-                return store()
-        except apsw.ConstraintError:
-            self._taken(path, line, number)
-        except FAULTS as error:
-            self.skip(path, line, type(error).__name__)
-        return None
-
-    def _near(self, connection: apsw.Connection, path: str, line: bytes, kind: str, number: int) -> bool:
+    def _near(self, connection: apsw.Connection, path: str, line: bytes, kind: LogKind, number: int) -> bool:
         """Whether a record's number can be one that Klaw gave."""
-        highest = self._highest.get(kind)
-        if highest is None:
+        if not self._highest:
             last = last_numbers(connection)
             self._highest = {messages.CONVERSATIONS: last["rowid"], runs.RUNS: last["change"], MEMORY: last["entry"]}
-            highest = self._highest[kind]
+        highest = self._highest[kind.folder]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")
             return False
-        self._highest[kind] = max(highest, number)
+        self._highest[kind.folder] = max(highest, number)
         return True
-
-
-def _has_message(connection: apsw.Connection, message: Message) -> bool:
-    found = messages.find(connection, message.user, message.id)
-    return found is not None and found.rowid == message.rowid
-
-
-def _has_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
-    return turns.exists(connection, turn.id)
-
-
-def _has_state(connection: apsw.Connection, state: RunState) -> bool:
-    return runs.change_of(connection, state.run.id) >= state.change
-
-
-def _has_entry(connection: apsw.Connection, change: Change[Any]) -> bool:
-    return change.entry <= meta.last_entry(connection)
-
-
-LOG_KINDS = (
-    # By rowid, so that chats get their keys in the order in which they first spoke.
-    LogKind(messages.CONVERSATIONS, messages.parse_message, "rowid", "messages", _has_message, LineInserter.message),
-    LogKind(turns.TURNS, turns.parse, None, "turns", _has_turn, LineInserter.turn),
-    LogKind(runs.RUNS, runs.parse_run, "change", "runs", _has_state, LineInserter.run),
-    # Last: what was forgotten is taken out of all that is there.
-    LogKind(MEMORY, memory_journal.read, "entry", "tasks", _has_entry, LineInserter.memory),
-)

@@ -18,8 +18,8 @@ from klaw.store import changes, rows
 from klaw.store.engine import set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
-from klaw.store.kinds import memory_journal
 from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import records
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns
 from klaw.store.kinds.inventory import LoggedMessage, last_numbers, unknown_messages
@@ -51,7 +51,6 @@ class Numbers:
         return numbers, counts > 1
 
     def repeated(self) -> list[int]:
-        """The numbers that several records have."""
         numbers, several = self._sorted()
         return [int(number) for number in numbers[several]]
 
@@ -76,8 +75,6 @@ class Numbers:
 
 @attrs.define(kw_only=True)
 class LogReport:
-    """What was found. Logs are named relative to the data folder."""
-
     logs: int = 0
     lines: int = 0
     malformed: dict[str, int] = attrs.Factory(dict)
@@ -92,11 +89,8 @@ class LogReport:
     runs: dict[str, int] = attrs.Factory(dict)
     """The highest change that was read, by run."""
     entries: Numbers = attrs.Factory(Numbers)
-    """Numbers of the memory journal's entries."""
     rowids: Numbers = attrs.Factory(Numbers)
-    """Row ids of messages."""
     changes: Numbers = attrs.Factory(Numbers)
-    """Numbers of the changes of runs."""
     seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
     """Numbers of each chat's messages; like the others they prove something only if every line was read."""
     set_aside: int = 0
@@ -167,7 +161,7 @@ def _take(report: LogReport, log: str, line: bytes) -> bool:
             case stored_turns.TURNS:
                 report.turns.append(stored_turns.parse(record).id)
             case changes.MEMORY:
-                report.entries.add(memory_journal.read(record).entry, rows.dumps(record))
+                report.entries.add(records.read(record).entry, rows.dumps(record))
             case stored_runs.RUNS:
                 state = stored_runs.parse_run(record)
                 report.changes.add(state.change, rows.dumps(record))

@@ -93,11 +93,8 @@ def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_
 
 
 def drop(database: Path) -> int:
-    """Remove the database of before the last reindex; a running server does not mind. Returns the bytes freed.
-
-    Raises:
-        StorageError: it is the only one, or cannot be removed.
-    """
+    """Remove the database of before the last reindex; a running server does not mind. Returns the bytes freed. Raises
+    StorageError: it is the only one, or cannot be removed."""
     try:
         return drop_old(Places(database))
     except OSError as error:
@@ -113,8 +110,6 @@ def _full(database: Path) -> StorageFull:
 
 @attrs.define(eq=False)
 class _Offline:
-    """One run."""
-
     _places: Places
     _options: ReindexOptions
     _load_model: LoadModel

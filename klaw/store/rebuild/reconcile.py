@@ -28,11 +28,8 @@ log = structlog.get_logger("klaw.reconcile")
 
 
 def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
-    """Insert what is missing. Returns what that was.
-
-    Raises:
-        OSError, apsw.Error: the logs cannot be read or the database cannot be written.
-    """
+    """Insert what is missing. Returns what that was. Raises OSError, apsw.Error: the logs cannot be read or the
+    database cannot be written."""
     cut(data_dir, meta.last_entry(connection))
     before, now = log_files.compared(connection), log_files.stamps(data_dir)
     changed = sorted(path for path, stamp in now.items() if before.get(path) != stamp)
@@ -44,7 +41,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
         for place in range(0, len(found), BATCH):
             with connection:
                 for _, path, line in found[place : place + BATCH]:
-                    kind.insert(lines, connection, path, line)
+                    lines.insert(kind, connection, path, line)
     if now != before:
         with connection:
             log_files.remember(connection, now)
@@ -70,8 +67,6 @@ def _unknown(
             return
         yield getattr(record, kind.number) if kind.number else 0, path, line
 
-
-# -- changes of several lines, as an earlier Klaw wrote them ----------------------------------------------------------
 
 MOST_LINES = 10_000
 """Lines at a log's end that are looked at: far more than any change has."""

@@ -65,8 +65,6 @@ class Embeds(Protocol):
 
 @attrs.frozen(kw_only=True)
 class ReindexOptions:
-    """What the person who runs it chose."""
-
     accept_differences: bool = False
     """Swap although the new database differs from the old one."""
     embed_again: bool = False
@@ -75,8 +73,6 @@ class ReindexOptions:
 
 @attrs.frozen(kw_only=True)
 class Side:
-    """One database's table."""
-
     rows: int
     digest: str
     """SHA-256 over the rows in the order of their keys: the same content gives the same digest, whatever the pages."""
@@ -84,8 +80,6 @@ class Side:
 
 @attrs.frozen(kw_only=True)
 class TableComparison:
-    """One table of both databases."""
-
     name: str
     live: Side
     built: Side
@@ -106,17 +100,13 @@ class Tally:
     messages: int = 0
     turns: int = 0
     tasks: int = 0
-    """Changes of tasks."""
     facts: int = 0
-    """Changes of facts."""
     chats: int = 0
     """Titles of chats, and chats that were archived or brought back."""
     core: int = 0
-    """Changes of core memory."""
     summaries: int = 0
     """Summaries that were made or removed."""
     topics: int = 0
-    """Changes of topics."""
     people: int = 0
     """Changes of people, and mentions."""
     bases: int = 0
@@ -152,8 +142,6 @@ class Vectors:
 
 @attrs.frozen(kw_only=True)
 class ReindexReport:
-    """How a reindex ended."""
-
     swapped: bool
     tally: Tally
     vectors: Vectors
@@ -163,7 +151,6 @@ class ReindexReport:
     reason: str | None
     """Why it was not compared."""
     no_model: str | None
-    """Why no vectors were made."""
     set_aside: int = 0
     """Lines that cannot be stored and were taken out of the logs; a running server leaves them there."""
     seconds: float

@@ -13,7 +13,7 @@ import apsw
 import attrs
 
 from klaw.actor.failure import error_class
-from klaw.domain.message import Kind, Role, is_searchable
+from klaw.domain.message import MessageKind, Role, is_searchable
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store.engine import vector_model
@@ -195,7 +195,7 @@ def rows(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: 
 
 def _row(row: Sequence[Any]) -> IndexRow:
     rowid, chat, seq, role, kind, marked, sizes, vector, content = row
-    searchable = is_searchable(Role(role), Kind(kind))
+    searchable = is_searchable(Role(role), MessageKind(kind))
     return IndexRow(
         rowid=rowid,
         chat=ChatId(chat),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
 from klaw.convert import Bounds
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.errors import InvalidName
@@ -19,7 +19,7 @@ MAX_NAMES_SHOWN = 20
 ORIGIN = "tool"
 """The model wrote the message on its own; the user did not say it."""
 
-Compose: TypeAlias = Callable[[ChatId, Role, Kind, str, dict[str, Any]], NewMessage]
+Compose: TypeAlias = Callable[[ChatId, Role, MessageKind, str, dict[str, Any]], NewMessage]
 """``Composer.own``."""
 
 
@@ -48,7 +48,7 @@ def message_tools(
         if await readers.run(chats.get, context.user, target) is None:
             return ToolFailure(f"Nothing was sent: the user has no chat of this name. {await _others(context)}")
         metadata = {"origin": ORIGIN, "sent_from": context.turn or context.run}
-        message = compose(target, Role.ASSISTANT, Kind.TEXT, clean(text), metadata)
+        message = compose(target, Role.ASSISTANT, MessageKind.TEXT, clean(text), metadata)
         await writer.run(messages.append, [message])
         stored()
         return f"Sent to {name_of(target)}."

@@ -109,7 +109,7 @@ async def run(
     conversation = Conversation(
         agent=agent,  # type: ignore[arg-type]
         host=script,
-        hooks=script,
+        recorder=script,
         route=route,
         meter=script,  # type: ignore[arg-type]
         about=CONTEXT,

@@ -13,7 +13,7 @@ from klaw.agent import workspace as workspace_module
 from klaw.agent.workspace import Workspace
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import AGENT_FILES
-from klaw.runs import heartbeat
+from klaw.runs.start_run import read_heartbeat
 from klaw.toolbox.builtin.skills import Catalogue
 from tests.config.unit.test_safe_open import TRAPS
 from tests.support.chats_world import world
@@ -51,7 +51,7 @@ def test_no_prompt_file_is_read_through_a_trap(tmp_path: Path, name: str) -> Non
     assert not fixed.core_memory
     for file in (*AGENT_FILES, "USER.md", "core_memory.json"):
         assert any(problem.startswith(f"{file} was left out: it ") for problem in fixed.problems), file
-    assert heartbeat.read(folder, ANNA) is None
+    assert read_heartbeat(folder, ANNA) is None
     assert not read.skills.known.skills
 
 
@@ -69,13 +69,13 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path, link: str) -> No
 
     assert "secret" not in fixed.system_prompt
     assert fixed.problems == ("USER.md was left out: it lies behind a link, or is not a folder",)
-    assert heartbeat.read(folder, ANNA) is None
+    assert read_heartbeat(folder, ANNA) is None
 
 
 def test_a_heartbeat_list_that_is_too_long_is_cut_not_left_out(tmp_path: Path) -> None:
     folder = home(tmp_path)
     (folder / "HEARTBEAT.md").write_text("Полить цветы\n" * 100_000)
-    assert str(heartbeat.read(folder, LOCAL_USER)).startswith("Полить цветы")
+    assert str(read_heartbeat(folder, LOCAL_USER)).startswith("Полить цветы")
 
 
 def test_what_changes_is_read_again_and_what_stays_is_not(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import attrs
 
 from klaw.agent.claims import HINT, Claims, resumed_trail
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.toolbox.spec import Permission, Toolbox, ToolContext, Trail, tool
 from tests.support.stores import stored
 
@@ -27,7 +27,7 @@ async def reach(_context: ToolContext) -> str:
 
 
 def result(name: str, *, error: bool = False) -> Message:
-    message = stored(1, "text", role=Role.TOOL, kind=Kind.TOOL_RESULT)
+    message = stored(1, "text", role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
     return attrs.evolve(message, metadata={"name": name, "error": error})
 
 
@@ -40,7 +40,7 @@ def trail(*messages: Message) -> tuple[bool, bool]:
 
 def test_stored_results_count_as_if_they_had_just_come() -> None:
     assert trail() == (False, False)
-    assert trail(stored(1, kind=Kind.TOOL_CALL, role=Role.ASSISTANT)) == (False, False)
+    assert trail(stored(1, kind=MessageKind.TOOL_CALL, role=Role.ASSISTANT)) == (False, False)
     assert trail(result("look")) == (False, False)
     assert trail(result("keep")) == (False, True)
     assert trail(result("keep", error=True)) == (False, False)

@@ -15,7 +15,7 @@ from klaw.actor.supervisor import ActorState
 from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
 from klaw.domain.events import StepChanged, TextStreamed
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ActorStopped, IdConflict, InvalidName, TooManyChats
@@ -216,7 +216,7 @@ async def test_new_begins_a_segment_and_ends_the_running_turn(tmp_path: Path) ->
         await w.turn(2)
         assert w.contents() == ["after"]
         stored = await w.app.chats.after(w.chat, 0, 50)
-        assert [m.type for m in stored if m.role is Role.SYSTEM] == [Kind.SESSION_BREAK, Kind.COMMAND]
+        assert [m.type for m in stored if m.role is Role.SYSTEM] == [MessageKind.SESSION_BREAK, MessageKind.COMMAND]
 
 
 async def test_a_failed_llm_is_told_and_retry_answers(tmp_path: Path) -> None:
@@ -264,7 +264,10 @@ async def test_commands_are_answered_and_stored(tmp_path: Path, text: str, wante
     async with world(tmp_path) as w:
         assert wanted in await w.command(text)
         stored = await w.app.chats.after(w.chat, 0, 10)
-        assert [(m.role, m.type) for m in stored] == [(Role.USER, Kind.COMMAND), (Role.SYSTEM, Kind.COMMAND)]
+        assert [(m.role, m.type) for m in stored] == [
+            (Role.USER, MessageKind.COMMAND),
+            (Role.SYSTEM, MessageKind.COMMAND),
+        ]
         assert not w.llm.requests
 
 

@@ -11,7 +11,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.agent.claims import HINT
 from klaw.domain.fact import FactId, FactSource, Origin
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.kinds import core_memory, facts, messages
 from klaw.toolbox.spec import Permission, ToolContext, never, tool
@@ -38,11 +38,11 @@ async def web_fetch(_context: ToolContext, url: str) -> str:
 
 async def ask(w: World, *replies: Reply, turn: int = 1, text: str = "Hi") -> list[str]:
     """One turn; returns the results of its tools."""
-    before = len([m for m in await w.app.chats.after(w.chat, 0, 500) if m.type is Kind.TOOL_RESULT])
+    before = len([m for m in await w.app.chats.after(w.chat, 0, 500) if m.type is MessageKind.TOOL_RESULT])
     w.llm.replies += replies
     await w.send(text, id=f"q{turn}")
     await w.turn(turn)
-    return [m.content for m in await w.app.chats.after(w.chat, 0, 500) if m.type is Kind.TOOL_RESULT][before:]
+    return [m.content for m in await w.app.chats.after(w.chat, 0, 500) if m.type is MessageKind.TOOL_RESULT][before:]
 
 
 async def known(w: World, user: str = LOCAL_USER) -> list[Any]:

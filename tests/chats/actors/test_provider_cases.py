@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klaw.domain.events import MessageStored, TextStreamed
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.turn import TurnStatus
 from klaw.llm.providers.habits import Habits, learned
@@ -280,9 +280,9 @@ async def test_an_odd_call_is_understood_or_the_model_is_told(tmp_path: Path, od
         await w.send("What time is it?")
         ended = await w.turn(1)
         assert ended.status is TurnStatus.DONE, ended.text
-        (called,) = [each for each in stored(w) if each.type is Kind.TOOL_CALL]
+        (called,) = [each for each in stored(w) if each.type is MessageKind.TOOL_CALL]
         assert [(each["name"], each["arguments"]) for each in called.metadata["calls"]] == wanted
-        results = [each for each in stored(w) if each.type is Kind.TOOL_RESULT]
+        results = [each for each in stored(w) if each.type is MessageKind.TOOL_RESULT]
         assert len(results) == len(wanted)
         assert all(each.metadata["error"] for each in results) == (odd in ("no name", "no JSON", "a number"))
 

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from klaw.domain.events import ApprovalAsked, MessageStored
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
@@ -31,7 +31,7 @@ def made(folder: Path) -> bool:
 async def results(w: World, count: int = 1) -> list[Message]:
     def stored(events: list[Any]) -> list[Message] | None:
         found = [event.message for event in events if isinstance(event, MessageStored)]
-        found = [message for message in found if message.type is Kind.TOOL_RESULT]
+        found = [message for message in found if message.type is MessageKind.TOOL_RESULT]
         return found if len(found) >= count else None
 
     found: list[Message] = await w.watcher.until(stored)
@@ -53,7 +53,7 @@ async def test_message_goes_to_another_chat_of_the_user(tmp_path: Path) -> None:
 
         other = await w.app.chats.after(chat_id(LOCAL_USER, "Дом"), 0, 10)
         sent = other[-1]
-        assert (sent.role, sent.type, sent.content) == (Role.ASSISTANT, Kind.TEXT, "Анна приедет в четверг")
+        assert (sent.role, sent.type, sent.content) == (Role.ASSISTANT, MessageKind.TEXT, "Анна приедет в четверг")
         assert sent.metadata["origin"] == "tool"
         assert sent.metadata["sent_from"] == (await w.receipt()).id
         assert "turn" not in sent.metadata

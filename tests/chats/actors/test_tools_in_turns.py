@@ -10,7 +10,7 @@ from klaw.agent.conversation import LAST_ROUND
 from klaw.app.app import recover_chats
 from klaw.context.repair import INTERRUPTED
 from klaw.domain.events import TextStreamed, ToolUsed
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.turn import TurnStatus
 from klaw.toolbox.spec import Permission, ToolContext, tool
@@ -166,7 +166,7 @@ async def test_stop_in_the_middle_of_a_round_cancels_the_tools_and_repairs(tmp_p
         await w.send("wait for it")
         with trio.fail_after(HANG_S):
             await gate.entered.wait()
-        await w.reply(kind=Kind.TOOL_RESULT, role=Role.TOOL)
+        await w.reply(kind=MessageKind.TOOL_RESULT, role=Role.TOOL)
         assert await w.app.chats.stop(LOCAL_USER, "main")
         assert gate.cancelled
         assert (await w.receipt()).status is TurnStatus.STOPPED
@@ -260,7 +260,7 @@ async def test_long_output_goes_to_a_file_of_the_workspace(tmp_path: Path) -> No
         w.llm.replies += [calls(("flood", {})), text_reply("ok")]
         await w.send("say much")
         await w.turn(1)
-        result = await w.reply(kind=Kind.TOOL_RESULT, role=Role.TOOL)
+        result = await w.reply(kind=MessageKind.TOOL_RESULT, role=Role.TOOL)
         assert "first 1000 of 6000 characters" in result.content
         (file,) = (w.app.core.paths.workspace / "tool-output").iterdir()
         assert f"tool-output/{file.name}" in result.content

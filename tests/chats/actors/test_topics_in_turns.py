@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.cli.output import written
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
 from klaw.operations.explain.message_outcome import explain_message
@@ -146,7 +146,9 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         assert told["reach"]["topics"]
         assert not (await explain(w, "main#1"))["reach"]["topics"]
         await w.app.core.writer.run(messages.append, [], turns.record(await find(w, "old#2")))
-        await w.app.core.writer.run(messages.append, [new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await w.app.core.writer.run(
+            messages.append, [new("", chat="old", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)]
+        )
         told = await explain(w, "old#1")
         assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
         lines = written(why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]}))

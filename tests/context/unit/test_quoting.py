@@ -14,7 +14,7 @@ from klaw.context.pinned_facts import standing
 from klaw.context.request import shorten
 from klaw.domain import core_memory
 from klaw.domain.fact import FactId, FactSource, Origin
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.person import PersonId
 from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, SearchPage, TopicResult
@@ -24,7 +24,7 @@ from klaw.domain.topic import TopicCandidate
 from klaw.llm.providers.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show
-from klaw.memory.summaries import rendering
+from klaw.memory.summaries import asking
 from klaw.memory.topics import merger, reranker
 from klaw.memory.topics.texts import render
 from klaw.runs import context as run_context
@@ -157,24 +157,24 @@ _RECORD = re.compile(
 
 
 def said(a: str, b: str, c: str, d: str) -> list[Message]:
-    call = stored(3, a, role=Role.ASSISTANT, kind=Kind.TOOL_CALL)
-    result = stored(4, d, role=Role.TOOL, kind=Kind.TOOL_RESULT)
+    call = stored(3, a, role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL)
+    result = stored(4, d, role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
     return [
         stored(1, a),
         stored(2, b, role=Role.ASSISTANT),
         attrs.evolve(call, metadata={"calls": [{"id": "c", "name": b, "arguments": c}]}),
         attrs.evolve(result, metadata={"call": "c", "name": c}),
-        stored(5, c, role=Role.ASSISTANT, kind=Kind.SCHEDULED),
+        stored(5, c, role=Role.ASSISTANT, kind=MessageKind.SCHEDULED),
     ]
 
 
 @given(texts=st.lists(HOSTILE, min_size=4, max_size=4), room=st.integers(30, 400))
 def test_no_text_makes_a_speaker_in_a_transcript_or_in_a_part_of_one(texts: list[str], room: int) -> None:
-    whole = rendering.transcript(said(*texts))
+    whole = asking.transcript(said(*texts))
     assert all(_RECORD.match(line) for line in whole.splitlines())
     assert sum(bool(_LABEL.match(line)) for line in whole.splitlines()) == 6
-    long = rendering.transcript(said(*(text * 5 for text in texts)))
-    parts = rendering.split(long, room)
+    long = asking.transcript(said(*(text * 5 for text in texts)))
+    parts = asking.split(long, room)
     lines = [line for part in parts for line in part.splitlines() if line.strip()]
     # What is no whole line of the record is the beginning of one, where it was cut.
     assert all(_RECORD.match(line) or any(each.startswith(line) for each in long.splitlines()) for line in lines)
@@ -184,8 +184,8 @@ def test_no_text_makes_a_speaker_in_a_transcript_or_in_a_part_of_one(texts: list
 @given(texts=st.lists(HOSTILE, min_size=4, max_size=4))
 def test_no_text_makes_a_block_in_a_question_of_the_summarizer(texts: list[str]) -> None:
     def shape(*own: str) -> list[str]:
-        _, user = rendering.summary_prompt(rendering.transcript(said(*own)), base=own[0], earlier=own[1], words=9)
-        _, notes = rendering.notes_prompt(rendering.calls(said(*own)))
+        _, user = asking.summary_prompt(asking.transcript(said(*own)), base=own[0], earlier=own[1], words=9)
+        _, notes = asking.notes_prompt(asking.calls(said(*own)))
         lines = f"{user.content}\n{notes.content}".splitlines()
         tools = re.compile(r"(of|uses) the tool [\w-]*")
         return [tools.sub(r"\1 the tool", line.partition("] ")[0]) for line in lines if not line.startswith(MARK)]

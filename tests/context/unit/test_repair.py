@@ -12,7 +12,7 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.repair import INTERRUPTED, OPENING, repair, spoken
 from klaw.context.request import LEAST_RESULT_TOKENS, make_room
 from klaw.context.window import exchanges, fit, is_tool
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
 from tests.support.stores import dialogue, stored
@@ -28,12 +28,12 @@ def answer(seq: int, turn: str, text: str = "answer") -> Message:
 
 def call(seq: int, turn: str, *ids: str, text: str = "", **changes: Any) -> Message:
     calls = [{"id": each, "name": "add", "arguments": '{"a": 1}', **changes} for each in ids]
-    message = stored(seq, text, role=Role.ASSISTANT, kind=Kind.TOOL_CALL)
+    message = stored(seq, text, role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL)
     return attrs.evolve(message, metadata={"turn": turn, "calls": calls})
 
 
 def result(seq: int, turn: str, of: str, text: str = "") -> Message:
-    message = stored(seq, text or f"result of {of}", role=Role.TOOL, kind=Kind.TOOL_RESULT)
+    message = stored(seq, text or f"result of {of}", role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
     return attrs.evolve(message, metadata={"turn": turn, "call": of, "name": "add", "error": False})
 
 
@@ -79,7 +79,7 @@ HISTORY = [
     call(11, "t3", "a"),  # the provider counts from the beginning in each answer
     result(12, "t3", "a", "second result of a"),
     answer(13, "t3"),
-    stored(14, "Scheduled", role=Role.ASSISTANT, kind=Kind.SCHEDULED),
+    stored(14, "Scheduled", role=Role.ASSISTANT, kind=MessageKind.SCHEDULED),
     user(15),
     call(16, "t4", "not an id!", "", "ok", name="bad name", arguments="{"),
     result(17, "t4", ""),
@@ -131,12 +131,12 @@ def test_any_subset_in_nearly_any_order_is_valid(data: st.DataObject) -> None:
     check(made)
     assert repair(made) == made
     said = "\n".join(message.content for message in made)
-    assert all(m.content in said for m in messages if m.type in (Kind.TEXT, Kind.SCHEDULED))
+    assert all(m.content in said for m in messages if m.type in (MessageKind.TEXT, MessageKind.SCHEDULED))
     # No exchange is cut so that a call and its result are apart.
     ordered = sorted(messages, key=lambda message: message.seq)
     places = {message.seq: number for number, unit in enumerate(exchanges(ordered)) for message in unit}
     for message in ordered:
-        if message.type is Kind.TOOL_CALL:
+        if message.type is MessageKind.TOOL_CALL:
             turn = message.metadata["turn"]
             behind = [m for m in ordered if m.metadata.get("turn") == turn and is_tool(m)]
             assert {places[m.seq] for m in behind} == {places[message.seq]}

@@ -21,7 +21,7 @@ from klaw.config.paths import Paths, ensure_private_dir
 from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.judge import Finding, Level
 from klaw.doctor.places import Server
-from klaw.domain.message import Kind
+from klaw.domain.message import MessageKind
 from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.domain.text import listed
@@ -57,7 +57,7 @@ def paths(tmp_path: Path) -> Iterator[Paths]:
             messages.append, [new(f"Тайна {CANARY} {n}", at=NOW - 50 + n) for n in range(6)]
         )
         await store.writer.run(messages.append, [new("...", at=NOW)], record(stored[0].message))
-        await store.writer.run(messages.append, [new("/status", kind=Kind.COMMAND, chat="other", at=NOW)])
+        await store.writer.run(messages.append, [new("/status", kind=MessageKind.COMMAND, chat="other", at=NOW)])
         await vector_writes.prepare(store.writer, "model-1", 4)
         rowids = [each.message.rowid for each in stored]
         await store.writer.run(

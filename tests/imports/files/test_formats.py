@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from klaw.domain.message import Kind
+from klaw.domain.message import MessageKind
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.imports import claude, openclaw, telegram, whatsapp
 from klaw.store.kinds import messages, pending, turns
@@ -74,9 +74,12 @@ async def test_a_second_import_and_a_newer_export(tmp_path: Path, source: str) -
         report = await imported(store, source, path, reader=reader)
         assert (report.chats, report.messages, report.added) == (1, 2, 2)
         first = await read()
-        assert [each.content for each in first if each.type is Kind.TEXT] == [f"{before}Привет", f"{before}Hello"]
+        assert [each.content for each in first if each.type is MessageKind.TEXT] == [
+            f"{before}Привет",
+            f"{before}Hello",
+        ]
         assert {each.created_at[:13] for each in first} == {"2024-03-05T10"}
-        assert [each.type for each in first[2:]] == ([Kind.SESSION_BREAK] if people else [])
+        assert [each.type for each in first[2:]] == ([MessageKind.SESSION_BREAK] if people else [])
         again = await imported(store, source, path, SECOND, reader=reader)
         assert (again.added, again.known, await read()) == (0, 2, first)
         (mine,) = await store.writer.run(messages.append, [new("Who is she?", chat="Анна")])

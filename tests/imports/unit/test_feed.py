@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from klaw.convert import REQUESTS
 from klaw.domain.imported import ImportedMessage, chat_prefix, message_id, name_for, numbered
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import chat_name, client_id
 from klaw.imports.events import Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment
 from klaw.imports.feed import ImportReport, feed
@@ -118,7 +118,7 @@ def test_what_is_not_valid_is_named_and_the_rest_goes_on(bad: ExportedMessage, w
 
 def test_what_means_something_to_the_store_of_another_klaw_stays_there() -> None:
     own = {"forgotten": AT, "model": "x/y", "topics": True, "turn": "t1"}
-    _, asked = fed(ExportedChat(key="c", title="Сад", own_ids=True), said("a", type=Kind.COMMAND, metadata=own))
+    _, asked = fed(ExportedChat(key="c", title="Сад", own_ids=True), said("a", type=MessageKind.COMMAND, metadata=own))
     assert asked[0]["said"][0]["metadata"] == {"turn": "t1"}
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.knowledge import Block
-from klaw.knowledge.reading.passages import cut
-from tests.support.documents import Pdf, Text, codes, pdf, read, write
+from tests.support.documents import Pdf, Text, codes, cut, pdf, read, write
 from tests.support.repository import REPOSITORY
 
 

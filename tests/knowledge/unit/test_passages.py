@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from klaw.domain import tokens
 from klaw.domain.knowledge import Block, Passage
-from klaw.knowledge.reading.passages import MOST, SMALL, TARGET, Cutter, cut, text_of
+from klaw.knowledge.reading.passages import MOST, SMALL, TARGET, Cutter
+from tests.support.documents import cut, text_of
 
 RUSSIAN = "Договор аренды заключён 5 марта 2024 г. в Москве. Арендатор, А. С. Петров, платит до 10-го числа. "
 ENGLISH = "The lease was signed by Mr. Smith on 5 March. The tenant pays 1.5 thousand by the 10th. "

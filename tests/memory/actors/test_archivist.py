@@ -9,7 +9,7 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.config.memory import TopicsConfig
 from klaw.domain.embedding import EmbedderState
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.llm.errors import ProviderNetworkError, ProviderTimeout
 from klaw.llm.types import Request
@@ -144,7 +144,7 @@ async def test_two_interleaved_chats_and_two_users_are_kept_apart(tmp_path: Path
 
 async def test_a_session_of_only_tool_calls_asks_no_model(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        call = {"user": "anna", "role": Role.ASSISTANT, "kind": Kind.TOOL_CALL}
+        call = {"user": "anna", "role": Role.ASSISTANT, "kind": MessageKind.TOOL_CALL}
         await store.writer.run(messages.append, [new("{}", at=START, **call), new("{}", at=START + 1, **call)])
         scripted = Scripted(one_topic)
         async with archiving(store, scripted, TestClock(LATER), off()) as (archivist, metrics):

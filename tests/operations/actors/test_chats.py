@@ -9,7 +9,7 @@ import trio
 
 from klaw.app.app import App
 from klaw.cli.output import written
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import ChatId
 from klaw.operations import forget
 from klaw.operations.chats import PART_CHARS, PART_MESSAGES
@@ -141,14 +141,20 @@ async def talk(app: App, user: str = "anna") -> None:
     await say(app, "Как посадить томаты?", user=user)
     call = {"id": "1", "name": "web_fetch", "arguments": '{"url": "https://example.org/`x`"}'}
     rows = [
-        new("Looking", user=user, chat="сад", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[call]),
+        new("Looking", user=user, chat="сад", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, calls=[call]),
         new(
-            "a ``` fence ````", user=user, chat="сад", role=Role.TOOL, kind=Kind.TOOL_RESULT, name="web_fetch", call="1"
+            "a ``` fence ````",
+            user=user,
+            chat="сад",
+            role=Role.TOOL,
+            kind=MessageKind.TOOL_RESULT,
+            name="web_fetch",
+            call="1",
         ),
         new(HOSTILE, user=user, chat="сад", role=Role.ASSISTANT),
-        new("gone", user=user, chat="сад", role=Role.SYSTEM, kind=Kind.COMMAND, forgotten="2026-11-22"),
-        new("/new", user=user, chat="сад", role=Role.SYSTEM, kind=Kind.SESSION_BREAK),
-        new("news", user=user, chat="сад", role=Role.ASSISTANT, kind=Kind.SCHEDULED, task="daily"),
+        new("gone", user=user, chat="сад", role=Role.SYSTEM, kind=MessageKind.COMMAND, forgotten="2026-11-22"),
+        new("/new", user=user, chat="сад", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK),
+        new("news", user=user, chat="сад", role=Role.ASSISTANT, kind=MessageKind.SCHEDULED, task="daily"),
         new(
             "",
             user=user,

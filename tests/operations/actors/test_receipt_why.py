@@ -10,7 +10,7 @@ import pytest
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.turn import TurnRecord
 from klaw.operations.operation import OperationError
 from klaw.store.kinds import messages
@@ -38,14 +38,14 @@ CANDIDATES = [
 async def talk(app: App, **changes: Any) -> TurnRecord:
     """/new, three facts, a command, something else, then a window of two and a question; the turn that answers it."""
     texts = ["", "Код калитки 4711", "Калитка зелёная", f"Пионы {CANARY}", "/status", "Суп с грибами", "дождь", "ветер"]
-    kinds = {0: Kind.SESSION_BREAK, 4: Kind.COMMAND}
+    kinds = {0: MessageKind.SESSION_BREAK, 4: MessageKind.COMMAND}
     await app.core.writer.run(
         messages.append, [new("до новой беседы", id="before"), new("other", chat="other", id="elsewhere")]
     )
     await app.core.writer.run(
         messages.append,
         [
-            new(text, kind=kinds.get(at, Kind.TEXT), role=Role.SYSTEM if at == 0 else Role.USER)
+            new(text, kind=kinds.get(at, MessageKind.TEXT), role=Role.SYSTEM if at == 0 else Role.USER)
             for at, text in enumerate(texts)
         ],
     )

@@ -22,7 +22,7 @@ from klaw.operations.operation import Noun, OperationError
 from klaw.operations.records import Records
 from klaw.store.changes import Kind
 from klaw.store.kinds import inventory, messages, records
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from tests.support.admin import SETTINGS, Commands, parts_of
 from tests.support.asking import ask
 from tests.support.stores import new
@@ -51,8 +51,6 @@ KIND: Kind[Plant] = Kind(
     ops={"put": Plant, "remove": None},
     beside=("user_id", "id"),
     counted="facts",
-    apply=records.apply,
-    clear=("DELETE FROM plants", "DELETE FROM plant_changes"),
 )
 NOUN = Noun("plants", "keep plants", invalid="bad_plant")
 PLANTS = Records(NOUN, Plant, "plant", "plants", kind=lambda: KIND)

@@ -13,7 +13,7 @@ from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
-from klaw.domain.message import Kind
+from klaw.domain.message import MessageKind
 from klaw.domain.usage import NANO, UsageSum, record
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
@@ -47,7 +47,7 @@ def status_command(given: argparse.Namespace) -> int:
 
 async def work(app: App, user: str, chat: str, **by_model: UsageSum) -> None:
     """A turn of today with its calls; keys are the providers."""
-    asked = new("вопрос", user=user, chat=chat, kind=Kind.COMMAND, at=app.core.clock.now())
+    asked = new("вопрос", user=user, chat=chat, kind=MessageKind.COMMAND, at=app.core.clock.now())
     (appended,) = await app.core.writer.run(messages.append, [asked])
     kept = record({f"{provider}/модель": spent for provider, spent in by_model.items()})
     await app.core.writer.run(messages.append, [], attrs.evolve(turn_record(appended.message), usage=kept))

@@ -13,7 +13,7 @@ from klaw.app.app import App, running
 from klaw.cli.output import written
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, read
 from klaw.operations.why import lines as shown
@@ -94,7 +94,7 @@ async def test_a_question_that_waits(app: App) -> None:
 
 async def test_before_new_only_search_finds_it(app: App) -> None:
     await talk(app, 2)
-    await put(app, new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK))
+    await put(app, new("", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK))
     why = await ask(app, "fact")
     assert (why["place"], why["reach"]) == ("earlier_segment", {"auto_rag": False, "search": True, "topics": False})
     assert (why["segment"]["current"], why["segment"]["ended_by_seq"]) == (False, 4)
@@ -103,7 +103,7 @@ async def test_before_new_only_search_finds_it(app: App) -> None:
 
 @pytest.mark.parametrize(
     ("message", "place"),
-    [(new("/status", id="m", kind=Kind.COMMAND), "not_searched"), (new("...!?", id="m"), "wordless")],
+    [(new("/status", id="m", kind=MessageKind.COMMAND), "not_searched"), (new("...!?", id="m"), "wordless")],
 )
 async def test_what_search_does_not_find_by_design(
     app: App, commands: Commands, message: NewMessage, place: str

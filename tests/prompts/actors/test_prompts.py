@@ -24,7 +24,7 @@ from klaw.knowledge.follow_up import Pair, material
 from klaw.llm.types import ChatMessage
 from klaw.memory.background_llm import question
 from klaw.memory.facts.facts import Facts
-from klaw.memory.summaries.rendering import ToolCallText, notes_prompt, summary_prompt, transcript
+from klaw.memory.summaries.asking import ToolCallText, notes_prompt, summary_prompt, transcript
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.merger import decide
 from klaw.memory.topics.reranker import TopicReranker

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from klaw.actor.clock import iso
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import HEARTBEAT, At, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import NoSuchTask, NotStarted, TaskError, TaskExists
@@ -70,7 +70,7 @@ async def test_the_final_text_is_delivered(tmp_path: Path, message: str, answer:
         run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert (run.status, run.kind, run.delivered, run.result) == (RunStatus.DONE, RunKind.MANUAL, 1, answer)
         assert (run.prompt_tokens, run.completion_tokens) == (11, 7)
-        said = await here.reply(1, kind=Kind.SCHEDULED)
+        said = await here.reply(1, kind=MessageKind.SCHEDULED)
         assert (said.content, said.role, said.chat) == (answer, Role.ASSISTANT, here.chat)
         assert said.metadata == {"origin": "scheduled", "task": "day", "run": run.id}
         lines = transcript(tmp_path, "scheduler_day")
@@ -106,7 +106,7 @@ async def test_the_tool_delivers_and_then_the_final_text_does_not(tmp_path: Path
         ]
         run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert (run.status, run.delivered, run.result) == (RunStatus.DONE, 2, "I sent two.")
-        said = {(await here.reply(number, kind=Kind.SCHEDULED)).content for number in (1, 2)}
+        said = {(await here.reply(number, kind=MessageKind.SCHEDULED)).content for number in (1, 2)}
         assert said == {"First.", "Второе."}
         kinds = [line["type"] for line in transcript(tmp_path, "scheduler_day")]
         assert kinds == ["text", "tool_call", "tool_result", "tool_result", "text"]
@@ -226,7 +226,7 @@ async def test_a_failing_model_is_recorded_and_told(tmp_path: Path) -> None:
         here.llm.replies.append(Reply(status=500, body=b"{}", content_type="application/json"))
         run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert (run.status, run.error) == (RunStatus.FAILED, "llm_refused")
-        assert "did not succeed" in (await here.reply(1, kind=Kind.SCHEDULED)).content
+        assert "did not succeed" in (await here.reply(1, kind=MessageKind.SCHEDULED)).content
 
 
 async def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ async def test_removing_a_task_lets_its_run_end(tmp_path: Path) -> None:
         await here.app.tasks.scheduling.remove(LOCAL_USER, "day")
         gate.set()
         assert (await ended(here, run.id)).status is RunStatus.DONE
-        assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Still here."
+        assert (await here.reply(1, kind=MessageKind.SCHEDULED)).content == "Still here."
 
 
 async def test_an_interrupted_spawn_is_tried_again_once(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_an_interrupted_spawn_is_tried_again_once(tmp_path: Path) -> None:
         here.llm.replies.append(text_reply("Dug."))
         second, first = await runs_of(here, "dig", 2)
         assert (first.status, second.status, second.attempt) == (RunStatus.INTERRUPTED, RunStatus.DONE, 2)
-        assert "Dug." in (await here.reply(1, kind=Kind.SCHEDULED)).content
+        assert "Dug." in (await here.reply(1, kind=MessageKind.SCHEDULED)).content
     async with world(tmp_path) as here:
         await at_rest(here)
         assert len(await here.app.tasks.scheduling.runs(LOCAL_USER)) == 2
@@ -333,7 +333,7 @@ async def test_a_chat_spawns_a_subagent_and_is_told_of_its_end(tmp_path: Path) -
         here.llm.replies += [tool_reply(Tool("a", "subagent_spawn", arguments)), *[text_reply("Found: 42.")] * 2]
         await here.send("Find it in the background")
         await here.turn(1)
-        notice = await here.reply(1, kind=Kind.SCHEDULED)
+        notice = await here.reply(1, kind=MessageKind.SCHEDULED)
         assert "research has ended (done)" in notice.content
         assert "Found: 42." in notice.content
         assert notice.metadata["origin"] == "notice"
@@ -367,7 +367,7 @@ async def test_the_daily_limit_refuses_and_tells_once(tmp_path: Path) -> None:
                 await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         runs = await here.app.tasks.scheduling.runs(LOCAL_USER)
         assert [(run.status, run.error) for run in runs] == [(RunStatus.REFUSED, "limit_user_tokens")] * 2
-        assert "was not run" in (await here.reply(1, kind=Kind.SCHEDULED)).content
+        assert "was not run" in (await here.reply(1, kind=MessageKind.SCHEDULED)).content
         assert [run.details.get("told") for run in runs] == [None, True]
         assert len(here.llm.requests) == 1
 
@@ -420,7 +420,7 @@ async def test_the_heartbeat_delivers_only_through_the_tool(tmp_path: Path) -> N
         here.llm.replies += [tool_reply(Tool("a", "schedule_deliver", '{"text": "Чай!"}')), text_reply("Delivered.")]
         run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, HEARTBEAT)).id)
         assert run.delivered == 1
-        assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Чай!"
+        assert (await here.reply(1, kind=MessageKind.SCHEDULED)).content == "Чай!"
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

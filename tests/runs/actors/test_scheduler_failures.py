@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import klaw.runs.scheduler as scheduler_module
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.supervisor import ActorState
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.errors import NotStarted
@@ -34,7 +34,7 @@ DOWN = Reply(before_head=(Cut(),))
 async def said(here: World) -> list[Message]:
     """What runs have said in the chat."""
     found = await here.app.core.readers.run(messages.after, here.chat, 0, 1000)
-    return [message for message in found if message.type is Kind.SCHEDULED]
+    return [message for message in found if message.type is MessageKind.SCHEDULED]
 
 
 async def add(here: World, name: str, message: str = "Look / Посмотри", **more: Any) -> None:
@@ -74,7 +74,7 @@ async def test_a_broken_run_is_recorded_and_ends_no_other(tmp_path: Path, monkey
         broken = await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "broken", "message": "x"}, notify="main")
         run = await ended(here, broken.id)
         assert (run.status, run.error) == (RunStatus.FAILED, "internal")
-        assert "broken has ended (failed)" in (await here.reply(1, kind=Kind.SCHEDULED)).content
+        assert "broken has ended (failed)" in (await here.reply(1, kind=MessageKind.SCHEDULED)).content
         gate.set()
         assert (await ended(here, good.id)).status is RunStatus.DONE
         assert crashes(here) == 0
@@ -96,7 +96,7 @@ async def test_a_task_that_cannot_be_understood_stops_no_other(tmp_path: Path) -
         await here.app.core.writer.run(tasks.put, odd, "new")
         here.llm.replies.append(text_reply("Wake up!"))
         await add(here, "alarm", at="2026-01-01T00:00Z", now=True)
-        assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Wake up!"
+        assert (await here.reply(1, kind=MessageKind.SCHEDULED)).content == "Wake up!"
         assert here.app.core.health.problems()["tasks_failed"]
         await here.app.tasks.scheduling.remove(LOCAL_USER, "odd")
         await until(lambda: "tasks_failed" not in here.app.core.health.problems())
@@ -564,7 +564,7 @@ async def test_a_stop_lets_runs_end_and_begins_what_waited_after_the_start(tmp_p
         }
     async with world(tmp_path, **one) as here:
         here.llm.replies.append(text_reply("Second."))
-        await here.reply(1, kind=Kind.SCHEDULED)
+        await here.reply(1, kind=MessageKind.SCHEDULED)
         assert [message.content for message in await said(here)] == ["First.", "Second."]
 
 
@@ -575,7 +575,7 @@ async def test_a_crash_of_the_scheduler_interrupts_and_goes_on(tmp_path: Path, m
         await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "dig", "message": "x", "injectInto": "main"})
         await here.llm.wait_for_requests(2)
         here.app.tasks.scheduler.mailbox.tell("no message at all")  # type: ignore[arg-type]
-        assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Found."
+        assert (await here.reply(1, kind=MessageKind.SCHEDULED)).content == "Found."
         second, first = await here.app.tasks.scheduling.runs(LOCAL_USER)
         assert (first.status, second.attempt) == (RunStatus.INTERRUPTED, 2)
         assert (await ended(here, second.id)).status is RunStatus.DONE

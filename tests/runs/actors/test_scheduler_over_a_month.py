@@ -9,7 +9,7 @@ import pytest
 from trio.testing import MockClock
 
 from klaw.actor.clock import from_iso, iso
-from klaw.domain.message import Kind
+from klaw.domain.message import MessageKind
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import RunStatus
 from klaw.store.kinds import messages
@@ -71,7 +71,7 @@ async def test_ten_tasks_over_a_month(
         assert {run.note for run in runs} == {None}
         assert all(0 <= from_iso(run.started_at) - from_iso(run.due) < 1 for run in runs)
         said = await here.app.core.readers.run(messages.after, here.chat, 0, len(runs) + 10)
-        delivered = Counter(message.metadata["run"] for message in said if message.type is Kind.SCHEDULED)
+        delivered = Counter(message.metadata["run"] for message in said if message.type is MessageKind.SCHEDULED)
         assert delivered == Counter(run.id for run in runs)
         assert len(here.llm.requests) == len(runs) + 1
         assert iso(there.now()) >= iso(ends)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import iso
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import RunKind, RunStatus
 from klaw.domain.turn import TurnStatus
@@ -61,8 +61,8 @@ class _Made:
         tool, arguments, result = await getattr(self, f"_{name}")(turn)
         told = [{"id": call, "name": tool, "arguments": json.dumps(arguments)}]
         about = {"user": self.user, "turn": turn}
-        asks = new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=told, **about)
-        answers = new(result, role=Role.TOOL, kind=Kind.TOOL_RESULT, call=call, name=tool, **about)
+        asks = new("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, calls=told, **about)
+        answers = new(result, role=Role.TOOL, kind=MessageKind.TOOL_RESULT, call=call, name=tool, **about)
         await self.store.writer.run(messages.append, [asks])
         await self.store.writer.run(messages.append, [answers])
 

@@ -14,7 +14,7 @@ from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
 from klaw.llm.budget import DailyBudget
@@ -100,7 +100,7 @@ async def say(store: Store, text: str, *, user: str = "local", chat: str = "main
 
 
 async def begin_segment(store: Store, chat: str = "main") -> None:
-    await store.writer.run(messages.append, [new("", chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+    await store.writer.run(messages.append, [new("", chat=chat, role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)])
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from klaw.actor.clock import iso
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Cron, Run, RunKind, RunStatus, Task, TaskName, delivery_message
 from tests.support.stores import START, new
@@ -52,7 +52,13 @@ def exchange(run: Run) -> list[NewMessage]:
     who: dict[str, Any] = {"user": run.user, "chat": "unused"}
     return [
         new(run.message, **who),
-        new("", **who, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": "c1", "name": "x", "arguments": "{}"}]),
-        new("42", **who, role=Role.TOOL, kind=Kind.TOOL_RESULT, call="c1", name="x"),
+        new(
+            "",
+            **who,
+            role=Role.ASSISTANT,
+            kind=MessageKind.TOOL_CALL,
+            calls=[{"id": "c1", "name": "x", "arguments": "{}"}],
+        ),
+        new("42", **who, role=Role.TOOL, kind=MessageKind.TOOL_RESULT, call="c1", name="x"),
         new("Всё спокойно.", **who, role=Role.ASSISTANT),
     ]

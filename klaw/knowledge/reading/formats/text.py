@@ -1,12 +1,14 @@
-"""Plain text and Markdown, read as a stream of lines in whatever charset."""
+"""Plain text, Markdown and JSON, read as a stream in whatever charset."""
 
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, BinaryIO
 
 from klaw.domain.charset import MARKS, guess, python_name
-from klaw.knowledge.reading.output import Output
+from klaw.domain.text import plural
+from klaw.knowledge.reading.output import BlockKind, Output, UnreadableError, one_line
 
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE = 8192
@@ -16,11 +18,7 @@ MAX_PARAGRAPH = 8192
 
 
 def open_text(file: BinaryIO, label: str | None = None) -> io.TextIOWrapper:
-    """A file as text; what does not fit its charset becomes U+FFFD.
-
-    Args:
-        label: the charset that somebody declared.
-    """
+    """A file as text; what does not fit its charset, declared by ``label`` or guessed, becomes U+FFFD."""
     return io.TextIOWrapper(file, encoding=_charset(file, label), errors="replace")
 
 
@@ -85,12 +83,7 @@ _RULE = re.compile(r"(?=.*-)[\s|:+-]*+$")
 
 
 class Markdown:
-    """Reads Markdown into blocks.
-
-    Args:
-        first_is_title: whether the first heading is the document's title.
-        under: headings that all of it stands under.
-    """
+    """Reads Markdown into blocks, under some headings; the first heading of its own may be the document's title."""
 
     def __init__(self, output: Output, *, first_is_title: bool = True, under: tuple[str, ...] = ()) -> None:
         self._output = output
@@ -102,7 +95,6 @@ class Markdown:
         self._is_table = False
 
     def read(self, source: Iterable[str]) -> None:
-        """Read a document, or a chapter of one."""
         fence = ""
         for line in source:
             if fence:
@@ -146,7 +138,7 @@ class Markdown:
         self._kept = [text]
         self._flush()
 
-    def _keep(self, line: str, kind: str) -> None:
+    def _keep(self, line: str, kind: BlockKind) -> None:
         if self._size > MAX_PARAGRAPH:
             table = self._is_table
             self._flush(kind)
@@ -154,11 +146,71 @@ class Markdown:
         self._kept.append(line)
         self._size += len(line)
 
-    def _flush(self, kind: str = "text") -> None:
+    def _flush(self, kind: BlockKind = "text") -> None:
         headings = (*self._under, *(text for _, text in self._path))
-        text = "\n".join(self._kept)
-        if kind == "code":
-            self._output.block(text, headings=headings, kind="code")
-        else:
-            self._output.block(text, headings=headings, kind="table" if self._is_table else "text")
+        if kind == "text" and self._is_table:
+            kind = "table"
+        self._output.block("\n".join(self._kept), headings=headings, kind=kind)
         self._kept, self._size, self._is_table = [], 0, False
+
+
+MAX_DEPTH = 100
+_OPENS = ("start_map", "start_array")
+_CLOSES = ("end_map", "end_array")
+
+
+class _Bytes:
+    """A text in whatever charset as UTF-8."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._text.read(size).encode("utf-8", "replace")
+
+
+def read_json(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
+    """Each value as a line, behind its path; those of one object are a paragraph. Of several values one after the other
+    those before a damaged one are read."""
+    ijson = import_module("ijson")
+    path: list[str | int] = []
+    lines: list[str] = []
+    size = whole = 0
+    try:
+        for event, value in ijson.basic_parse(_Bytes(open_text(file)), multiple_values=True):
+            if event in _CLOSES:
+                path.pop()
+            if event == "map_key":
+                path[-1] = value
+                continue
+            if event not in _CLOSES:
+                _count_up(path)
+            if event in _OPENS:
+                path.append(-1 if event == "start_array" else "")
+                if len(path) > MAX_DEPTH:
+                    raise UnreadableError("too_deep", f"is nested more than {MAX_DEPTH} deep")
+            elif event not in _CLOSES and value is not None:
+                text = str(value).lower() if isinstance(value, bool) else one_line(str(value))
+                lines.append(f"{_written(path)}{text}")
+                size += len(lines[-1])
+            if event in _CLOSES or size > MAX_PARAGRAPH:
+                output.block("\n".join(lines), kind="table")
+                lines, size = [], 0
+            whole += not path
+    except (ijson.JSONError, OverflowError):
+        output.block("\n".join(lines), kind="table")
+        if not whole:
+            raise UnreadableError("broken", "is not valid JSON") from None
+        output.problem("part_broken", f"is not valid JSON behind {plural(whole, 'value')}")
+        return
+    output.block("\n".join(lines), kind="table")
+
+
+def _count_up(path: list[str | int]) -> None:
+    if path and isinstance(path[-1], int):
+        path[-1] += 1
+
+
+def _written(path: list[str | int]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{one_line(part)}" for part in path]
+    return f"{''.join(parts).removeprefix('.')}: " if parts else ""

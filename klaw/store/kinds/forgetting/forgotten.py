@@ -20,8 +20,6 @@ from klaw.store.engine.full_text import unindex_row
 from klaw.store.kinds import messages, topics, turns
 from klaw.store.rows import dumps
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
 _ERASE = """
 UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
     topic_id = NULL WHERE rowid = ?1
@@ -73,7 +71,6 @@ def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]
 
 
 def embed_again(connection: apsw.Connection, rowids: Sequence[int]) -> None:
-    """Let messages be embedded again."""
     connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(rowid,) for rowid in rowids])
 
 
@@ -90,12 +87,9 @@ def left(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> li
 
 
 def log_paths(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[str]:
-    """The logs of messages."""
     days = connection.execute(_DAYS, (user, dumps(list(rowids))))
     return [messages.day_path(ChatId(chat), day) for chat, day in days]
 
-
-# -- receipts and runs -------------------------------------------------------------------------------------------------
 
 _PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"
 _RUNS = """

@@ -10,8 +10,6 @@ from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.store.kinds.people import by_names, history, merged_into
 
-_STATES = "SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"
-
 
 def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[PersonId]) -> dict[str, str]:
     """The names that some people have or had, by their normal form; without those that they had for a time only, and
@@ -60,9 +58,10 @@ def all_names(
 def past_of_others(connection: apsw.Connection, user: UserId, gone: Collection[PersonId]) -> tuple[int, ...]:
     """Entries of the memory journal by which what was known of somebody else named these people, and does no more.
     Namesakes are left alone."""
+    query = "SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"
     finders = [Finder((name,)) for name in own_names(connection, user, gone).values()] if gone else []
     states: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for entry, person, value in connection.execute(_STATES, (user,)) if finders else ():
+    for entry, person, value in connection.execute(query, (user,)) if finders else ():
         if person not in gone:
             states.setdefault(person, []).append((entry, json.loads(value)))
     return tuple(sorted(entry for past in states.values() for entry in _naming(past, finders)))
@@ -79,25 +78,21 @@ def _texts(value: Mapping[str, Any]) -> set[str]:
     return {value["name"], *value["aliases"], value["relation"]}
 
 
-_LIKE_THE_LAST = """
-UPDATE person_changes AS c SET value = (
-    SELECT value FROM person_changes WHERE user_id = c.user_id AND person_id = c.person_id AND value IS NOT NULL
-    ORDER BY entry DESC LIMIT 1)
-WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
-"""
-
-
 def forget_past(connection: apsw.Connection, user: UserId, entries: Sequence[int]) -> None:
     """Let people have been at some time what they are, or were last."""
-    connection.execute(_LIKE_THE_LAST, (user, json.dumps(list(entries))))
-
-
-_VALUES = """
-SELECT entry, value FROM person_changes
-WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
-"""
+    query = """
+    UPDATE person_changes AS c SET value = (
+        SELECT value FROM person_changes WHERE user_id = c.user_id AND person_id = c.person_id AND value IS NOT NULL
+        ORDER BY entry DESC LIMIT 1)
+    WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
+    """
+    connection.execute(query, (user, json.dumps(list(entries))))
 
 
 def past_values(connection: apsw.Connection, user: UserId, entries: Sequence[int]) -> dict[int, Any]:
     """What the journal's lines of these entries are to say."""
-    return {entry: json.loads(value) for entry, value in connection.execute(_VALUES, (user, json.dumps(list(entries))))}
+    query = """
+    SELECT entry, value FROM person_changes
+    WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
+    """
+    return {entry: json.loads(value) for entry, value in connection.execute(query, (user, json.dumps(list(entries))))}

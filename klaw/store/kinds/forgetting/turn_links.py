@@ -32,32 +32,27 @@ def by_chat(found: Iterable[Message]) -> dict[ChatId, list[Message]]:
     return chats
 
 
-_TURNS = """
-SELECT turn_id, first_seq, last_seq FROM turns
-WHERE chat_id = ?1 AND +user_id = ?2 AND last_seq >= ?3 AND first_seq <= ?4
-"""
-
-
 def turns_of(connection: apsw.Connection, user: UserId, chat: ChatId, seqs: Sequence[int]) -> set[str]:
-    """Turns that dealt with one of the messages."""
-    rows = connection.execute(_TURNS, (chat, user, seqs[0], seqs[-1]))
+    query = """
+    SELECT turn_id, first_seq, last_seq FROM turns
+    WHERE chat_id = ?1 AND +user_id = ?2 AND last_seq >= ?3 AND first_seq <= ?4
+    """
+    rows = connection.execute(query, (chat, user, seqs[0], seqs[-1]))
     return {str(turn) for turn, first, last in rows if bisect_left(seqs, first) < bisect_right(seqs, last)}
-
-
-_MADE = """
-SELECT rowid FROM messages WHERE user_id = ?1 AND rowid >= ?4 AND role <> 'user' AND metadata <> '{}' AND (
-    metadata ->> '$.turn' IN (SELECT value FROM json_each(?2))
-    OR metadata ->> '$.sent_from' IN (SELECT value FROM json_each(?2) UNION SELECT value FROM json_each(?3))
-    OR metadata ->> '$.run' IN (SELECT value FROM json_each(?3)))
-"""
 
 
 def made_by(connection: apsw.Connection, user: UserId, turns: set[str], runs: set[str], first: int) -> set[int]:
     """What turns and runs stored. Commands' answers have neither."""
+    query = """
+    SELECT rowid FROM messages WHERE user_id = ?1 AND rowid >= ?4 AND role <> 'user' AND metadata <> '{}' AND (
+        metadata ->> '$.turn' IN (SELECT value FROM json_each(?2))
+        OR metadata ->> '$.sent_from' IN (SELECT value FROM json_each(?2) UNION SELECT value FROM json_each(?3))
+        OR metadata ->> '$.run' IN (SELECT value FROM json_each(?3)))
+    """
     if not turns and not runs:
         return set()
     bound = (user, json.dumps(sorted(turns)), json.dumps(sorted(runs)), first)
-    return {row[0] for row in connection.execute(_MADE, bound)}
+    return {row[0] for row in connection.execute(query, bound)}
 
 
 _OTHERS = """
@@ -83,19 +78,17 @@ def interrupted(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int], 
     return {str(turn) for seq, turn in rows if seq < end_of(seqs[bisect_left(seqs, seq) - 1])}
 
 
-_RESULTS = """
-SELECT rowid, seq, metadata ->> '$.turn', metadata ->> '$.call' FROM messages
-WHERE chat_id = ?1 AND seq > ?2 AND type = 'tool_result'
-"""
-
-
 def results(connection: apsw.Connection, chat: ChatId, asked: Sequence[Message]) -> set[int]:
     """The results of the messages' calls."""
+    query = """
+    SELECT rowid, seq, metadata ->> '$.turn', metadata ->> '$.call' FROM messages
+    WHERE chat_id = ?1 AND seq > ?2 AND type = 'tool_result'
+    """
     since: dict[tuple[object, str], int] = {}
     for each in asked:
         for call in calls(each.metadata):
             since.setdefault((each.metadata.get("turn"), call["id"]), each.seq)
-    rows = connection.execute(_RESULTS, (chat, asked[0].seq))
+    rows = connection.execute(query, (chat, asked[0].seq))
     return {rowid for rowid, seq, turn, call in rows if seq > since.get((turn, call), seq)}
 
 
@@ -110,54 +103,46 @@ def shown(connection: apsw.Connection, user: UserId) -> tuple[int, ...]:
     return tuple(rowid for (rowid,) in connection.execute(_SHOWN, (user,)))
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
-
-_KNOWN_RUNS = "SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))"
-_ASKED = "SELECT id FROM runs WHERE user_id = ?1 AND task = ?2 AND trim(message) = ?3 AND (kind = 'spawned') = ?4"
-_CHILDREN = """
-WITH RECURSIVE mine (id) AS (
-    SELECT value FROM json_each(?2)
-    UNION SELECT r.id FROM runs AS r JOIN mine ON r.parent = mine.id WHERE r.user_id = ?1)
-SELECT id FROM mine
-"""
-_RUNS_OF = "SELECT id FROM runs WHERE user_id = ?1 AND task IN (SELECT value FROM json_each(?2)) AND kind <> 'spawned'"
-
-
 def runs_asked(connection: apsw.Connection, user: UserId, name: TaskName, message: str, *, spawned: bool) -> set[str]:
     """The runs of a task, or the subagents of a name, that were asked something."""
-    return {str(run) for (run,) in connection.execute(_ASKED, (user, name, message, spawned))}
+    query = "SELECT id FROM runs WHERE user_id = ?1 AND task = ?2 AND trim(message) = ?3 AND (kind = 'spawned') = ?4"
+    return {str(run) for (run,) in connection.execute(query, (user, name, message, spawned))}
 
 
 def with_children(connection: apsw.Connection, user: UserId, known: set[str], maybe: Sequence[str]) -> set[str]:
     """Runs, those of some other ids that there are, and all that they spawned."""
-    found = known | {str(run) for (run,) in connection.execute(_KNOWN_RUNS, (user, json.dumps(maybe)))}
-    rows = connection.execute(_CHILDREN, (user, json.dumps(sorted(found)))) if found else ()
+    known_runs = "SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))"
+    children = """
+    WITH RECURSIVE mine (id) AS (
+        SELECT value FROM json_each(?2)
+        UNION SELECT r.id FROM runs AS r JOIN mine ON r.parent = mine.id WHERE r.user_id = ?1)
+    SELECT id FROM mine
+    """
+    found = known | {str(run) for (run,) in connection.execute(known_runs, (user, json.dumps(maybe)))}
+    rows = connection.execute(children, (user, json.dumps(sorted(found)))) if found else ()
     return {str(run) for (run,) in rows}
 
 
 def runs_of_tasks(connection: apsw.Connection, user: UserId, tasks: Sequence[TaskName]) -> set[str]:
     """The runs of tasks, whatever they asked; not of subagents of the same name."""
-    return {str(run) for (run,) in connection.execute(_RUNS_OF, (user, json.dumps(tasks)))}
-
-
-# -- whether something has changed -------------------------------------------------------------------------------------
-
-_LAST_IN = """
-SELECT chat_id, last_seq, (SELECT max(rowid) FROM turns WHERE turns.chat_id = sessions.chat_id) FROM sessions
-WHERE chat_id IN (SELECT value FROM json_each(?)) ORDER BY chat_id
-"""
-_LINKED_SINCE = """
-SELECT EXISTS (SELECT 1 FROM messages WHERE rowid > ? AND user_id = ? AND (
-    instr(metadata, '"files":') OR instr(metadata, '"sent_from":') OR role = 'system' AND type = 'command'))
-"""
+    query = "SELECT id FROM runs WHERE user_id = ?1 AND task IN (SELECT value FROM json_each(?2)) AND kind <> 'spawned'"
+    return {str(run) for (run,) in connection.execute(query, (user, json.dumps(tasks)))}
 
 
 def last_in(connection: apsw.Connection, chats: Iterable[ChatId]) -> tuple[tuple[object, ...], ...]:
     """The last message and turn of each chat."""
-    return tuple(connection.execute(_LAST_IN, (json.dumps(sorted(set(chats))),)))
+    query = """
+    SELECT chat_id, last_seq, (SELECT max(rowid) FROM turns WHERE turns.chat_id = sessions.chat_id) FROM sessions
+    WHERE chat_id IN (SELECT value FROM json_each(?)) ORDER BY chat_id
+    """
+    return tuple(connection.execute(query, (json.dumps(sorted(set(chats))),)))
 
 
 def linked_since(connection: apsw.Connection, user: UserId, rowid: int) -> bool:
     """Whether a user has had messages after a row id that may have to do with others: files, answers of commands, and
     what a turn or a run sent."""
-    return bool(connection.execute(_LINKED_SINCE, (rowid, user)).get)
+    query = """
+    SELECT EXISTS (SELECT 1 FROM messages WHERE rowid > ? AND user_id = ? AND (
+        instr(metadata, '"files":') OR instr(metadata, '"sent_from":') OR role = 'system' AND type = 'command'))
+    """
+    return bool(connection.execute(query, (rowid, user)).get)

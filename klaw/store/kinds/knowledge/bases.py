@@ -10,7 +10,7 @@ from klaw.domain.knowledge import Base, BaseId, BaseRole, check_base
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
-from klaw.store.changes import Change, Kind
+from klaw.store.changes import Change, Kind, keep
 from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
 
@@ -63,24 +63,16 @@ def owned(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
     return found.base
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-_PUT = rows.upsert("kb_bases", Base, "rowid", "entry")
-_ROWID = "SELECT rowid FROM kb_bases WHERE id = ? AND user_id = ?"
-_MEMBER = "INSERT INTO kb_members (user_id, base_id, role) VALUES (?, ?, ?)"
-
-
 def _apply(connection: apsw.Connection, change: Change[Base]) -> None:
+    query = "INSERT INTO kb_members (user_id, base_id, role) VALUES (?, ?, ?)"
     base = change.value
     connection.execute("DELETE FROM kb_members WHERE base_id = ?", (change.key,))
+    keep(connection, change)
     if base is None:
         connection.execute("DELETE FROM kb_sources WHERE base_id = ? AND user_id = ?", (change.key, change.user))
-        connection.execute("DELETE FROM kb_bases WHERE id = ? AND user_id = ?", (change.key, change.user))
         return
-    rowid = connection.execute(_ROWID, (base.id, base.user)).get or change.entry
-    connection.execute(_PUT, {**rows.values(base), "rowid": rowid, "entry": change.entry})
     for member, role in [*base.members.items(), (base.user, BaseRole.OWNER)]:
-        connection.execute(_MEMBER, (member, base.id, role))
+        connection.execute(query, (member, base.id, role))
 
 
 _CONTENT = """id, rowid, entry, user_id, name, description, language, members, created_at, updated_at, (
@@ -98,28 +90,20 @@ BASE: Kind[Base] = Kind(
     beside=("user_id", "id"),
     check=check_base,
     apply=_apply,
-    clear=("DELETE FROM kb_members", "DELETE FROM kb_bases"),
+    clear=("DELETE FROM kb_members",),
     tables=(table("knowledge bases", "kb_bases", "id", _CONTENT, first="", small=True),),
 )
 
 
 def create(tx: Transaction, base: Base) -> Base:
-    """Store a new base. To create the same again is safe.
-
-    Raises:
-        BaseExists: its owner has another base of this name.
-        InvalidValue: a value breaks its rule.
-    """
+    """Store a new base. To create the same again is safe. Raises BaseExists: its owner has another base of this name;
+    InvalidValue: a value breaks its rule."""
     return _put(tx, base)
 
 
 def change(tx: Transaction, user: UserId, base: BaseId, at: str, fields: Mapping[str, Any]) -> Base:
-    """Change fields of a base (``name``, ``description``, ``language``) that a user owns.
-
-    Raises:
-        NoSuchBase, NotAllowed: the user does not own it.
-        BaseExists, InvalidValue: see ``create``.
-    """
+    """Change fields of a base (``name``, ``description``, ``language``) that a user owns. Raises NoSuchBase,
+    NotAllowed: the user does not own it; BaseExists, InvalidValue: see ``create``."""
     now = owned(tx.connection, user, base)
     changed = attrs.evolve(now, **fields)
     return now if changed == now else _put(tx, attrs.evolve(changed, updated_at=at))
@@ -163,11 +147,8 @@ def _put(tx: Transaction, base: Base) -> Base:
 
 
 def remove(tx: Transaction, user: UserId, base: BaseId, at: str) -> Base:
-    """Remove a base that a user owns, with its sources; ``klaw.knowledge.removal`` removes their documents.
-
-    Raises:
-        NoSuchBase, NotAllowed: the user does not own it.
-    """
+    """Remove a base that a user owns, with its sources; ``klaw.knowledge.removal`` removes their documents. Raises
+    NoSuchBase, NotAllowed: the user does not own it."""
     now = owned(tx.connection, user, base)
     tx.journal(BASE.removed(now.user, base, at))
     return now

@@ -36,14 +36,12 @@ def same_key(heading: str, text: str) -> bytes:
     return hashlib.blake2b(f"{heading}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-_TEXTS = "SELECT rowid, heading, text FROM kb_passages WHERE document_id = ? AND rowid > ? ORDER BY rowid LIMIT ?"
-
-
 def same(connection: apsw.Connection, document: DocumentId, *, after: int = 0, limit: int = 2_000) -> tuple[Same, int]:
     """The passages that a document has after a row id, and the last of them; 0: there are no more."""
+    query = "SELECT rowid, heading, text FROM kb_passages WHERE document_id = ? AND rowid > ? ORDER BY rowid LIMIT ?"
     found: Same = {}
     last = 0
-    for last, heading, text in connection.execute(_TEXTS, (document, after, limit)):
+    for last, heading, text in connection.execute(query, (document, after, limit)):
         found.setdefault(same_key(heading, text), []).append(last)
     return found, last
 
@@ -63,7 +61,6 @@ class Digest:
 
 
 def digest(found: Iterable[Passage]) -> str:
-    """SHA-256 of passages, in order."""
     made = Digest()
     made.add(found)
     return made.hex()

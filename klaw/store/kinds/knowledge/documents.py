@@ -33,7 +33,6 @@ IDS = """
 SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id WHERE m.user_id = ?1 AND d.id
 """
 """Query of the ids of documents that a user may see, up to the condition of the id."""
-_TROUBLED = "AND d.problems <> '[]'"
 
 
 def of_base(
@@ -48,7 +47,8 @@ def of_base(
 ) -> list[Document]:
     """The documents of a base of which a user is a member, or of one of its sources, by their names; ``problems``: only
     those of which not all could be read."""
-    some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {_TROUBLED if problems else ''}"
+    query = "AND d.problems <> '[]'"
+    some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {query if problems else ''}"
     rest = f"{_MINE} {some} ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
     return _DOCUMENTS.all(connection, rest, user, base, source, limit, offset)
 
@@ -100,29 +100,27 @@ class SourceCounts:
     bytes: int
 
 
-_COUNT = """
-SELECT d.base_id, d.source_id, count(*), count(iif(d.state = 'waiting', 1, NULL)),
-    count(iif(d.state = 'failed', 1, NULL)), count(iif(d.problems <> '[]', 1, NULL)), sum(d.passages), sum(d.size)
-FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
-WHERE m.user_id = ?1 AND m.base_id = coalesce(?2, m.base_id) GROUP BY d.base_id, d.source_id
-"""
-_UNEMBEDDED = """
-SELECT count(*) FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
-JOIN kb_passages AS p ON p.base_key = b.rowid
-WHERE m.user_id = ?1 AND m.base_id = ?2 AND p.vector_model IS NOT ?3
-"""
-
-
 def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[SourceCounts]:
     """How many documents each source has that has some, of a base of which a user is a member, or of all of them."""
+    query = """
+    SELECT d.base_id, d.source_id, count(*), count(iif(d.state = 'waiting', 1, NULL)),
+        count(iif(d.state = 'failed', 1, NULL)), count(iif(d.problems <> '[]', 1, NULL)), sum(d.passages), sum(d.size)
+    FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
+    WHERE m.user_id = ?1 AND m.base_id = coalesce(?2, m.base_id) GROUP BY d.base_id, d.source_id
+    """
     names = [field.name for field in attrs.fields(SourceCounts)]
-    return [SourceCounts(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
+    return [SourceCounts(**dict(zip(names, row, strict=True))) for row in connection.execute(query, (user, base))]
 
 
 def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
     """How many passages of a base of which a user is a member wait for a vector of the model in use."""
+    query = """
+    SELECT count(*) FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
+    JOIN kb_passages AS p ON p.base_key = b.rowid
+    WHERE m.user_id = ?1 AND m.base_id = ?2 AND p.vector_model IS NOT ?3
+    """
     model = vector_model.current_id(connection)
-    return int(connection.execute(_UNEMBEDDED, (user, base, model)).get) if model else 0
+    return int(connection.execute(query, (user, base, model)).get) if model else 0
 
 
 def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:
@@ -156,34 +154,32 @@ def known(connection: apsw.Connection, source: SourceId) -> dict[str, KnownDocum
     }
 
 
-_BEHIND = """
-WHERE s.kind IN ('file', 'rdf', 'web') AND s.sha256 <> '' AND NOT EXISTS (SELECT 1 FROM kb_documents AS d
-    WHERE d.source_id = s.id AND d.name = s.name AND (d.state = 'waiting' OR d.sha256 = s.sha256))
-ORDER BY s.created_at, s.id
-"""
-_ORPHANS = """
-SELECT id FROM kb_documents AS d
-WHERE NOT EXISTS (SELECT 1 FROM kb_sources AS s WHERE s.id = d.source_id AND s.base_id = d.base_id) LIMIT ?
-"""
-_RENAMED = """
-SELECT d.id FROM kb_sources AS s JOIN kb_documents AS d ON d.source_id = s.id AND d.name <> s.name
-WHERE s.kind <> 'folder' LIMIT ?
-"""
-
-
 def behind(connection: apsw.Connection) -> list[Source]:
     """Sources whose bytes are kept, but not read: for the indexer."""
-    return _SOURCES.all(connection, _BEHIND)
+    query = """
+    WHERE s.kind IN ('file', 'rdf', 'web') AND s.sha256 <> '' AND NOT EXISTS (SELECT 1 FROM kb_documents AS d
+        WHERE d.source_id = s.id AND d.name = s.name AND (d.state = 'waiting' OR d.sha256 = s.sha256))
+    ORDER BY s.created_at, s.id
+    """
+    return _SOURCES.all(connection, query)
 
 
 def orphans(connection: apsw.Connection, limit: int) -> list[DocumentId]:
     """Documents whose source is gone."""
-    return [DocumentId(orphan) for (orphan,) in connection.execute(_ORPHANS, (limit,))]
+    query = """
+    SELECT id FROM kb_documents AS d
+    WHERE NOT EXISTS (SELECT 1 FROM kb_sources AS s WHERE s.id = d.source_id AND s.base_id = d.base_id) LIMIT ?
+    """
+    return [DocumentId(orphan) for (orphan,) in connection.execute(query, (limit,))]
 
 
 def renamed(connection: apsw.Connection, limit: int) -> list[DocumentId]:
     """Documents whose source, a file or a page, is called otherwise now."""
-    return [DocumentId(document) for (document,) in connection.execute(_RENAMED, (limit,))]
+    query = """
+    SELECT d.id FROM kb_sources AS s JOIN kb_documents AS d ON d.source_id = s.id AND d.name <> s.name
+    WHERE s.kind <> 'folder' LIMIT ?
+    """
+    return [DocumentId(document) for (document,) in connection.execute(query, (limit,))]
 
 
 def counts(connection: apsw.Connection) -> dict[str, int]:
@@ -225,15 +221,13 @@ def incomplete(connection: apsw.Connection, user: UserId, base: BaseId) -> Seque
     return connection.execute(_INCOMPLETE, (user, base, MOST_FLAWED)).fetchall()
 
 
-_COUNT_ORPHANS = """
-SELECT (SELECT count(*) FROM kb_documents WHERE source_id NOT IN (SELECT id FROM kb_sources)),
-    (SELECT count(*) FROM kb_passages WHERE document_id NOT IN (SELECT id FROM kb_documents)),
-    (SELECT count(*) FROM kb_passages_fts_docsize WHERE id NOT IN (SELECT rowid FROM kb_passages)),
-    (SELECT count(*) FROM vec_kb_passages WHERE rowid NOT IN (SELECT rowid FROM kb_passages))
-"""
-
-
 def count_orphans(connection: apsw.Connection) -> Sequence[Any]:
     """How many documents, passages, entries of the full text and vectors of all users belong to nothing."""
-    (counts,) = connection.execute(_COUNT_ORPHANS).fetchall()
+    query = """
+    SELECT (SELECT count(*) FROM kb_documents WHERE source_id NOT IN (SELECT id FROM kb_sources)),
+        (SELECT count(*) FROM kb_passages WHERE document_id NOT IN (SELECT id FROM kb_documents)),
+        (SELECT count(*) FROM kb_passages_fts_docsize WHERE id NOT IN (SELECT rowid FROM kb_passages)),
+        (SELECT count(*) FROM vec_kb_passages WHERE rowid NOT IN (SELECT rowid FROM kb_passages))
+    """
+    (counts,) = connection.execute(query).fetchall()
     return counts

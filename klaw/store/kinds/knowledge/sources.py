@@ -49,9 +49,6 @@ def kept_files(connection: apsw.Connection) -> dict[SourceId, tuple[int, str]]:
     return {SourceId(source): (size, sha256) for source, size, sha256 in rows}
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
 _INSERT = rows.insert("kb_sources", Source, "entry")
 
 
@@ -75,19 +72,14 @@ SOURCE: Kind[Source] = Kind(
     beside=("user_id", "id"),
     check=check_source,
     apply=_apply,
-    clear=("DELETE FROM kb_sources",),
     tables=(table("sources of knowledge bases", "kb_sources", "id", _CONTENT, first="", small=True),),
 )
 
 
 def put(tx: Transaction, user: UserId, source: Source) -> Source:
-    """Add a source to a base that a user may edit, or change it. To put the same again is safe.
-
-    Raises:
-        NoSuchBase, NotAllowed: the user may not edit the base.
-        InvalidValue: a value breaks its rule.
-        StorageError: the id is another base's source's.
-    """
+    """Add a source to a base that a user may edit, or change it. To put the same again is safe. Raises NoSuchBase,
+    NotAllowed: the user may not edit the base; InvalidValue: a value breaks its rule; StorageError: the id is another
+    base's source's."""
     base = bases.editable(tx.connection, user, source.base)
     check_source(source)
     if source.user != base.user:
@@ -140,11 +132,7 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
 
 def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
     """Remove a source of a base that a user may edit; nobody sees its documents any more, and
-    ``klaw.knowledge.removal`` removes them.
-
-    Raises:
-        NoSuchSource, NotAllowed: the user may not edit its base.
-    """
+    ``klaw.knowledge.removal`` removes them. Raises NoSuchSource, NotAllowed: the user may not edit its base."""
     now = get(tx.connection, user, source)
     bases.editable(tx.connection, user, now.base)
     tx.journal(SOURCE.removed(now.user, source, at))

@@ -17,7 +17,7 @@ async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.
     calls: list[bool] = []
     failing = True
 
-    async def compact(*, vacuum: bool) -> None:
+    async def compact(vacuum: bool) -> None:
         calls.append(vacuum)
         if failing:
             raise StorageError("a reindex is reading the logs")

@@ -10,7 +10,7 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.schema import EngineConfig
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder, OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
@@ -52,7 +52,7 @@ async def test_more_places_recall_more_within_the_turns_scope(tmp_path: Path) ->
         await say(store, new("код калитки 1", chat="other"), new("код калитки до беседы"))
         await say(
             store,
-            new("", kind=Kind.SESSION_BREAK, role=Role.SYSTEM),
+            new("", kind=MessageKind.SESSION_BREAK, role=Role.SYSTEM),
             new("Код калитки в саду 4711"),
             new("Калитку покрасили в зелёный, код прежний"),
             new("код калитки в окне"),
@@ -101,7 +101,7 @@ async def test_yesterday_is_the_day_before_the_turn(tmp_path: Path) -> None:
 async def test_the_scope_of_receipts_without_one(tmp_path: Path) -> None:
     """Of version 1: from the segment's first message to the window."""
     async with running_store(tmp_path) as store:
-        await say(store, new("до беседы"), new("", kind=Kind.SESSION_BREAK, role=Role.SYSTEM))
+        await say(store, new("до беседы"), new("", kind=MessageKind.SESSION_BREAK, role=Role.SYSTEM))
         *_, asked = await say(store, *(new(f"сообщение {number}") for number in range(5)))
 
         async def scope(turn: TurnRecord) -> tuple[int, int] | None:

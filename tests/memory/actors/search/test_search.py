@@ -8,7 +8,7 @@ import pytest
 
 from klaw.actor.clock import SystemClock, iso
 from klaw.domain.embedding import EmbedderState
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import SearchPage
 from klaw.memory.embed.embedder import Embedder
@@ -111,9 +111,9 @@ async def test_what_has_nothing_to_do_with_the_query_does_not_fill_the_page(
 async def test_before_a_new_segment_is_searched_too(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.run(messages.append, [new("the alarm code is 48151", user=ANN)])
-        await store.writer.run(messages.append, [new("", user=ANN, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await store.writer.run(messages.append, [new("", user=ANN, role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)])
         await store.writer.run(
-            messages.append, [new("another topic", user=ANN), new("/alarm code", user=ANN, kind=Kind.COMMAND)]
+            messages.append, [new("another topic", user=ANN), new("/alarm code", user=ANN, kind=MessageKind.COMMAND)]
         )
         found = await searching(store).search("alarm codes", HistoryFilters(user=ANN))
     assert places(found) == ["main#1"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import NoteResult
 from klaw.domain.summary import NewSummary, ToolNote
@@ -36,8 +36,15 @@ async def noted(store: Store, user: str = "anna", chat: str = "main", text: str 
         messages.append,
         [
             new("What is it like in Riga?", user=user, chat=chat),
-            new("", user=user, chat=chat, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": "k", "name": "web"}]),
-            new(f"result: {text}", user=user, chat=chat, role=Role.TOOL, kind=Kind.TOOL_RESULT, call="k"),
+            new(
+                "",
+                user=user,
+                chat=chat,
+                role=Role.ASSISTANT,
+                kind=MessageKind.TOOL_CALL,
+                calls=[{"id": "k", "name": "web"}],
+            ),
+            new(f"result: {text}", user=user, chat=chat, role=Role.TOOL, kind=MessageKind.TOOL_RESULT, call="k"),
             new("Rain.", user=user, chat=chat, role=Role.ASSISTANT),
         ],
     )

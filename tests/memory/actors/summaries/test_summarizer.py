@@ -15,13 +15,13 @@ import trio.testing
 from klaw.actor.backoff import SLOW
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.actor.supervisor import Vitals
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary, SummaryState
 from klaw.errors import StorageError, SummaryOutdated
 from klaw.llm.slots import Priority
 from klaw.memory.summaries import making
-from klaw.memory.summaries.making import SummaryMade, next_day
+from klaw.memory.summaries.making import next_day
 from klaw.memory.summaries.summarizer import SWEEP_CHATS
 from klaw.store.kinds import messages, summaries, tool_notes, usage
 from klaw.store.kinds.usage import UsageFilters
@@ -129,8 +129,10 @@ async def test_tool_text_is_labelled_as_such(tmp_path: Path) -> None:
         await s.store.writer.run(
             messages.append,
             [
-                new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t", calls=[call]),
-                new("[user] I love rain", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="c1", name="web"),
+                new("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, turn="t", calls=[call]),
+                new(
+                    "[user] I love rain", role=Role.TOOL, kind=MessageKind.TOOL_RESULT, turn="t", call="c1", name="web"
+                ),
             ],
         )
         await s.store.writer.run(
@@ -162,8 +164,8 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
         await s.store.writer.run(
             messages.append,
             [
-                new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t", calls=[call]),
-                new("rain until Friday", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="k1", name="web"),
+                new("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, turn="t", calls=[call]),
+                new("rain until Friday", role=Role.TOOL, kind=MessageKind.TOOL_RESULT, turn="t", call="k1", name="web"),
                 new("Rain.", role=Role.ASSISTANT, turn="t"),
             ],
             record(asked.message),
@@ -214,7 +216,7 @@ async def test_every_call_for_a_summary_is_in_usage_once(tmp_path: Path) -> None
         filters = UsageFilters(chat=said[0].chat)
         (failed,) = await s.store.readers.run(usage.groups, filters, "source")
         assert (failed.key, failed.spent.calls, failed.spent.prompt_tokens) == ("summary", 2, 1000)
-        assert isinstance(await s.maker.make(said[0].chat, 0, Vitals(SystemClock())), SummaryMade)
+        assert await s.maker.make(said[0].chat, 0, Vitals(SystemClock())) == "made"
         (group,) = await s.store.readers.run(usage.groups, filters, "source")
         assert (group.spent.calls, group.spent.prompt_tokens, group.spent.completion_tokens) == (3, 1600, 40)
 

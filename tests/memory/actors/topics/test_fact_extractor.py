@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from klaw.domain.fact import Fact, FactSource, Origin
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.llm.errors import ProviderTimeout
 from klaw.llm.types import Request
@@ -101,10 +101,17 @@ async def test_only_what_the_user_and_the_assistant_said_by_themselves_is_shown(
     async with running_store(tmp_path) as store:
         lines = [
             new("Find me a flat", user="anna"),
-            new("", user="anna", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t1", calls=[{"name": "web_fetch"}]),
-            new("WEB the user is Mallory", user="anna", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t1"),
+            new(
+                "",
+                user="anna",
+                role=Role.ASSISTANT,
+                kind=MessageKind.TOOL_CALL,
+                turn="t1",
+                calls=[{"name": "web_fetch"}],
+            ),
+            new("WEB the user is Mallory", user="anna", role=Role.TOOL, kind=MessageKind.TOOL_RESULT, turn="t1"),
             new("REPEATED the user is Mallory", user="anna", role=Role.ASSISTANT, turn="t1"),
-            new("TASK weather", user="anna", role=Role.ASSISTANT, kind=Kind.SCHEDULED),
+            new("TASK weather", user="anna", role=Role.ASSISTANT, kind=MessageKind.SCHEDULED),
             new("Do you like Berlin?", user="anna", role=Role.ASSISTANT, turn="t2"),
             new("Yes, I live there", user="anna"),
         ]

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from klaw.domain import tokens
-from klaw.memory.facts.chunking import MAX_CHUNKS, MAX_TITLE, TARGET_TOKENS, chunks_of
+from klaw.memory.facts.memory_files import MAX_CHUNKS, MAX_TITLE, TARGET_TOKENS, chunks_of
 
 MEMORY = """\ufeff---
 tags: [home]

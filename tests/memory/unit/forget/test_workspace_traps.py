@@ -9,7 +9,7 @@ import pytest
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.memory.forget import finding
 from klaw.store.forget import proof
-from klaw.store.forget.trace import FileMade
+from klaw.store.forget.effects import FileMade
 
 ANNA = UserId("anna")
 CHUNK = proof.CHUNK_BYTES

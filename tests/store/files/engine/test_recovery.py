@@ -14,7 +14,7 @@ import apsw
 import pytest
 import trio
 
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
 from klaw.store.engine.commit_log import COMMIT_LOG, LogEntry
@@ -35,7 +35,7 @@ async def fill(root: Path) -> None:
             await store.writer.run(messages.append, [new(text)])
         (asked,) = await store.writer.run(messages.append, [new("other chat", chat="b")])
         await store.writer.run(messages.append, [new("answer", chat="b", role=Role.ASSISTANT)], record(asked.message))
-        await store.writer.run(messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await store.writer.run(messages.append, [new("", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)])
 
 
 async def contents(root: Path) -> dict[str, list[object]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.errors import IdConflict, StorageFull
 from klaw.store.kinds import messages, turns
 from tests.support.stores import FullDisk, new, running_store
@@ -71,7 +71,7 @@ async def test_seq_has_no_gaps_under_concurrency(tmp_path: Path) -> None:
 async def test_a_session_break_begins_a_segment(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.run(messages.append, [new("old")])
-        await store.writer.run(messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await store.writer.run(messages.append, [new("", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)])
         (after,) = await store.writer.run(messages.append, [new("fresh")])
         assert after.message.segment == 1
         session = await store.readers.run(messages.session, after.message.chat)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.domain.forget import FORGOTTEN, MARK
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChat
 from klaw.memory.forget import take_out
@@ -37,14 +37,16 @@ async def past(store: Store) -> None:
     """A chat with a title, a secret, a topic, a choice of its model and two segments; quoted in another chat."""
     say = store.writer.run
 
-    async def told(text: str, role: Role = Role.USER, kind: Kind = Kind.TEXT, *, chat: str = "сад", **more) -> int:
+    async def told(
+        text: str, role: Role = Role.USER, kind: MessageKind = MessageKind.TEXT, *, chat: str = "сад", **more
+    ) -> int:
         (made,) = await say(messages.append, [new(text, user="anna", chat=chat, role=role, kind=kind, **more)])
         return made.message.rowid
 
     rowids = [await told(TOLD), await told("Хорошо, запомнил", Role.ASSISTANT)]
-    await told("/model big", kind=Kind.COMMAND)
-    await told("Model: big", Role.SYSTEM, Kind.COMMAND, model="stub/big")
-    await told("", Role.SYSTEM, Kind.SESSION_BREAK)
+    await told("/model big", kind=MessageKind.COMMAND)
+    await told("Model: big", Role.SYSTEM, MessageKind.COMMAND, model="stub/big")
+    await told("", Role.SYSTEM, MessageKind.SESSION_BREAK)
     for number in range(6):
         rowids.append(await told(f"Грядка номер {number} для помидоров {CANARY}"))
     await told(f"Ты сказала: {TOLD}", Role.ASSISTANT, chat="main")
@@ -80,7 +82,7 @@ async def test_nothing_is_left_but_numbers(tmp_path: Path, monkeypatch: pytest.M
         assert (await store.readers.run(chats.get, BORIS, chat_id(BORIS, "сад"))).title == "Моё"
         left = await store.readers.run(messages.after, GARDEN, 0, 99)
         assert [each.seq for each in left] == list(range(1, 12))
-        gone = [each for each in left if each.type is Kind.COMMAND]
+        gone = [each for each in left if each.type is MessageKind.COMMAND]
         assert {(each.content, FORGOTTEN in each.metadata) for each in gone} == {("", True)}
         assert (await store.readers.run(messages.session, GARDEN)).model is None
         assert await store.readers.run(topics.count, ANNA) == 0

@@ -24,7 +24,7 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from tests.support.forgetting import forgetter, holding
 from tests.support.memory.derived import TOOLS, turn_of
 from tests.support.stores import new, running_store
@@ -57,7 +57,7 @@ def taken_by(preview: Preview) -> dict[str, set[Any]]:
         "facts": set(reach.facts),
         "people": set(reach.people),
         "topics": set(reach.topics),
-        "runs": set(reach.trace.runs),
+        "runs": set(reach.runs),
         "tasks": {each.name for each in preview.things if each.kind == "task" and each.goes},
     }
 

@@ -16,7 +16,7 @@ import trio
 
 from klaw.actor.threads import Threads
 from klaw.domain.forget import FORGOTTEN
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.errors import StorageError
 from klaw.memory.forget import take_out
 from klaw.store.engine import log_rewrite, meta
@@ -236,19 +236,19 @@ async def test_what_was_found_is_known_to_have_changed(tmp_path: Path, what: str
         await long_past(store)
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("chat:main", ANNA)
-        found = (await tool.preview(wanted)).plan
+        found = (await tool.preview(wanted)).reach
         assert await store.readers.run(reach.is_current, found)
         add = partial(store.writer.run, messages.append)
         match what:
             case "said elsewhere":
                 await add([new("another chat", user="anna", chat="other")])
-                await add([new("another user", user="boris", role=Role.SYSTEM, kind=Kind.COMMAND)])
+                await add([new("another user", user="boris", role=Role.SYSTEM, kind=MessageKind.COMMAND)])
             case "said in it":
                 await say(store, "one more")
             case "sent elsewhere":
                 await add([new("sent", user="anna", chat="other", role=Role.ASSISTANT, sent_from="t1")])
             case "shown elsewhere":
-                await add([new("shown", user="anna", chat="other", role=Role.SYSTEM, kind=Kind.COMMAND)])
+                await add([new("shown", user="anna", chat="other", role=Role.SYSTEM, kind=MessageKind.COMMAND)])
             case "file elsewhere":
                 await add([new("look", user="anna", chat="other", files=[{"sha256": "0" * 64}])])
             case "fact":

@@ -82,7 +82,7 @@ async def test_person_and_facts_go_and_messages_stay(tmp_path: Path, called: str
         before = await tool.preview(wanted, everywhere=True)
         assert files_of(tmp_path) == files
         assert before.named is not None
-        assert (len(before.reach.people), len(before.reach.facts), len(before.reach.trace.own)) == (2, 3, 0)
+        assert (len(before.reach.people), len(before.reach.facts), len(before.reach.own)) == (2, 3, 0)
         assert [each.seq for each in before.naming] == [2, 4]
         assert len(before.named.messages) == 2
         proof = await tool.forget(wanted, everywhere=True)
@@ -110,7 +110,7 @@ async def test_with_messages_nothing_of_the_user_names_them(tmp_path: Path) -> N
         tool = forgetter(store, tmp_path)
         wanted = await tool.find(f"person:{NAME}", ANNA, with_messages=True)
         proof = await tool.forget(wanted, everywhere=True)
-        assert [each.seq for each in proof.before.reach.trace.own] == [2, 4]
+        assert [each.seq for each in proof.before.reach.own] == [2, 4]
         assert (dict(proof.still_named), proof.held) == ({}, ())
         assert holding(tmp_path, *FORMS) == {}
         left = await store.readers.run(messages.by_rowids, rows)

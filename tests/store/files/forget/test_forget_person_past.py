@@ -107,10 +107,10 @@ async def test_a_relation_that_quotes_a_message_is_told(tmp_path: Path) -> None:
         await add(store, "Adelaide", relation=text, user="boris")
         tool = forgetter(store, tmp_path)
         before = await tool.preview(await tool.find("m0", ANNA), everywhere=True)
-        assert before.quotes.kept["people"] == 1
+        assert before.reach.quotes.kept["people"] == 1
         await people_of(store).edit(ANNA, person.id, relation="сестра")
         before = await tool.preview(await tool.find("m0", ANNA), everywhere=True)
-        assert before.quotes.kept["people"] == 1  # its history has it
+        assert before.reach.quotes.kept["people"] == 1  # its history has it
 
 
 async def test_no_past_of_another_user_is_looked_at(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from klaw.store.engine import connect
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget import proof, reach
 from klaw.store.forget.logs import begin_cleaning
-from klaw.store.forget.trace import ForgetTarget
+from klaw.store.forget.reach import ForgetTarget
 from klaw.store.kinds import facts, messages
 from klaw.store.kinds.summaries import copy_path
 from klaw.store.store import Store

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from klaw.domain.knowledge import Base, BaseId
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchBase, NoSuchChat, StorageError
 from klaw.store.kinds import chats, messages
@@ -135,9 +135,9 @@ async def test_a_chat_is_bound_to_bases_of_which_its_user_is_a_member_then_and_n
     ("said", "back"),
     [
         ({"role": Role.USER}, True),
-        ({"role": Role.ASSISTANT, "kind": Kind.SCHEDULED}, True),
-        ({"role": Role.USER, "kind": Kind.COMMAND}, False),
-        ({"role": Role.SYSTEM, "kind": Kind.COMMAND}, False),
+        ({"role": Role.ASSISTANT, "kind": MessageKind.SCHEDULED}, True),
+        ({"role": Role.USER, "kind": MessageKind.COMMAND}, False),
+        ({"role": Role.SYSTEM, "kind": MessageKind.COMMAND}, False),
     ],
 )
 async def test_an_archived_chat_comes_back_with_its_next_message(tmp_path: Path, said, back: bool) -> None:
@@ -161,7 +161,7 @@ async def test_pages_and_numbers(tmp_path: Path) -> None:
         for number in range(7):
             for _ in range(number + 1):
                 await say(store, "x", chat=f"c{number}")
-            await say(store, "", chat=f"c{number}", role=Role.TOOL, kind=Kind.TOOL_RESULT)
+            await say(store, "", chat=f"c{number}", role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
         pages = [await store.readers.run(chats.listed, ANNA, 3, offset) for offset in (0, 3, 6)]
         assert [[each.name for each in page] for page in pages] == [["c6", "c5", "c4"], ["c3", "c2", "c1"], ["c0"]]
         said = await store.readers.run(chats.count_said, ANNA, [each.chat for each in pages[0]])

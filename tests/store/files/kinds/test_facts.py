@@ -22,7 +22,7 @@ from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store.engine import meta
 from klaw.store.kinds import core_memory as stored_core_memory
-from klaw.store.kinds import facts, memory_journal, messages, tasks
+from klaw.store.kinds import facts, messages, records, tasks
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages, vector_writes
 from klaw.store.search.passages import PassageVector
@@ -351,7 +351,7 @@ def test_normal_forms() -> None:
 )
 async def test_malformed_lines_are_skipped(tmp_path: Path, line: str) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
-        memory_journal.read(json.loads(line))
+        records.read(json.loads(line))
     await fill(tmp_path)
     _, before = await everything(tmp_path)
     for log in logs(tmp_path):

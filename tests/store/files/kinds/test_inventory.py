@@ -13,7 +13,7 @@ from klaw.domain.notes import Quotes
 from klaw.store import migrations
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import inventory, memory_journal
+from klaw.store.kinds import inventory, records
 
 
 @attrs.frozen(kw_only=True)
@@ -35,8 +35,8 @@ TOY: Kind[Toy] = Kind(what="toy", plural="toys", cls=Toy, table="toys", past="to
 
 @pytest.fixture
 def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> apsw.Connection:
-    monkeypatch.setattr(memory_journal, "KINDS", [*memory_journal.KINDS, TOY])
-    monkeypatch.setattr(inventory, "KINDS", memory_journal.KINDS)
+    monkeypatch.setattr(records, "KINDS", [*records.KINDS, TOY])
+    monkeypatch.setattr(inventory, "KINDS", records.KINDS)
     connection = apsw.Connection(str(tmp_path / "klaw.db"))
     prepare_writer(connection)
     migrations.migrate(connection)

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from klaw.actor.clock import iso
 from klaw.context.assemble import assemble, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
 from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted
 from klaw.store import changes
-from klaw.store.kinds import memory_journal, messages, summaries
+from klaw.store.kinds import messages, records, summaries
 from klaw.store.kinds.pending import read_rows
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import coverage
@@ -117,14 +117,21 @@ class Talk:
                 await store.writer.run(
                     messages.append,
                     [
-                        new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn=turn, calls=[call]),
-                        new("data " * size, role=Role.TOOL, kind=Kind.TOOL_RESULT, turn=turn, call="c", name="web"),
+                        new("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, turn=turn, calls=[call]),
+                        new(
+                            "data " * size,
+                            role=Role.TOOL,
+                            kind=MessageKind.TOOL_RESULT,
+                            turn=turn,
+                            call="c",
+                            name="web",
+                        ),
                         new(text, role=Role.ASSISTANT, turn=turn),
                     ],
                     record(asked.message),
                 )
             case "command":
-                await store.writer.run(messages.append, [new("/status", kind=Kind.COMMAND)])
+                await store.writer.run(messages.append, [new("/status", kind=MessageKind.COMMAND)])
             case "ask":
                 await store.writer.run(messages.append, [new(text)])
             case "new":
@@ -364,17 +371,17 @@ def test_a_malformed_line_of_the_journal_is_refused(changes: dict[str, Any]) -> 
         "notes": [],
     }
     line = {"entry": 1, "time": "t", "user_id": "local", "op": "put", "what": "summary", "key": f"{CHAT}#1"}
-    assert memory_journal.read({**line, "value": value}).kind is summaries.SUMMARY
+    assert records.read({**line, "value": value}).kind is summaries.SUMMARY
     with pytest.raises((TypeError, ValueError)):
-        memory_journal.read({**line, "value": {**value, **changes}})
+        records.read({**line, "value": {**value, **changes}})
     with pytest.raises(ValueError, match="not the user's"):
-        memory_journal.read({**line, "user_id": "anna", "value": value})
+        records.read({**line, "user_id": "anna", "value": value})
 
 
 async def test_a_removed_summary_takes_its_notes_along(tmp_path: Path) -> None:
     """An entry of the journal that removes one, as a command to forget would write it."""
     entry = attrs.evolve(summaries.SUMMARY.removed(UserId("local"), (CHAT, 1), "2026-01"), entry=10_000)
-    assert memory_journal.read(json.loads(changes.line(entry))) == entry
+    assert records.read(json.loads(changes.line(entry))) == entry
     async with running_store(tmp_path) as store:
         await grow(store, 30)
 

@@ -24,7 +24,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.transaction import WriteRequest, commit_group
-from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
+from klaw.store.kinds import messages, records, run_edits, runs, tasks, turns
 from klaw.store.kinds.run_edits import RunLines
 from klaw.store.rebuild.logcheck import read_logs
 from klaw.store.rebuild.values import Tally
@@ -164,7 +164,7 @@ def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str
     run, put = run_of(), attrs.evolve(tasks.TASK.put(LOCAL, TaskName("a"), task("a"), "t"), entry=1)
     line, parse = {
         "run": (runs.run_line(runs.RunState(1, run)), runs.parse_run),
-        "memory": (changes.line(put), memory_journal.read),
+        "memory": (changes.line(put), records.read),
         "spoken": (runs.transcript_line(run, 1, new()), runs.parse_transcript),
     }[kind]
     unused = {"rowid", "channel", "segment"} if kind == "spoken" else set()

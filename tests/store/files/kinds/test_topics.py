@@ -16,7 +16,7 @@ import trio.lowlevel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
@@ -110,10 +110,10 @@ async def test_drafts_that_are_none(tmp_path: Path, drafts) -> None:
 async def test_commands_and_breaks_belong_to_no_topic(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         made = [
-            new("/new", user="anna", role=Role.SYSTEM, kind=Kind.SESSION_BREAK),
-            new("/status", user="anna", kind=Kind.COMMAND),
-            new("{}", user="anna", role=Role.ASSISTANT, kind=Kind.TOOL_CALL),
-            new("42", user="anna", role=Role.TOOL, kind=Kind.TOOL_RESULT),
+            new("/new", user="anna", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK),
+            new("/status", user="anna", kind=MessageKind.COMMAND),
+            new("{}", user="anna", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL),
+            new("42", user="anna", role=Role.TOOL, kind=MessageKind.TOOL_RESULT),
             new("hi", user="anna"),
         ]
         rowids = [each.message.rowid for each in await store.writer.run(messages.append, made)]

@@ -4,7 +4,7 @@ form to the byte."""
 from pathlib import Path
 
 from klaw.store import changes
-from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.kinds import messages, records, runs, turns
 from tests.support.forgetting import forgetter
 from tests.support.old_home import lines_of, old_data, old_digests
 from tests.support.reindexing import differing, digests_of, run
@@ -71,7 +71,7 @@ async def test_something_is_forgotten_and_a_reindex_gives_the_same(tmp_path: Pat
 def test_lines_that_are_read_and_written_again_are_the_same_bytes() -> None:
     for line, record in lines_of("memory"):
         until = record.pop("until", None)
-        written = changes.line(memory_journal.read(record))
+        written = changes.line(records.read(record))
         assert line == (written if until is None else f'{written[:-1]},"until":{until}}}')
     for line, record in lines_of("turns"):
         assert turns.line(turns.parse(record)) == line

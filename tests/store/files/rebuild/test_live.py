@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import apsw
 import attrs
@@ -23,7 +24,7 @@ from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild import building
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over
-from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter
+from klaw.store.rebuild.line_inserter import LOG_KINDS
 from klaw.store.rebuild.values import ReindexOptions, ReindexRefused
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
@@ -146,14 +147,14 @@ class Outrunning:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
         self.written = self.read = 0
-        insert = LOG_KINDS[0].insert
+        put = LOG_KINDS[0].store
 
-        def counted(lines: LineInserter, connection: apsw.Connection, path: str, line: bytes) -> int | None:
+        def counted(connection: apsw.Connection, record: Any) -> bool:
             self.read += 1
             time.sleep(0.001)
-            return insert(lines, connection, path, line)
+            return put(connection, record)
 
-        monkeypatch.setattr(building, "LOG_KINDS", (attrs.evolve(LOG_KINDS[0], insert=counted), *LOG_KINDS[1:]))
+        monkeypatch.setattr(building, "LOG_KINDS", (attrs.evolve(LOG_KINDS[0], store=counted), *LOG_KINDS[1:]))
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -347,6 +348,7 @@ async def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 CHILD = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 import structlog, trio
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.kinds import messages

@@ -11,7 +11,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
 from klaw.store.engine import connect, vector_model
 from klaw.store.kinds import messages
@@ -60,10 +60,12 @@ class Actions:
             case "back":  # the clock went back, into another day's log
                 await self._say(writer, [new(text, **who, at=1_700_000_000.0 + seed)])
             case "break":
-                await self._say(writer, [new("/new", **who, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+                await self._say(writer, [new("/new", **who, role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)])
             case "tool":
-                call = new(text, **who, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": seed, "text": text}])
-                await self._say(writer, [call, new(text, **who, role=Role.TOOL, kind=Kind.TOOL_RESULT)])
+                call = new(
+                    text, **who, role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, calls=[{"id": seed, "text": text}]
+                )
+                await self._say(writer, [call, new(text, **who, role=Role.TOOL, kind=MessageKind.TOOL_RESULT)])
             case "turn":
                 (asked,) = await self._say(writer, [new(text, **who)])
                 await writer.run(messages.append, [new(text, **who, role=Role.ASSISTANT)], record(asked.message))

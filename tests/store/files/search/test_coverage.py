@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.memory.coverage import ACTOR_NAME, Coverage, CoveragePace
@@ -34,7 +34,7 @@ from tests.support.turns import record
 from tests.support.waiting import until
 
 MAIN = ChatId("local:main")
-BREAK = partial(new, "", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)
+BREAK = partial(new, "", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK)
 QUICK = CoveragePace(rows=3, settle_s=0, pause_s=0, retry_s=0.01)
 SHOWN: dict[str, Any] = {"version": 1, "window": {"first_seq": None}}
 
@@ -102,9 +102,9 @@ async def test_every_kind_of_message_is_counted_where_it_belongs(tmp_path: Path)
             new("the code of the gate is 4711", role=Role.ASSISTANT),
             new("..."),
             new("—?!"),
-            new("/status", kind=Kind.COMMAND),
-            new("{}", role=Role.ASSISTANT, kind=Kind.TOOL_CALL),
-            new("[]", role=Role.TOOL, kind=Kind.TOOL_RESULT),
+            new("/status", kind=MessageKind.COMMAND),
+            new("{}", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL),
+            new("[]", role=Role.TOOL, kind=MessageKind.TOOL_RESULT),
             BREAK(),
             new("В другом чате", chat="другой"),
         )
@@ -152,7 +152,7 @@ async def test_where_the_window_begins(tmp_path: Path) -> None:
         assert await start(20) == 7
         (last,) = await put(store, BREAK())
         assert await start(20) == last.seq + 1
-        (first, _) = await put(store, new("a new segment"), new("/help", kind=Kind.COMMAND))
+        (first, _) = await put(store, new("a new segment"), new("/help", kind=MessageKind.COMMAND))
         assert await start(20) == first.seq
         await store.writer.run(
             messages.append, [], attrs.evolve(record(first), receipt=SHOWN)
@@ -264,7 +264,7 @@ async def test_the_count_follows_the_window(tmp_path: Path) -> None:
             await until(lambda: coverage.status.whole)
             assert coverage.uncovered == 0
             shown = attrs.evolve(record(stored[-1]), receipt={"version": 1, "window": {"first_seq": 6}})
-            await store.writer.run(messages.append, [new("/context", kind=Kind.COMMAND)], shown)
+            await store.writer.run(messages.append, [new("/context", kind=MessageKind.COMMAND)], shown)
             coverage.nudge()
             await until(lambda: coverage.uncovered == 1)
 
@@ -278,7 +278,7 @@ async def test_a_repair_of_a_damaged_index_is_refused_alone(tmp_path: Path) -> N
         damage = (await store.readers.run(sql.read, 0, sql.LAST_ROWID, 10)).damage
         with pytest.raises(StorageError, match="could not be repaired"):
             await store.writer.run(sql.repair, damage)
-        await put(store, new("/help", kind=Kind.COMMAND))
+        await put(store, new("/help", kind=MessageKind.COMMAND))
 
 
 async def test_indexes_that_cannot_be_read_are_said_to_be_so(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ async def test_a_vector_without_its_mark_is_replaced_or_dropped(tmp_path: Path) 
 KINDS = {
     "text": partial(new, "Сестра Анна говорит hello"),
     "wordless": partial(new, "...!"),
-    "command": partial(new, "/help", kind=Kind.COMMAND),
+    "command": partial(new, "/help", kind=MessageKind.COMMAND),
     "break": BREAK,
 }
 STEPS = st.lists(

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from klaw.domain.message import Kind, Message, Role, is_searchable
+from klaw.domain.message import Message, MessageKind, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
@@ -46,7 +46,7 @@ class Said:
     chat: str
     words: tuple[str, ...]
     role: Role
-    kind: Kind
+    kind: MessageKind
     seed: int
     embedded: bool
 
@@ -77,8 +77,12 @@ class Asked:
 
 
 def said() -> st.SearchStrategy[Said]:
-    kinds = [(Role.USER, Kind.TEXT)] * 4 + [(Role.ASSISTANT, Kind.TEXT)] * 3
-    others = [(Role.SYSTEM, Kind.SESSION_BREAK), (Role.USER, Kind.COMMAND), (Role.ASSISTANT, Kind.SCHEDULED)]
+    kinds = [(Role.USER, MessageKind.TEXT)] * 4 + [(Role.ASSISTANT, MessageKind.TEXT)] * 3
+    others = [
+        (Role.SYSTEM, MessageKind.SESSION_BREAK),
+        (Role.USER, MessageKind.COMMAND),
+        (Role.ASSISTANT, MessageKind.SCHEDULED),
+    ]
     return st.builds(
         lambda role_and_kind, **rest: Said(role=role_and_kind[0], kind=role_and_kind[1], **rest),
         st.sampled_from(kinds + others),
@@ -316,7 +320,7 @@ def test_the_worlds_hold_what_the_property_is_about() -> None:
     """The property would hold of empty worlds too: see that users, chats, segments and deletions do occur."""
     world = World(
         said=tuple(
-            Said(user=user, chat=chat, words=("alarm",), role=Role.USER, kind=Kind.TEXT, seed=1, embedded=True)
+            Said(user=user, chat=chat, words=("alarm",), role=Role.USER, kind=MessageKind.TEXT, seed=1, embedded=True)
             for user, chat in itertools.product(USERS, CHATS)
         ),
         deleted=frozenset({1}),

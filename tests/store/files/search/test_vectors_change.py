@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.errors import StorageError
 from klaw.store import migrations
 from klaw.store.engine import connect, vector_model
@@ -111,10 +111,10 @@ def test_what_waits_comes_newest_first_with_the_message_before_it(connection: ap
         new(f"A1 {long}", chat="a"),
         new(f"B1 {long}", chat="b"),
         new("ok", chat="a", role=Role.ASSISTANT),
-        new("{}", chat="a", role=Role.TOOL, kind=Kind.TOOL_RESULT),
-        new("/status", chat="a", kind=Kind.COMMAND),
+        new("{}", chat="a", role=Role.TOOL, kind=MessageKind.TOOL_RESULT),
+        new("/status", chat="a", kind=MessageKind.COMMAND),
         new(f"A2 {long}", chat="a"),
-        new("", chat="a", role=Role.SYSTEM, kind=Kind.SESSION_BREAK),
+        new("", chat="a", role=Role.SYSTEM, kind=MessageKind.SESSION_BREAK),
         new(f"A3 {long}", chat="a"),
         new(f"A4 {long}", chat="a"),
         new(f"B2 {long}", chat="b"),
