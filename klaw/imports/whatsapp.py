@@ -130,22 +130,27 @@ def _bare(text: str) -> str:
 
 
 @attrs.define
+class _DateFacts:
+    """The dates of a file, their numbers read in one order."""
+
+    is_likely: bool = True
+    """None of them is before WhatsApp."""
+    is_sorted: bool = True
+    first: dt.datetime = dt.datetime.max  # noqa: DTZ901 - in the telephone's time
+    last: dt.datetime = dt.datetime.min  # noqa: DTZ901
+
+
+@attrs.define
 class _FileFacts:
     style: tuple[str, bool] | None
     messages: int = 0
     heard: Counter[str] = attrs.Factory(Counter)
     """Before a colon, in lines that are no notices."""
     groups: Counter[str] = attrs.Factory(Counter)
-    orders: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether all dates exist in this order."""
-    likely: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether none of them is before WhatsApp."""
-    sorted: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether they ascend."""
+    orders: dict[Order, _DateFacts] = attrs.Factory(lambda: {order: _DateFacts() for order in PLACES})
+    """Those in which all dates exist."""
     odd: list[str] = attrs.Factory(list)
     """Stamps with unknown words."""
-    first: dict[Order, dt.datetime] = attrs.Factory(dict)
-    last: dict[Order, dt.datetime] = attrs.Factory(dict)
     short: bool = False
     """The first number has at most two digits."""
     senders: dict[str, int] = attrs.Factory(dict)
@@ -163,33 +168,29 @@ class _FileFacts:
 
     def _date(self, of: Stamp) -> None:
         self.short |= of.numbers[0] < 100
-        for order, possible in self.orders.items():
-            at = of.at(order) if possible and of.may_be(order) else None
+        for order, facts in [*self.orders.items()]:
+            at = of.at(order) if of.may_be(order) else None
             if at is None:
-                self.orders[order] = False
+                del self.orders[order]
                 continue
-            self.likely[order] &= FIRST_YEAR <= at.year < FIRST_YEAR + 40
-            self.sorted[order] &= at >= self.last.get(order, at)
-            self.first[order] = min(at, self.first.get(order, at))
-            self.last[order] = max(at, self.last.get(order, at))
+            facts.is_likely &= FIRST_YEAR <= at.year < FIRST_YEAR + 40
+            facts.is_sorted &= at >= facts.last
+            facts.first, facts.last = min(at, facts.first), max(at, facts.last)
 
     def order(self, name: str) -> Order:
         """Raises ImportRefused."""
-        possible: list[Order] = [order for order, whether in self.orders.items() if whether]
-        if not possible:
+        if not self.orders:
             raise ImportRefused(f"{name}: its dates cannot be read in any order of their numbers")
-        possible = [order for order in possible if self.likely[order]] or possible
+        possible = {order: facts for order, facts in self.orders.items() if facts.is_likely} or self.orders
         if self.short and len(possible) > 1 and "ymd" in possible:
-            spans = {order: self.last[order] - self.first[order] for order in possible}
-            is_ymd = spans["ymd"] * MOST_SPAN < min(spans[order] for order in possible if order != "ymd")
-            possible = ["ymd"] if is_ymd else [order for order in possible if order != "ymd"]
-        ascending = [order for order in possible if self.sorted[order]]
-        if len(possible) > 1 and len(ascending) == 1:
-            possible = ascending
-        if len(possible) > 1:
+            spans = {order: facts.last - facts.first for order, facts in possible.items()}
+            is_ymd = spans.pop("ymd") * MOST_SPAN < min(spans.values())
+            possible = {order: facts for order, facts in possible.items() if (order == "ymd") is is_ymd}
+        fitting = [order for order, facts in possible.items() if facts.is_sorted or len(possible) == 1]
+        if len(fitting) != 1:
             which = "its dates may be day/month or month/day, and nothing in the file tells which"
             raise ImportRefused(f"{name}: {which}: give --dates dmy or mdy")
-        return possible[0]
+        return fitting[0]
 
     @property
     def group(self) -> str:
