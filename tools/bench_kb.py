@@ -59,11 +59,12 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import PassageText as Text
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import Pool, built_in
-from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.search import passages
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
+from tests.support import stored_documents
 from tests.support.documents import reading
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, ready_embedder
@@ -142,7 +143,7 @@ async def add(store: Store, source: Source, name: str, title: str, cut: Sequence
         title=title,
         state=DocumentState.READ,
     )
-    await store.writer.run(document_steps.put, made, cut)
+    await store.writer.run(stored_documents.put, made, cut)
     return made.id
 
 

@@ -52,10 +52,9 @@ from klaw.memory.recall import ranker as ranker_module
 from klaw.memory.recall import recall as recall_module
 from klaw.memory.recall.excerpt import line_tokens, pack
 from klaw.memory.recall.gate import Gate
-from klaw.memory.recall.query import MAX_WORDS
+from klaw.memory.recall.query import MAX_WORDS, content_words
 from klaw.memory.recall.ranker import Ranker
 from klaw.memory.recall.recall import DEPTH, Recall
-from klaw.memory.recall.stopwords import content_words
 from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_writes as stored_vectors

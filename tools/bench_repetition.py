@@ -33,9 +33,8 @@ from klaw.actor.supervisor import Supervisor
 from klaw.agent.workspace import Workspace
 from klaw.config.llm import LocalModelConfig
 from klaw.domain.names import LOCAL_USER
-from klaw.llm.local import provider as local_provider
-from klaw.llm.local.process import ACTOR_NAME, LocalProcess
-from klaw.llm.local.provider import LocalModel, LocalProvider
+from klaw.llm import local_model as local_provider
+from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
 from klaw.llm.providers.http import HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.repetition import RepetitionStop

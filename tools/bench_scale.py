@@ -38,9 +38,8 @@ from klaw.domain import tokens
 from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.token_coder import Reading
-from klaw.memory.recall.query import MAX_WORDS
+from klaw.memory.recall.query import MAX_WORDS, content_words
 from klaw.memory.recall.recall import DEPTH, Recall
-from klaw.memory.recall.stopwords import content_words
 from klaw.memory.search.search import MemorySearch
 from klaw.store import migrations
 from klaw.store.engine import connect, meta

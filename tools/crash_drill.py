@@ -38,9 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor import log
 from klaw.actor.backoff import Backoff
 from klaw.actor.mailbox import Reply
-from klaw.client.client import Client
+from klaw.client.client import Client, messages_of
 from klaw.client.connection import connect
-from klaw.client.streams import messages_of
 from klaw.domain.message import MOST_ON_PAGE
 from klaw.errors import RequestRefused
 from klaw.wire.frames import MessageFrame

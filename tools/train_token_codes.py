@@ -32,7 +32,9 @@ Floats = npt.NDArray[np.float32]
 def states_of(model: EmbeddingModel, texts: list[str]) -> Floats:
     """Normalised states of the tokens of messages, each read after the one before it."""
     passages = [passage(text, before) for text, before in zip(texts, [None, *texts[:-1]], strict=True)]
-    joined = np.concatenate(list(model.states(passages)))
+    joined = np.concatenate(
+        [states for _, _, states in model._run(model._encode(passages, model._prefixes["passage"]), "passage")]
+    )
     return joined / np.linalg.norm(joined, axis=1, keepdims=True)
 
 

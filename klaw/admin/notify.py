@@ -56,9 +56,6 @@ def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None
     return allowed_us / 2_000_000 if allowed_us > 0 else None
 
 
-# -- the watchdog's actor ------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class LifeCheck:
     """``prove`` returns when the part lives; it raises, or does not return, when it does not."""

@@ -22,7 +22,7 @@ from klaw import __version__
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.config.paths import ensure_private_dir
-from klaw.errors import KlawError
+from klaw.errors import HttpRefusal, KlawError
 from klaw.gateway.handshake import respond
 
 ACTOR_NAME = "admin.socket"
@@ -98,7 +98,6 @@ async def _answers(path: Path) -> bool:
 
 
 def _listen(path: Path) -> tuple[trio.SocketListener, int]:
-    """The listener, and the inode of its file."""
     listener = stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
@@ -121,7 +120,6 @@ def _remove(path: Path, inode: int | None = None) -> None:
 
 
 def allowed_uids() -> frozenset[int]:
-    """The server's own user, and root."""
     return frozenset({os.geteuid(), 0})
 
 
@@ -145,7 +143,7 @@ class _Connections:
             if (uid := _peer_uid(stream.socket)) not in self._uids:
                 log.warning("admin_peer_refused", uid=uid)
             elif self._open > MAX_CONNECTIONS:
-                await respond(stream, 503, f"at most {MAX_CONNECTIONS} connections at the same time")
+                await respond(stream, HttpRefusal(503, f"at most {MAX_CONNECTIONS} connections at the same time"))
             else:
                 await self._talk(stream)
         except* trio.BrokenResourceError:

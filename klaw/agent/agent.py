@@ -19,8 +19,7 @@ from klaw.knowledge.dialogue import Dialogue
 from klaw.llm.client import Llm
 from klaw.llm.types import Echo, ToolCall
 from klaw.memory.parts import MemoryParts
-from klaw.toolbox.calls import PreparedCall, in_short
-from klaw.toolbox.executor import CallResult
+from klaw.toolbox.executor import CallResult, PreparedCall, in_short
 from klaw.toolbox.tools import Tools
 
 
@@ -30,7 +29,6 @@ class Agent:
     llm: Llm
     memory: MemoryParts
     tools: Tools
-    """For all models that can use tools."""
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
@@ -64,7 +62,6 @@ class ToolCallRecorder:
     store: Callable[[Role, MessageKind, str, dict[str, Any]], Awaitable[None]]
     """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
-    """Reports a call to those who watch: the call, its state, its arguments in short."""
     count: int = 0
     calls: list[dict[str, Any]] = attrs.Factory(list)
     """For the receipt: name, round, and once it ended its state, length and time; no arguments and no results."""

@@ -26,8 +26,7 @@ from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefu
 from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolDescription, Usage
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import MAX_CALLS
+from klaw.toolbox.executor import MAX_CALLS, prepare
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")

@@ -28,7 +28,6 @@ from klaw.toolbox.builtin.skills import Catalogue
 
 CORE_MEMORY_FILE = core_memory.FILE
 MAX_FILE_BYTES = 256 * 1024
-"""A larger file is left out."""
 READ_S = 15.0
 """A disk that has not answered by then is not waited for."""
 
@@ -40,8 +39,6 @@ log = structlog.get_logger("klaw.workspace")
 
 @attrs.frozen(kw_only=True)
 class PromptTexts:
-    """The texts that stand at the beginning of every context."""
-
     system_prompt: str
     core_memory: str
     problems: tuple[str, ...]

@@ -35,7 +35,7 @@ _HEADERS = (
 )
 
 LINGER_S, LINGER_PIECES = 5.0, 10_000
-"""So long, and in so many pieces, a client that was answered already may go on sending its body."""
+"""Seconds and pieces in which a client that was answered already may go on sending its body."""
 _OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
 
 log = structlog.get_logger("klaw.api")
@@ -114,8 +114,8 @@ class _Outermost:
         if scope["type"] != "http":  # a WebSocket behind other requests: its place is a connection of its own
             await send({"type": "websocket.close"})
             return
-        admitted = connection_of(Request(scope)).admitted
-        admitted.busy = True
+        connection = connection_of(Request(scope))
+        connection.busy = True
         begun, body = False, _Body(receive)
 
         async def sending(message: Message) -> None:
@@ -145,7 +145,7 @@ class _Outermost:
             let_go(error)
             await self._cors(_as_face(scope["path"], response))(scope, body.receive, sending)
         finally:
-            admitted.busy = False
+            connection.busy = False
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:

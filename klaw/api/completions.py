@@ -1,21 +1,23 @@
 """What the faces for other protocols share: a transcript becomes a message of a chat, or a question of the program
-itself to the model alone, and the answer comes in pieces.
-"""
+itself to the model alone, and the answer comes in pieces."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import attrs
 import trio
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse
 from starlette.types import Receive
 
 from klaw.actor.clock import iso
 from klaw.api.conversation import SentMessage, ask
-from klaw.api.request_auth import Api, message_id
-from klaw.api.streams import while_connected
+from klaw.api.problems import of_error
+from klaw.api.request_auth import Api, headers_of, message_id
+from klaw.api.streams import Stream, while_connected
 from klaw.api.transcript import (
     PREFIX,
     ClientTranscript,
@@ -26,6 +28,7 @@ from klaw.api.transcript import (
     place_of,
     read_transcript,
 )
+from klaw.convert import FRAMES
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
@@ -49,26 +52,39 @@ _CUTS = ("length", "content_filter")
 MAX_SIDE_TOKENS = 2_000
 """Most tokens of an answer to a program's own question: a summary, or a title after much thinking."""
 MAX_SIDE_CHARS = 1_000
-"""A program's own question that is longer brings along what it asks about."""
+"""A longer question of a program brings along what it asks about."""
 MAX_SIDE_ROWS = 20
-"""Newest messages of the chat that a program's question then is about."""
+"""Newest messages of the chat that a shorter one is about."""
 STORE = "x-klaw-store"
 """Header; ``false``: the request is answered as a program's own question."""
 STOP_S = 5.0
-"""So long the stop of a turn is waited for whose client has gone."""
+"""How long the stop of a turn is waited for whose client has gone."""
 
 OnText: TypeAlias = Callable[[str], Awaitable[None]]
 
 
+class ChatRequest(Protocol):
+    """Body of a request, in the form of one of the protocols."""
+
+    @property
+    def messages(self) -> list[TranscriptMessage]: ...
+    @property
+    def stream(self) -> bool | None: ...
+    @property
+    def user(self) -> str | None:
+        """The chat that it names."""
+        ...
+
+    def check(self) -> None:
+        """Raises BadValue: it requires what is not done here."""
+
+
+R = TypeVar("R", bound=ChatRequest)
+
+
 def refuse(given: Mapping[str, bool]) -> None:
-    """Refuse what a client requires and Klaw does not do: an answer without it would not be what was asked for.
-
-    Args:
-        given: by the parameter's name, whether it is required.
-
-    Raises:
-        BadValue
-    """
+    """Refuse required parameters that Klaw does not have, given by their names: an answer without them would not be
+    what was asked for. Raises BadValue."""
     wrong = [Problem(name, "is not supported here; see docs/api.md") for name, required in given.items() if required]
     if wrong:
         raise BadValue(tuple(wrong))
@@ -76,7 +92,7 @@ def refuse(given: Mapping[str, bool]) -> None:
 
 @attrs.define(kw_only=True)
 class Exchange:
-    """A question and its answer. ``headers`` are for the response; they are whole when the first piece comes."""
+    """A question and its answer."""
 
     api: Api
     user: UserId
@@ -84,26 +100,30 @@ class Exchange:
     named: RequestedChat | None
     message_id: str
     may_come_again: bool
-    """The client gave the message's id, so that it can ask for the answer again: its turn goes on when the client goes
-    away."""
+    """The client gave the message's id and can ask for the answer again: the turn goes on when the client goes away."""
     headers: dict[str, str] = attrs.Factory(dict)
+    """For the response; they are whole when the first piece comes."""
     finish_reason: str = "stop"
     """Why the answer ended: ``stop``, ``length`` or ``content_filter``."""
     _answer: str | None = None
     """The text, if what came in pieces was not all of it."""
 
     @classmethod
-    def read(
-        cls,
-        api: Api,
-        user: UserId,
-        headers: Mapping[str, str],
-        messages: list[TranscriptMessage],
-        named: str | None = None,
-    ) -> "Exchange":
-        """Read a request. ``named``: the chat that its body names. Raises BadValue, HttpRefusal."""
+    async def read(cls, api: Api, request: HttpRequest, kind: type[R]) -> "tuple[R, Exchange]":
+        """Read a request. Raises BadValue, HttpRefusal."""
+        user, headers = api.grant(request).user, headers_of(request)
+
+        def read(tree: dict[str, Any]) -> "tuple[R, Exchange]":
+            asked = FRAMES.read(tree, kind)
+            asked.check()
+            return asked, cls._of(api, user, headers, asked)
+
+        return await api.json(request, read, with_files=True)
+
+    @classmethod
+    def _of(cls, api: Api, user: UserId, headers: Mapping[str, str], asked: ChatRequest) -> "Exchange":
         most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
-        transcript = read_transcript(messages, store=headers.get(STORE, "").strip().lower() != "false")
+        transcript = read_transcript(asked.messages, store=headers.get(STORE, "").strip().lower() != "false")
         if (
             sum(len(each.content) for each in (*transcript.history, transcript.question)) + len(transcript.instructions)
             > most
@@ -113,7 +133,7 @@ class Exchange:
             api=api,
             user=user,
             transcript=transcript,
-            named=named_chat(headers, named),
+            named=named_chat(headers, asked.user),
             message_id=message_id(headers, api),
             may_come_again="idempotency-key" in headers,
         )
@@ -127,6 +147,27 @@ class Exchange:
 
         used = await while_connected(receive, partial(self.run, keep))
         return "".join(pieces) if self._answer is None else self._answer, used
+
+    async def tell(
+        self,
+        stream: Stream,
+        put: Callable[[dict[str, Any]], Awaitable[None]],
+        said: Callable[[str], dict[str, Any]],
+        error_of: Callable[[JSONResponse], dict[str, Any]],
+    ) -> Usage | None:
+        """Ask, and stream the pieces of the answer as ``said`` makes them. None: an error was told."""
+
+        async def say(text: str) -> None:
+            stream.headers.update(self.headers)
+            await put(said(text))
+
+        try:
+            return await self.run(say)
+        except Exception as error:
+            if not stream.begun:
+                raise
+            await put(error_of(of_error(error)))
+            return None
 
     async def run(self, on_text: OnText) -> Usage:
         """Ask, and pass on the answer as it comes. Returns the tokens of it.
@@ -236,8 +277,7 @@ class Exchange:
         return Usage(prompt_tokens=prompt, completion_tokens=made)
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
-        """A program's own question, with the conversation that it is about: nothing is recalled, no tools, nothing is
-        stored."""
+        """A program's own question: nothing is recalled, no tools, nothing is stored."""
         llm = self.api.parts.llm
         route = llm.router.route(key="/v1")
         most = min(MAX_SIDE_TOKENS, route.max_output_tokens)
@@ -253,8 +293,8 @@ class Exchange:
         return done.usage or Usage(prompt_tokens=0, completion_tokens=0)
 
     async def _about(self, room: int) -> tuple[ChatMessage, ...]:
-        """The question behind the newest of the conversation for which there is room; one that comes without any, and
-        names its chat, is about that."""
+        """The question behind the newest of the conversation for which there is room; a short one without any is about
+        the chat that it names."""
         asked = self.transcript
         said: list[tuple[str, str]] = [(each.role, each.content) for each in asked.history]
         if not said and self.named is not None and len(asked.question.content) < MAX_SIDE_CHARS:

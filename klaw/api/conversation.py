@@ -25,20 +25,18 @@ from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway import answers
-from klaw.gateway.answers import StoredOnce
+from klaw.gateway.answers import StoredOnce, error_frame
 from klaw.gateway.hub import ChatEvent, Hub
-from klaw.gateway.refusals import error_frame
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode, tree_of
-from klaw.wire.frames import Delta, Send, StoredMessage
-from klaw.wire.values import ChatName
+from klaw.wire.frames import ChatName, Delta, Send, StoredMessage
 
 MAX_EVENTS = 4096
-"""Events that wait for a slow reader before it is given up; the answer is stored whatever happens."""
+"""Events that wait for a slow reader before it is given up; the answer is stored all the same."""
 ANSWER_ROWS = 200
 """Messages behind a question among which its answer is looked for when it is asked a second time."""
 LOOK_S = 5.0
-"""After so long without news it is looked whether anything still answers; after twice as long nothing does."""
+"""Seconds without news after which it is checked whether anything still answers; after two such pauses nothing does."""
 UNANSWERED = "nothing answers this message: send another one or /retry to try again"
 CHANNEL = "http"
 
@@ -47,14 +45,14 @@ ChatNews: TypeAlias = Message | ChatEvent
 
 @attrs.frozen(kw_only=True)
 class AnswerOutcome:
-    """How it ended."""
+    """How a message was answered."""
 
     status: TurnStatus | None
     """None: it was a command."""
     turn: str | None = None
     answer: Message | None = None
     code: str | None = None
-    """Error code of a failed turn."""
+    """Of a failed turn."""
     text: str | None = None
 
 
@@ -98,9 +96,9 @@ class SentMessage:
         """Whether what comes is later than the message."""
         self._looked = not appended.repeated
         self._idle = False
-        """Whether nothing ran in the chat when it was looked last."""
+        """Whether nothing ran in the chat at the last check."""
         self.turn: str | None = None
-        """That answers it, once it has begun."""
+        """Answers the message; None until it has begun."""
         self._answer: Message | None = None
 
     def is_stored(self) -> None:
@@ -155,8 +153,7 @@ class SentMessage:
                 self.outcome = AnswerOutcome(status=TurnStatus.STOPPED)
 
     async def _look(self) -> None:
-        """The message may have been answered before it was sent again. What was to answer it may be gone: deleted with
-        the chat, failed for good, or left alone by a start of the server long after."""
+        """The message may have been answered before it was sent again, or what was to answer it may be gone."""
         idle = self._chats.chat_status(self._chat)["state"] in ("idle", "failed")
         await self._look_for_answer()
         if self.outcome is None and idle and self._idle and self.message.type is not MessageKind.COMMAND:
@@ -194,16 +191,16 @@ async def ask(
     question: bool = False,
     again: Message | None = None,
 ) -> AsyncIterator[SentMessage]:
-    """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
-    again, and brings the answer that there is. ``instructions`` are of the program that asks; they are not stored.
-    A ``question`` is never a command. ``again``: nothing is sent, this message of the chat is to be answered, whose
-    turn failed.
+    """Send a message; it is durable when the block begins. A repetition of an id brings the answer that there is.
+
+    Args:
+        instructions: of the program that asks; they are not stored.
+        question: it is never a command.
+        again: nothing is sent; this message of the chat, whose turn failed, is to be answered.
 
     Raises:
         InvalidName, IdConflict, AttachmentRefused, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was
             stored.
-
-    Cancellation: it may or may not be stored.
     """
     chat = chat_id(user, name)
     send, receive = trio.open_memory_channel[ChatNews](MAX_EVENTS)
@@ -230,16 +227,13 @@ async def ask(
 
 @attrs.frozen(kw_only=True)
 class MessageBody:
-    """Body of a message that is sent."""
-
     text: str = ""
     """Not blank, unless there are files."""
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] = ()
-    """That were uploaded before. A message with files is never a command."""
+    """Uploaded before. A message with files is never a command."""
     stream: bool = False
     """Answer with server-sent events."""
     wait: bool = True
-    """Wait for the answer."""
 
 
 class TurnFailure(TypedDict):
@@ -258,8 +252,6 @@ class SendAnswer(TypedDict):
 
 
 def routes(api: Api) -> list[Route]:
-    """The route that sends a message."""
-
     async def send(request: Request) -> Response:
         user, services = api.grant(request).user, api.services
         new = await api.json(request, partial(REQUESTS.read, cls=MessageBody))
@@ -289,7 +281,6 @@ def routes(api: Api) -> list[Route]:
 
 
 def told(message: Message) -> dict[str, Any]:
-    """A stored message as JSON has it."""
     tree: dict[str, Any] = tree_of(StoredMessage.of(message))
     return tree
 

@@ -20,12 +20,12 @@ from klaw.convert import FRAMES, Bounds
 from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
 from klaw.gateway.connection_limits import UserAllowance
-from klaw.operations.answers.knowledge import AddedSource
-from klaw.operations.kb.noun import meant
+from klaw.operations.kb.bases import meant
+from klaw.operations.kb.sources import AddedSource
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
-from klaw.wire.files import FileOfMessage
+from klaw.wire.frames import FileOfMessage
 
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
@@ -35,36 +35,26 @@ PIECE_BYTES = 65_536
 
 @attrs.frozen(kw_only=True)
 class UploadQuery:
-    """What the URL says of a file that is uploaded."""
-
     name: Annotated[str, Bounds(0, 1_000)] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class SourceQuery(UploadQuery):
-    """What the URL says of a file that is added to a knowledge base."""
-
     kind: Literal["file", "rdf"] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class UploadAnswer:
-    """The answer: what a message names it by."""
-
     file: FileOfMessage
 
 
 @attrs.frozen(kw_only=True)
 class FetchQuery:
-    """What the URL says of a file that is fetched."""
-
     name: Annotated[str, Bounds(0, 1_000)] = ""
-    """What it is to be called when it is saved; the disk does not know."""
+    """What it is called when it is saved."""
 
 
 def routes(api: Api) -> list[Route]:
-    """Upload and fetch."""
-
     async def upload(request: Request) -> Response:
         user = api.grant(request, body_counts=False).user
         asked = QUERY.read(dict(request.query_params), UploadQuery)
@@ -86,7 +76,7 @@ def routes(api: Api) -> list[Route]:
     async def add(request: Request) -> Response:
         who = api.caller(request, body_counts=False)
         asked, base = QUERY.read(dict(request.query_params), SourceQuery), request.path_params["base"]
-        found = await meant(api.core.readers, who.user, base)
+        found = await meant(base, who.user, api.parts)
         await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
         allowance, upload, size = connection_of(request).allowance, api.core.new_id(), 0
         assert allowance is not None

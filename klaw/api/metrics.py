@@ -5,6 +5,7 @@ No labels name users, chats or what was said.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import attrs
 import trio
 from prometheus_client.core import (
     CollectorRegistry,
@@ -77,14 +78,14 @@ def exposition(status: Mapping[str, Any]) -> bytes:
     return generate_latest(registry)
 
 
+@attrs.frozen(eq=False)
 class _MetricsCollector:
     """Implements prometheus_client's collector."""
 
-    def __init__(self, status: Mapping[str, Any]) -> None:
-        self._status = status
+    status: Mapping[str, Any]
 
     def collect(self) -> Iterable[Metric]:
-        status = self._status
+        status = self.status
         info = InfoMetricFamily("klaw", "the server")
         info.add_metric([], {"version": __version__})
         yield info

@@ -12,11 +12,10 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.api.completions import MODEL, Exchange, refuse
-from klaw.api.problems import of_error
-from klaw.api.request_auth import Api, headers_of
+from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
-from klaw.convert import FRAMES, Bounds, Form
+from klaw.convert import Bounds, Form
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
 
@@ -27,12 +26,19 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 @attrs.frozen(kw_only=True)
 class OllamaChatRequest:
-    """Body of a chat. What is null is not given."""
+    """Body of a chat."""
 
     messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = None
     format: Annotated[bool, Form(bool, bool)] = False
     """Whether the answer is to have a form: "json", or a schema."""
+
+    @property
+    def user(self) -> None:
+        return None
+
+    def check(self) -> None:
+        refuse({"format": self.format})
 
 
 def routes(api: Api) -> list[Route]:
@@ -56,15 +62,7 @@ def routes(api: Api) -> list[Route]:
         return JSONResponse({"version": __version__})
 
     async def chat(request: Request) -> Response:
-        user = api.grant(request).user
-        headers = headers_of(request)
-
-        def read(tree: dict[str, Any]) -> tuple[OllamaChatRequest, Exchange]:
-            asked = FRAMES.read(tree, OllamaChatRequest)
-            refuse({"format": asked.format})
-            return asked, Exchange.read(api, user, headers, asked.messages)
-
-        asked, exchange = await api.json(request, read, with_files=True)
+        asked, exchange = await Exchange.read(api, request, OllamaChatRequest)
         if asked.stream is not False:
             return cast("Response", Stream(partial(_stream, exchange), LINES))
         text, used = await exchange.whole(request.receive)
@@ -83,19 +81,11 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 async def _stream(exchange: Exchange, stream: Stream) -> None:
     async def put(tree: dict[str, Any]) -> None:
-        stream.headers.update(exchange.headers)
         await stream.put(json.dumps(tree, ensure_ascii=False) + "\n")
 
-    async def say(text: str) -> None:
-        await put({**_said(exchange, text), "done": False})
-
-    try:
-        used = await exchange.run(say)
-    except Exception as error:
-        if not stream.begun:
-            raise
-        await put(error_of(of_error(error)))
-    else:
+    used = await exchange.tell(stream, put, lambda text: {**_said(exchange, text), "done": False}, error_of)
+    if used is not None:
+        stream.headers.update(exchange.headers)
         await put({**_said(exchange, ""), **_done(exchange, used)})
 
 

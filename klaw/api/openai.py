@@ -14,8 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from klaw.api.completions import MODEL, Exchange, refuse
-from klaw.api.problems import of_error
-from klaw.api.request_auth import Api, headers_of
+from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
 from klaw.convert import FRAMES, Bounds, Form
@@ -45,8 +44,7 @@ class StreamOptions:
 
 @attrs.frozen(kw_only=True)
 class OpenAIChatRequest:
-    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature. What is
-    null is not given."""
+    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature."""
 
     messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = False
@@ -60,7 +58,6 @@ class OpenAIChatRequest:
     modalities: list[str] | None = None
 
     def check(self) -> None:
-        """Raises BadValue: it requires what is not done here."""
         refuse(
             {
                 "n": self.n not in (None, 1),
@@ -102,15 +99,7 @@ def routes(api: Api) -> list[Route]:
         return JSONResponse(_MODEL)
 
     async def complete(request: Request) -> Response:
-        user = api.grant(request).user
-        headers = headers_of(request)
-
-        def read(tree: dict[str, Any]) -> tuple[OpenAIChatRequest, Exchange]:
-            asked = FRAMES.read(tree, OpenAIChatRequest)
-            asked.check()
-            return asked, Exchange.read(api, user, headers, asked.messages, asked.user)
-
-        asked, exchange = await api.json(request, read, with_files=True)
+        asked, exchange = await Exchange.read(api, request, OpenAIChatRequest)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
             with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
@@ -151,20 +140,12 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
     async def put(tree: dict[str, Any]) -> None:
         await stream.put(f"data: {json.dumps(tree, ensure_ascii=False)}\n\n")
 
-    async def say(text: str) -> None:
-        first = {} if stream.begun else {"role": "assistant"}
-        stream.headers.update(exchange.headers)
-        await put(
-            {**head, "choices": [{"index": 0, "delta": {**first, "content": text}, "finish_reason": None}], **last}
-        )
+    def said(text: str) -> dict[str, Any]:
+        delta = {"content": text} if stream.begun else {"role": "assistant", "content": text}
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}], **last}
 
-    try:
-        used = await exchange.run(say)
-    except Exception as error:
-        if not stream.begun:
-            raise
-        await put(error_of(of_error(error)))
-    else:
+    used = await exchange.tell(stream, put, said, error_of)
+    if used is not None:
         stream.headers.update(exchange.headers)
         end = {"index": 0, "delta": {}, "finish_reason": exchange.finish_reason}
         await put({**head, "choices": [end], **last})

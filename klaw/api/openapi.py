@@ -1,8 +1,24 @@
 """The OpenAPI 3.1 document: what each route under /api/v1 says of itself, at /api/openapi.json."""
 
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any, TypeAlias
+import enum
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    TypeAlias,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import attrs
 from starlette.requests import Request
@@ -10,33 +26,34 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from klaw import __version__
-from klaw.api.answer_schema import Schema, schema_of_answer
 from klaw.api.problems import Handler
+from klaw.convert import wire_name
+from klaw.domain.notes import Column, notes
 from klaw.gateway.origin_check import COOKIE
 from klaw.json_schema import schema_of
+from klaw.operations import answers
+from klaw.operations.operation import Operation
 
 PREFIX = "/api/v1"
 JSON = "application/json"
 
-_PROBLEM: Schema = {
-    "type": "object",
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
-                "required": ["field", "message"],
-            },
-        },
-    },
-    "required": ["type", "title", "status", "code", "detail"],
-}
+Schema: TypeAlias = dict[str, Any]
+
+
+class FieldProblem(TypedDict):
+    field: str
+    message: str
+
+
+class Problem(TypedDict):
+    """What is answered where something is wrong (``api.problems``)."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: NotRequired[list[FieldProblem]]
 
 
 Describe: TypeAlias = Callable[[dict[str, Schema]], dict[str, Any]]
@@ -103,8 +120,6 @@ class About:
 
 
 def routes(described: Iterable[BaseRoute]) -> list[Route]:
-    """The document of these routes."""
-
     @cache
     def whole() -> bytes:
         return bytes(JSONResponse(description(described)).body)
@@ -116,9 +131,9 @@ def routes(described: Iterable[BaseRoute]) -> list[Route]:
 
 
 def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
-    """The document."""
     paths: dict[str, dict[str, Any]] = {}
-    named = {"Problem": _PROBLEM}
+    named: dict[str, Schema] = {}
+    schema_of_answer(Problem, named)
     for each in described:
         if isinstance(each, DescribedRoute):
             paths.setdefault(each.path_format, {})[each.method] = each.describe(named)
@@ -138,7 +153,6 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
 
 
 def head(name: str, summary: str, tag: str) -> dict[str, Any]:
-    """What each operation object begins with."""
     return {"operationId": name, "summary": summary, "tags": [tag]}
 
 
@@ -156,3 +170,82 @@ def responses(status: int, told: dict[str, Any]) -> dict[str, Any]:
         str(status): good,
         "default": {"description": "a problem", "content": {"application/problem+json": problem}},
     }
+
+
+# -- schemas of what is answered, made of the types that handlers name ------------------------------------------------
+
+_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
+
+
+def answer_type(operation: Operation) -> Any:
+    """The type of what an operation answers."""
+    if operation.answers is not None:
+        return operation.answers
+    return get_type_hints(operation.handler, localns=vars(answers), include_extras=True).get("return", Any)
+
+
+def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = False) -> Schema:
+    """The schema of a type: a ``TypedDict``, an attrs class with all its fields, lists, dicts, ``Literal``, enums,
+    unions of these.
+
+    Args:
+        named: gets the schemas of the classes, to which ``$ref`` points, by their names.
+        written: attrs classes are as their converter writes them: with the names outside, and what has a default may
+            be left out.
+
+    Raises:
+        TypeError: another type, or a second class of the same name.
+    """
+    kind = getattr(kind, "__supertype__", kind)  # of a NewType
+    origin, inner = get_origin(kind), get_args(kind)
+    part = partial(schema_of_answer, named=named, written=written)
+    if origin is Annotated:
+        return part(next((note for note in inner[1:] if is_typeddict(note)), inner[0]))
+    if origin in (NotRequired, Required):
+        return part(inner[0])
+    if kind is Any:
+        return {}
+    if origin in (Union, UnionType):
+        parts = [part(each) for each in inner]
+        if all(each.keys() == {"type"} for each in parts):
+            return {"type": [each["type"] for each in parts]}
+        return {"anyOf": parts}
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin in (list, tuple, Sequence):
+        return {"type": "array", "items": part(inner[0])}
+    if origin in (dict, Mapping):
+        entries = part(inner[1])
+        return {"type": "object", **({"additionalProperties": entries} if entries else {})}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if inspect.isclass(kind) and issubclass(kind, enum.StrEnum):
+        return {"type": "string", "enum": [each.value for each in kind]}
+    if is_typeddict(kind) or (inspect.isclass(kind) and attrs.has(kind)):
+        return _named(kind, named, written=written)
+    raise TypeError(f"no schema is known of the type {kind!r}")
+
+
+def _named(kind: Any, named: dict[str, Schema], *, written: bool) -> Schema:
+    is_class = attrs.has(kind)
+    name, of = kind.__name__, f"{kind.__module__}.{kind.__qualname__}"
+    if is_class and ".wire." in of:
+        written = True  # frames are never written otherwise
+    elif is_class and written:
+        name, of = f"{name}Written", f"{of} as it is written"
+    if name not in named:
+        named[name] = {"$comment": of}  # one that holds itself finds it
+        hints = get_type_hints(kind, localns=vars(answers), include_extras=True)
+        if is_class:
+            fields = attrs.fields(attrs.resolve_types(kind, localns=vars(answers), include_extras=True))
+            names = {each.name: wire_name(each) if written else each.name for each in fields}
+            required = [names[each.name] for each in fields if not written or each.default is attrs.NOTHING]
+        else:
+            names, required = dict.fromkeys(hints), sorted(kind.__required_keys__)
+        properties = {names[each] or each: schema_of_answer(hints[each], named, written=written) for each in names}
+        for each, column in notes(kind, Column).items() if is_class else ():
+            properties[names[each]] = {**properties[names[each]], "title": column.title or each}
+        named[name] |= {"type": "object", "properties": properties, "required": required}
+    if named[name]["$comment"] != of:
+        raise TypeError(f"two classes have the name {name}")
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -24,6 +24,7 @@ from klaw.actor.clock import iso
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import problem
 from klaw.api.request_auth import Api, connection_of, headers_of, place_of
+from klaw.api.streams import while_connected
 from klaw.convert import REQUESTS, Bounds
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
@@ -40,8 +41,6 @@ MAX_CHARS = 1_000_000
 
 @attrs.frozen(kw_only=True)
 class ToRender:
-    """Body of a question for HTML."""
-
     texts: Annotated[list[Annotated[str, Bounds(at_most=MAX_CHARS)]], Bounds(1, MAX_RENDERED)]
 
 
@@ -50,7 +49,6 @@ class RenderedTexts(TypedDict):
 
 
 def routes(api: Api) -> list[BaseRoute]:
-    """The page and what it needs."""
     renderer = Renderer()
 
     async def page(_request: Request) -> Response:
@@ -66,10 +64,7 @@ def routes(api: Api) -> list[BaseRoute]:
     async def render(request: Request) -> Response:
         user = api.grant(request).user
         asked = await api.json(request, partial(REQUESTS.read, cls=ToRender))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_gone, request, nursery.cancel_scope)
-            body = await renderer.render(user, asked.texts)
-            nursery.cancel_scope.cancel(reason="it is rendered")
+        body = await while_connected(request.receive, partial(renderer.render, user, asked.texts))
         return Response(body, media_type="application/json")
 
     about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
@@ -91,15 +86,8 @@ class _RevalidatedFiles(StaticFiles):
         return response
 
 
-async def _cancel_when_gone(request: Request, scope: trio.CancelScope) -> None:
-    """Nobody is to wait for what its client does not want any more."""
-    await request.receive()  # the body has come: it can only be that the client has gone
-    scope.cancel(reason="the client has gone")
-
-
 @cache
 def _code_css() -> str:
-    """Colours of code, light and dark."""
     from pygments.formatters import HtmlFormatter
 
     light = HtmlFormatter(style="default").get_style_defs(".code")
@@ -145,10 +133,7 @@ class Renderer:
         self._turns: defaultdict[UserId, trio.Lock] = defaultdict(trio.Lock)
 
     async def render(self, user: UserId, texts: Sequence[str]) -> bytes:
-        """The HTML of some texts, as JSON: ``{"html": […]}``.
-
-        Cancellation: the child is gone.
-        """
+        """The HTML of some texts, as JSON: ``{"html": […]}``."""
         done: list[bytes] = []
         async with self._turns[user], self._places:
             for _ in range(CHILDREN):
@@ -161,7 +146,6 @@ class Renderer:
 
 
 async def _rendered(texts: Sequence[str]) -> list[bytes]:
-    """What a child has done until it ended."""
     try:
         ended = await trio.run_process(
             [sys.executable, "-I", "-B", "-m", "klaw.web.child"],
@@ -196,8 +180,6 @@ _DAY_S = 86_400.0
 
 @attrs.frozen(kw_only=True)
 class LogIn:
-    """Body of a login."""
-
     token: Annotated[str, Bounds(1, 200)]
 
 
@@ -212,8 +194,6 @@ class Me(LoggedIn):
 
 
 def login_routes(api: Api) -> list[Route]:
-    """Who I am, login and logout."""
-
     async def who(request: Request) -> Response:
         grant = api.grant(request)
         return JSONResponse(

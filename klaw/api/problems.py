@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from klaw.errors import HttpRefusal, Problem
-from klaw.gateway.refusals import refusal_of
+from klaw.gateway.answers import refusal_of
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 

@@ -29,14 +29,14 @@ from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
 from klaw.knowledge import folders
-from klaw.operations.kb.noun import meant
+from klaw.operations.kb.bases import meant
 from klaw.store.kinds import chats, turns
 from klaw.store.kinds.knowledge import documents, sources
 from klaw.store.originals import path as path_of_original
 from klaw.wire.frames import Send
 
 CHAT = "kb-"
-"""A base's chat is called so, with the base's id behind it."""
+"""Begins the name of a base's chat, before the base's id."""
 MOST = 100
 """Messages of one page."""
 PDF = "application/pdf"
@@ -49,14 +49,10 @@ _POLICIES = {
 
 @attrs.frozen(kw_only=True)
 class RagQuestion:
-    """Body of a question."""
-
     question: Annotated[str, Bounds(1, 100_000)]
 
 
 class RagAnswer(TypedDict):
-    """What came of it."""
-
     answer: str
     context_used: ContextUsed | None
     """What the model was given, with the texts; a passage's ``number`` is that of its marks."""
@@ -67,8 +63,6 @@ class RagAnswer(TypedDict):
 
 @attrs.frozen(kw_only=True)
 class RagPage:
-    """Which messages are asked for."""
-
     limit: Annotated[int, Bounds(1, MOST)] = 50
     before: Annotated[int, Bounds(1)] | None = None
     """Only those before this ``seq``."""
@@ -101,7 +95,7 @@ def routes(api: Api) -> list[Route]:
     async def converse(request: Request) -> Response:
         user, services = api.grant(request).user, api.services
         asked = await api.json(request, partial(REQUESTS.read, cls=RagQuestion))
-        base = (await meant(readers, user, request.path_params["id"])).base
+        base = (await meant(request.path_params["id"], user, api.parts)).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
         async with ask(services.chats, services.hub, user, new.chat, new.id, new.text, question=True) as sent:
@@ -120,7 +114,7 @@ def routes(api: Api) -> list[Route]:
     async def history(request: Request) -> Response:
         user = api.grant(request).user
         page = QUERY.read(dict(request.query_params), RagPage)
-        base = (await meant(readers, user, request.path_params["id"])).base
+        base = (await meant(request.path_params["id"], user, api.parts)).base
         chat = chat_id(user, f"{CHAT}{base.id}")
         said = await _said(api, chat, page)
         answered = [str(each.metadata.get("turn")) for each in said if context_used.KEY in each.metadata]
@@ -171,7 +165,6 @@ def routes(api: Api) -> list[Route]:
 
 
 async def _used(api: Api, user: UserId, of_turns: list[str]) -> dict[str, ContextUsed | None]:
-    """What the answers of turns were made from, with the texts."""
     found = await api.core.readers.run(turns.receipts, user, of_turns)
     return {turn: context_used.read(receipt) for turn, receipt in found.items()}
 

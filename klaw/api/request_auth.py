@@ -16,11 +16,12 @@ from klaw.convert import FRAMES, MOST_VALUES, Converter, read_json
 from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import OPERATOR, Caller, Parts
-from klaw.wire.values import MessageId
+from klaw.wire.frames import MessageId
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
@@ -49,15 +50,8 @@ class Api:
     """By user: a request that finds the chat of a transcript stores its question before the next one looks."""
 
     def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
-        """Who asks.
-
-        Args:
-            body_counts: whether the whole body is taken from what the user may send before it has come.
-
-        Raises:
-            HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user, or
-                too much was asked in this time.
-        """
+        """Who asks. ``body_counts``: the whole body is taken from what the user may send before it has come. Raises
+        HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections, or too much asked."""
         if connection_of(request).operator:
             return Grant(user=LOCAL_USER, token=None, operator=True)
         headers, place = headers_of(request), place_of(request)
@@ -74,15 +68,15 @@ class Api:
         return grant
 
     def caller(self, request: Request, *, body_counts: bool = True) -> Caller:
-        """Who asks, for operations. Arguments and errors are those of ``grant``."""
+        """Who asks, for operations; as ``grant``."""
         grant = self.grant(request, body_counts=body_counts)
         if connection_of(request).operator:
             return OPERATOR
         return Caller(user=grant.user, operator=grant.operator)
 
     async def body(self, request: Request, at_most: int | None = None) -> bytes:
-        """A request's body; of one that does not tell its length each piece counts as a frame. Raises HttpRefusal: too
-        long, or too slow."""
+        """A request's body; if its length is not told, each piece counts as a frame. Raises HttpRefusal: too long, or
+        too slow."""
         most, body = at_most or self.services.config.http.max_body_bytes, bytearray()
         if connection_of(request).operator:
             most = max(most, OPERATOR_BODY_BYTES)
@@ -112,10 +106,10 @@ class Api:
         *,
         with_files: bool = False,
     ) -> T:
-        """What a request's body says, a JSON object; without a body an empty one.
+        """What ``read`` makes of a request's body, a JSON object; without a body an empty one. A large one is read in a
+        thread.
 
         Args:
-            read: makes of the object what it says, in a thread if it is large.
             at_most: bytes; ``gateway.http.maxBodyBytes`` when left out.
             with_files: a file may stand in it too.
 
@@ -129,21 +123,19 @@ class Api:
         body = await self.body(request, at_most)
         return await read_input(len(body), lambda: read(_object(body)))
 
-    def _count(self, connection: GatewayConnection, user: UserId, length: str) -> None:
-        """Give the connection a place among the user's, and take from what the user may send."""
+    def _count(self, connection: Connection, user: UserId, length: str) -> None:
+        """Count the connection and the body as the user's. Raises HttpRefusal."""
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
             if connection.allowance is None:
                 text = "you have too many connections, or the server has; try again later"
                 raise HttpRefusal(503, text, {"Retry-After": "1"})
-            connection.user = user
         size = int(length) if length.isdecimal() and len(length) < 16 else 0
         refuse_too_fast(connection.allowance.take(size, trio.current_time()))
 
 
-def connection_of(request: Request) -> GatewayConnection:
-    """The connection that a request came on."""
-    found: GatewayConnection = request.scope["state"]["connection"]
+def connection_of(request: Request) -> Connection:
+    found: Connection = request.scope["state"]["connection"]
     return found
 
 

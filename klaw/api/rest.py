@@ -31,8 +31,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from klaw.api import openapi
-from klaw.api.answer_schema import Schema, schema_of_answer
-from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.openapi import PREFIX, About, DescribedRoute, Schema, answer_type, schema_of_answer
 from klaw.api.request_auth import QUERY, Api
 from klaw.convert import MOST_ENTRIES, REQUESTS, Bounds, Wire
 from klaw.domain.names import UserId
@@ -55,9 +54,8 @@ class Door:
     operation: Operation
     method: str
     path: str
-    """With the path's parameter in braces."""
     of_path: str | None
-    """The argument that stands in the path."""
+    """The argument that stands in the path, in braces."""
     of_body: frozenset[str]
     """The arguments that stand in the body; ``fields`` is the whole of it."""
     of_query: frozenset[str]
@@ -74,7 +72,6 @@ def doors() -> list[Door]:
 
 
 def door(operation: Operation) -> Door:
-    """Where an operation is found."""
     word = operation.cli if operation.cli is not None else operation.name.removeprefix(f"{operation.noun.word}_")
     fields = {field.name: field for field in attrs.fields(operation.arguments)}
     if operation.route is not None:
@@ -139,8 +136,6 @@ class CallBody:
 
 
 def _by_name(api: Api) -> DescribedRoute:
-    """The route of every operation, for programs that make no URLs."""
-
     def asked(body: dict[str, Any]) -> tuple[Call, OnBehalf | None]:
         given = REQUESTS.read(body, CallBody)
         return read_call(given.operation, given.args), given.on_behalf
@@ -180,7 +175,6 @@ def _route(api: Api, found: Door) -> DescribedRoute:
 
 
 async def _call(api: Api, request: Request, found: Door) -> Call:
-    """The operation with its arguments, from the path, the URL and the body."""
     types = attrs.fields_dict(attrs.resolve_types(found.operation.arguments, include_extras=True))
     given: dict[str, Any] = {}
     for name in dict.fromkeys(request.query_params):
@@ -199,7 +193,7 @@ async def _call(api: Api, request: Request, found: Door) -> Call:
 
 
 def _meant(values: Sequence[str], kind: Any) -> Any:
-    """What texts of a URL mean for an argument of this type; what is no such value is left for the check to refuse."""
+    """What texts of a URL mean for an argument of this type; the check refuses what is no such value."""
     plain = without_none(kind)
     if get_origin(plain) in (list, tuple):
         return [_meant([each], get_args(plain)[0]) for each in values[: MOST_ENTRIES + 1]]  # more are too many anyway
@@ -210,18 +204,17 @@ def _meant(values: Sequence[str], kind: Any) -> Any:
 
 
 def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
-    """What the document says of it; see ``openapi.Describe``."""
     operation = found.operation
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
     told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}
     answer: dict[str, Any] = {
         **openapi.head(operation.name, operation.help, operation.noun.word),
         "parameters": [
-            {"name": name, "in": where, "required": where == "path" or _needed(fields[name]), "schema": told_of[name]}
+            openapi.parameter(name, where, told_of[name], required=where == "path" or _needed(fields[name]))
             for where, names in (("path", [found.of_path] if found.of_path else []), ("query", sorted(found.of_query)))
             for name in names
         ],
-        "responses": openapi.responses(200, {openapi.JSON: schema_of_answer(operation.answer, named)}),
+        "responses": openapi.responses(200, {openapi.JSON: schema_of_answer(answer_type(operation), named)}),
     }
     if found.of_body:
         schema = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)
@@ -243,8 +236,7 @@ def _needed(field: "attrs.Attribute[Any]") -> bool:
 
 
 def _schema(field: "attrs.Attribute[Any]", *, in_body: bool) -> dict[str, Any]:
-    help_text = field.metadata["argument"].help if "argument" in field.metadata else ""
     kind = field.type
     if not in_body and NoneType in get_args(kind):  # a URL holds no null
         kind = next(each for each in get_args(kind) if each is not NoneType)
-    return {**schema_of(kind, exact=True), **({"description": help_text} if help_text else {})}
+    return {**schema_of(kind, exact=True), "description": told(field).help}

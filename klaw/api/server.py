@@ -9,8 +9,8 @@ import structlog
 import trio
 
 from klaw.actor.threads import Threads
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.handshake import MAX_HEAD_BYTES
-from klaw.gateway.services import GatewayConnection
 
 if TYPE_CHECKING:
     from hypercorn.config import Config
@@ -41,7 +41,7 @@ class HttpServer:
         self._made: tuple[type[TCPServer], AppWrapper, Config, WorkerContext] | None = None
         self._streams: set[_StartedStream] = set()
 
-    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: GatewayConnection) -> None:
+    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: Connection) -> None:
         """See ``HttpDoor.serve``."""
         async with self._making:
             if self._made is None:
@@ -59,7 +59,7 @@ class HttpServer:
 
     async def serve_operator(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:
         """Serve a connection of the admin socket, as ``serve``."""
-        await self.serve(stream, read, GatewayConnection.of_operator())
+        await self.serve(stream, read, Connection.of_operator(trio.current_time()))
 
     async def close(self) -> None:
         """See ``HttpDoor.close``."""

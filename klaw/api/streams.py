@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from klaw.actor.failure import error_class, where
 
 KEEP_ALIVE_S = 15.0
-"""A stream of events without one for so long sends a comment, so that nothing between takes it for dead."""
+"""After so long without an event a stream sends a comment, so that no proxy takes it for dead."""
 EVENTS = "text/event-stream; charset=utf-8"
 
 T = TypeVar("T")
@@ -75,12 +75,8 @@ class Stream:
 
 
 async def while_connected(receive: Receive, ask: Callable[[], Awaitable[T]]) -> T:
-    """What ``ask`` gives; it is cancelled when the client goes away. The request's body must have been read.
-
-    Raises:
-        ClientDisconnect: the client has gone.
-        Exception: what ``ask`` raised.
-    """
+    """What ``ask`` gives; it is cancelled when the client goes away. The request's body must have been read. Raises
+    ClientDisconnect, and what ``ask`` raised."""
     found: list[T] = []
     failure = None
     async with trio.open_nursery() as nursery:

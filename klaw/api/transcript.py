@@ -1,8 +1,5 @@
 """What a client of another protocol sends: a whole transcript each time, of which only the last message is new. Which
-chat it belongs to, what of it that chat does not hold yet, and what is a question of the program itself.
-
-A chat is never taken for another conversation's that only began alike: what came must agree with all that it holds.
-"""
+chat it belongs to, what of it that chat does not hold yet, and what is a question of the program itself."""
 
 import binascii
 import hashlib
@@ -22,26 +19,25 @@ from klaw.domain.attachment import MAX_FILES, files_of
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.message import TOLD, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
-from klaw.domain.text import clean, digest_of_words, words
+from klaw.domain.text import clean, digest_of_words, one_line
 from klaw.domain.turn import TurnStatus
 from klaw.errors import BadValue, InvalidName, Problem
 
 CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
 """Headers that name the chat; the last is what LibreChat's documentation sends its conversation's id in."""
 PREFIX = "api-"
-"""Chats that were begun by a transcript without a name."""
+"""Begins the names of chats that a transcript without a name began."""
 MAX_CHATS = 50
-"""Chats of a user, the last used first, among which a transcript is looked for."""
+"""Newest chats of a user among which a transcript is looked for."""
 ROWS_EACH, MORE_ROWS = 8, 32
-"""So many rows are read of a chat for each message that came, and so many more: an answer may have several."""
+"""Rows that are read of a chat for each message that came, and more: an answer may have several."""
 
 MAX_MESSAGES = 10_000
 _BASE64 = 1 << 20
-"""Decoded at once, so that other threads have their turn."""
+"""Characters that are decoded at once, so that other threads have their turn."""
 
 
 def _text(value: Any) -> str:
-    """The text of a message's content: a text, or parts of which the texts count."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -55,7 +51,6 @@ def _text(value: Any) -> str:
 
 
 def _pictures(value: Any) -> list[str]:
-    """The addresses of the pictures among a content's parts."""
     parts = [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
     pictures = [each.get("image_url") for each in parts if each.get("type") == "image_url"]
     found = [each.get("url") if isinstance(each, Mapping) else each for each in pictures]
@@ -75,8 +70,6 @@ def _bytes_of(address: str, field: str) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class TranscriptMessage:
-    """A message of a transcript."""
-
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, Form(_text, str)] = ""
     pictures: Annotated[list[str], Wire(name="content"), Form(_pictures, list)] = attrs.Factory(list)
@@ -84,7 +77,7 @@ class TranscriptMessage:
     images: list[str] | None = None
     """As Ollama has them: base64."""
     tool_calls: Annotated[Any, Form(lambda value: value, list)] = None
-    """Calls of the client's own tools, in either form."""
+    """Calls of the client's own tools, in any form."""
 
     @property
     def is_empty(self) -> bool:
@@ -109,13 +102,12 @@ class Came:
     role: Literal["user", "assistant"]
     content: str
     files: tuple[bytes, ...] = attrs.field(default=(), repr=False)
-    """Its pictures."""
     words: str = attrs.field(init=False, repr=False)
     digests: tuple[str, ...] = attrs.field(init=False, repr=False)
 
     @words.default
     def _words(self) -> str:
-        return words(self.content)
+        return one_line(self.content)
 
     @digests.default
     def _digests(self) -> tuple[str, ...]:
@@ -124,28 +116,19 @@ class Came:
 
 @attrs.frozen(kw_only=True)
 class ClientTranscript:
-    """What is new in it, what was said before, and who asks."""
-
     question: Came
     """The last message."""
     history: tuple[Came, ...]
-    """What came before it, of the user and of the assistant; what the client's tools did is told in words."""
+    """What user and assistant said before; what the client's tools did is told in words."""
     instructions: str
     """System texts of the program."""
     is_side_question: bool
-    """Whether the program asks for itself: a title, tags. It is answered and never stored."""
+    """The program asks for itself: a title, tags. It is answered and never stored."""
 
 
 def read_transcript(messages: Sequence[TranscriptMessage], *, store: bool = True) -> ClientTranscript:
-    """What takes time is done here: it may run in a thread.
-
-    Args:
-        messages: what came.
-        store: False for a request that says that it is not to be stored.
-
-    Raises:
-        BadValue: there is no message of the user at its end; a picture is no data: URL.
-    """
+    """Read what came; it may take so long that it should run in a thread. ``store``: whether the request is to be
+    stored. Raises BadValue: no message of the user is at its end; a picture is no data: URL."""
     kept = [each for each in messages if not each.is_empty]
     said = [each for each in kept if not each.is_system]
     by_system = bool(said) and said[-1].role == "assistant" and kept[-1].is_system
@@ -193,15 +176,13 @@ def _called(call: Any) -> Any:
 
 @attrs.frozen
 class RequestedChat:
-    """The chat that a request names."""
-
     name: str
     resends: bool
     """The program that names it so sends all that was said, each time."""
 
 
 def named_chat(headers: Mapping[str, str], user_field: str | None) -> RequestedChat | None:
-    """None if it names none. What is no name of a chat becomes one."""
+    """The chat that a request names; what is no name of a chat becomes one."""
     header = next((name for name in CHAT_HEADERS if headers.get(name)), None)
     found = unquote(headers[header]) if header else user_field
     if not found:
@@ -222,14 +203,14 @@ class TranscriptPlace:
 
     chat: str
     missing: tuple[Came, ...] = ()
-    """What came before it and the chat does not hold."""
+    """What came before the question and the chat does not hold."""
     again: Message | None = None
-    """The question as it stands there already: its turn failed."""
+    """The question, if it stands there already and its turn failed."""
 
 
 @attrs.define
 class HeldMessage:
-    """A message of a chat as a client saw it: what an answer said before it called tools belongs to it."""
+    """A message of a chat as a client saw it, with what the answer said before it called tools."""
 
     last: Message
     texts: list[str]
@@ -239,7 +220,7 @@ class HeldMessage:
         if came.role != self.last.role and not (came.role == "assistant" and self.last.role is Role.SYSTEM):
             return False
         metadata = self.last.metadata
-        held, told = words(" ".join(self.texts)), came.words
+        held, told = one_line(" ".join(self.texts)), came.words
         same = told == held or metadata.get(TOLD) == digest_of_words(told) or (MARK in held and _fits(held, told))
         same = same or unicodedata.normalize("NFC", told) == unicodedata.normalize("NFC", held) or _asks(held, told)
         if not same and not (metadata.get("stopped") and told and held.startswith(told)):
@@ -252,10 +233,10 @@ async def place_of(
 ) -> TranscriptPlace:
     """Where the question goes.
 
-    The chat that the request names, if what came agrees with what it holds: with all of it, with its end, because some
-    clients send only that, or with its beginning where it is the whole chat and the rest is new to it. A program that
-    does not send all that was said may send nothing of it. Else the chat, begun by a transcript, that holds exactly
-    what came. Else a new one: of an answer that is made again, of a question that was edited, of another conversation.
+    Into the chat that the request names, if what came agrees with all that the chat holds, with its end, because some
+    clients send only that, or with its beginning where the rest is new to the chat; a program that does not resend
+    everything may send nothing of it. Else into the chat, begun by a transcript, that holds exactly what came. Else
+    into a new one, for an answer that is made again, an edited question, another conversation.
     """
     history, question = transcript.history, transcript.question
     if named is not None:
@@ -290,8 +271,7 @@ async def place_of(
 
 
 def _asks(held: str, told: str) -> bool:
-    """Whether a text is the question in a template that Open WebUI put around it when it had a file: the next time it
-    sends the question alone."""
+    """Whether a text is the question in the template that Open WebUI puts around it once, when it has a file."""
     behind = (
         held.rpartition("</context> ")[2] if told and held.startswith("### Task: Respond to the user query") else ""
     )
@@ -311,8 +291,8 @@ def _fits(held: str, told: str) -> bool:
 
 
 def _same(held: Sequence[HeldMessage], came: Sequence[Came]) -> bool:
-    """Whether they agree, one by one. Of what was forgotten nothing is known, nor how many messages it was for a
-    client: it must not come back because a client still has it, so what stands before and behind it decides."""
+    """Whether they agree, one by one. What was forgotten must not come back because a client still has it: what stands
+    before and behind it decides, however many messages it was."""
     gone = [number for number, each in enumerate(held) if FORGOTTEN in each.last.metadata]
     if not gone:
         return len(held) == len(came) and all(one.agrees(other) for one, other in zip(held, came, strict=True))

@@ -47,8 +47,6 @@ log = structlog.get_logger("klaw.app")
 
 @attrs.frozen(kw_only=True)
 class App(Parts):
-    """The running parts, for the doors and for tests."""
-
     hub: Hub
 
 
@@ -128,7 +126,6 @@ async def _start(app: App) -> None:
 
 
 async def _start_store(app: App) -> None:
-    """The writer and what rebuilds the database."""
     store, supervisor = app.core.store, app.core.supervisor
 
     def publish(stored: Sequence[Message]) -> None:

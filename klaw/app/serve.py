@@ -99,8 +99,6 @@ async def _stop_listeners(app: App, listener: "_Listener") -> None:
 
 
 class _Listener:
-    """The gateway and the address that it found."""
-
     def __init__(self, app: App, auth: Authenticator) -> None:
         self.address: tuple[str, int] | None = None
         self.http = HttpServer(self._make_api)
@@ -138,7 +136,6 @@ class _Listener:
 
 
 def with_listener(app: App, listener: _Listener) -> Parts:
-    """The parts of a server that listens."""
     listeners = Listeners(
         connections=listener.gateway.connections,
         http_connections=listener.gateway.http_connections,

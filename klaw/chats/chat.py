@@ -48,9 +48,7 @@ class Submit:
     reply: Reply[AppendedMessage] = attrs.Factory(Reply)
     channel: str = WEBSOCKET
     files: tuple[NamedFile, ...] = ()
-    """A message with files is never a command."""
     instructions: str = ""
-    """Added to the system prompt of the turn that answers; not stored."""
     question: bool = False
     """It is a message even if it begins like a command."""
 
@@ -66,8 +64,6 @@ class StopTurn:
 
 @attrs.frozen(kw_only=True)
 class Recover:
-    """Answer what was left unanswered (sent at start-up and after a crash)."""
-
     however_old: bool = False
 
 

@@ -35,8 +35,6 @@ _MEANING: Mapping[str, str] = {
 
 @attrs.frozen
 class UnknownCommand:
-    """A message that looks like a command but is not one."""
-
     word: str
 
 
@@ -69,7 +67,6 @@ def _mistyped(word: str, commands: Sequence[str]) -> bool:
 
 
 def help_text(others: Mapping[str, str]) -> str:
-    """The list of commands; ``others``: those of other parts with their meanings."""
     meanings = {**_MEANING, **others}
     last = meanings.pop(Command.HELP)
     return "\n".join(
@@ -95,9 +92,7 @@ class SlashCommands(Protocol):
     """Slash commands that are not about the chat's own turns."""
 
     @property
-    def meanings(self) -> Mapping[str, str]:
-        """The words with their slash, and one line of help for each."""
-        ...
+    def meanings(self) -> Mapping[str, str]: ...
 
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
         """Carry out one of ``meanings``, with what stands behind it. Never raises a KlawError: the answer says what

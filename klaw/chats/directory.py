@@ -159,13 +159,11 @@ class ChatDirectory:
         return none if found else None
 
     def health(self) -> dict[str, Any]:
-        """What is degraded now: code -> text."""
         return dict(self._agent.core.health.problems())
 
     # -- the composition root --------------------------------------------------------------------------------------
 
     async def recover(self, chats: list[ChatId]) -> None:
-        """Let chats with unanswered messages answer them."""
         for chat in chats:
             handle = await self._handle(chat)
             handle.mailbox.tell(Recover())

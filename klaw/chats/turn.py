@@ -21,7 +21,7 @@ from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Step, StepChanged, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import CUT, ECHO, TOLD, MessageKind, Role
 from klaw.domain.names import ChatId
-from klaw.domain.text import clean, digest_of_words, words
+from klaw.domain.text import clean, digest_of_words, one_line
 from klaw.domain.turn import TurnRecord, TurnStatus, kept_text
 from klaw.errors import ActorStopped, StorageFull
 from klaw.knowledge import citations
@@ -45,7 +45,6 @@ class Turn:
     agent: Agent
     vitals: Vitals
     instructions: str = ""
-    """What the asking program adds to the system prompt."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
@@ -94,7 +93,6 @@ class Turn:
         Expected failures (the LLM, a full disk) become a failed turn, which is reported to the user; its messages stay
         pending. So they do on cancellation."""
         self._began = self.agent.core.clock.now()
-        status: TurnStatus | None
         try:
             answer = None
             with self.scope:
@@ -102,18 +100,16 @@ class Turn:
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
             if answer is not None:
-                status = await self._store(answer, TurnStatus.DONE)
-            elif self.stopped and self._rows is not None:
-                status = await self._store("".join(self._pieces), TurnStatus.STOPPED)
-            else:
-                status = None
+                return await self._store(answer, TurnStatus.DONE)
+            if self.stopped and self._rows is not None:
+                return await self._store("".join(self._pieces), TurnStatus.STOPPED)
         except ActorStopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the user is notified and the chat goes on
-            status = await self._fail(error)
+            return await self._fail(error)
         finally:
             self.over.set()
-        return status
+        return None
 
     async def _answer(self) -> str | None:
         agent, core = self.agent, self.agent.core
@@ -250,7 +246,6 @@ class Turn:
         self.agent.core.events.emit(used)
 
     async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
-        """Store a message of a round of tools."""
         calling = kind is MessageKind.TOOL_CALL
         if calling and self._used is not None:
             text = citations.check(text, self._used.texts).text
@@ -286,7 +281,7 @@ class Turn:
                 metadata[ECHO] = attrs.asdict(outcome.echo)
             if (why := cut_because(outcome.finish_reason)) is not None:
                 metadata[CUT] = why
-        if self._told and words(told := "".join(self._told)) != words(answer):
+        if self._told and one_line(told := "".join(self._told)) != one_line(answer):
             metadata[TOLD] = digest_of_words(told)
         message = self.agent.composer.own(self.chat, Role.ASSISTANT, MessageKind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
@@ -342,19 +337,8 @@ async def leave_unanswered(agent: Agent, chat: ChatId) -> None:
     rows = await agent.core.readers.run(read_rows, chat, 1)
     if rows is None:
         return
-    now = iso(agent.core.clock.now())
-    record = _turn_record(
-        rows,
-        id=agent.core.new_id(),
-        status=TurnStatus.STOPPED,
-        model="",
-        started_at=now,
-        ended_at=now,
-        error=None,
-        receipt={},
-        usage={},
-        timings={},
-    )
+    id_, now = agent.core.new_id(), iso(agent.core.clock.now())
+    record = _turn_record(rows, id=id_, status=TurnStatus.STOPPED, model="", started_at=now, ended_at=now)
     await agent.core.writer.run(messages.append, [], record)
 
 

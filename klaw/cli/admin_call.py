@@ -67,7 +67,6 @@ def call(
 
 
 def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-    """Status and content of the answer."""
     head = f"POST /api/v1/call HTTP/1.0\r\nHost: klaw\r\nContent-Length: {len(body)}\r\n\r\n"
     answer = bytearray()
     try:

@@ -16,30 +16,21 @@ class Parser(argparse.ArgumentParser):
     """Names the commands that are like a mistyped one."""
 
     commands: Mapping[str, object] = {}
-    options: tuple[str, ...] = ()
-    values: tuple[tuple[str, bool], ...] = ()
-    """Options that take a value, and whether it is a number."""
     group: Any = None
-    """Where further commands of it are added."""
-
-    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
-        action = super().add_argument(*args, **kwargs)
-        self.options = (*self.options, *action.option_strings)
-        if action.option_strings and action.nargs != 0 and action.help != argparse.SUPPRESS:
-            self.values = (*self.values, (action.option_strings[0], action.metavar == "N"))
-        return action
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
         """Names the options that are like an unknown one."""
         found, rest = super().parse_known_args(args, namespace)
         unknown = next((each.partition("=")[0] for each in rest if each.startswith("-")), None)
         if unknown is not None and len(unknown) <= MAX_WORD:
-            close = difflib.get_close_matches(unknown, self.options, n=2)
+            close = difflib.get_close_matches(unknown, self._option_string_actions, n=2)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             self.error(f"there is no option {unknown}.{hint} `{self.prog} --help` lists the options")
         if rest:
             word = rest[0][:MAX_WORD]
-            hint = meant_option(word, self.values)
+            valued = [each for each in self._actions if each.option_strings and each.nargs != 0]
+            told = [(each.option_strings[0], each.metavar == "N") for each in valued if each.help != argparse.SUPPRESS]
+            hint = meant_option(word, told)
             self.error(f"unexpected {word!r}.{hint} `{self.prog} --help` shows the arguments")
         return found, rest
 
@@ -53,7 +44,6 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def new_group(self) -> Any:
-        """Begin the commands of this parser."""
         made = self.group = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self.commands = made.choices
         return made

@@ -5,6 +5,7 @@ import ipaddress
 import math
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -55,26 +56,20 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
     import trio
 
     from klaw.client.ask import EXIT_STOPPED
-    from klaw.client.link import run_until_first_ends
-
-    code = EXIT_STOPPED
-
-    async def talk() -> None:
-        nonlocal code
-        code = await _connected(args, url, token, chat)
+    from klaw.client.connection import run_until_first_ends
 
     async def heed_signals() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _ in signals:
-                return
+            await anext(signals)
 
-    await run_until_first_ends(talk, heed_signals)
-    return code
+    code = await run_until_first_ends(partial(_connected, args, url, token, chat), heed_signals)
+    return EXIT_STOPPED if code is None else code
 
 
 async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
     from klaw import __version__
-    from klaw.client.connection import connect, open_chat
+    from klaw.client.client import open_chat
+    from klaw.client.connection import connect
     from klaw.client.pipe import Messages, Pipe
     from klaw.errors import ConnectionLost, InputError, RequestRefused, ServerRefused, ServerUnreachable
 

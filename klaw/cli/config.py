@@ -58,13 +58,8 @@ def check(asked: OfFile, here: Here) -> dict[str, Any]:
         warnings += [{"path": each.path, "message": f"{each.message} {also}"} for each in unresolved_secrets(config)]
     except ConfigError as error:
         problems = list(error.problems)
-    return {
-        "ok": not problems,
-        "file": str(file) if file else None,
-        "exists": file is not None and file.exists(),
-        "problems": problems,
-        "warnings": warnings,
-    }
+    about = {"file": str(file) if file else None, "exists": file is not None and file.exists()}
+    return {"ok": not problems, **about, "problems": problems, "warnings": warnings}
 
 
 def _yaml(answer: dict[str, Any]) -> list[str]:

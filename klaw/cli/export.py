@@ -2,19 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import attrs
 
 from klaw.cli.here import Here, command
 from klaw.cli.operations import ask
-from klaw.cli.output import write_document
+from klaw.cli.output import new_folder, write_document
 from klaw.config.paths import Paths
 from klaw.domain.text import one_line, plural
-from klaw.operations.operation import Noun, OfUser, OperationError, argument
+from klaw.operations.operation import Noun, OfUser, argument
 from klaw.operations.perform import nouns, operations, read
 from klaw.operations.records import Records
 
@@ -46,42 +45,32 @@ def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
 
     It runs beside a server or without one. Files that were sent are not in it: klaw backup has them.
     """
-    folder = Path(asked.to).expanduser().absolute()
     asking = partial(_ask, here.paths, asked.user)
     chats = _chats(asking)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise OperationError("bad_args", "is not empty: name another folder", field="to")
-        (folder / "chats").mkdir(mode=0o700)
-    except OSError as error:
-        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="to") from None
-    count, summaries, taken = 0, [], set[str]()
+    folder = new_folder(asked.to, "to")
+    (folder / "chats").mkdir(mode=0o700)
+    counts, summaries, taken = {"chats": len(chats), "messages": 0}, [], set[str]()
     for done, chat in enumerate(chats):
         here.progress.show("chats", done, len(chats))
-        count += chat["messages"]
+        counts["messages"] += chat["messages"]
         file_name = _file_name(chat["name"], taken)
         for form, ending in (("markdown", "md"), ("json", "json")):
             texts = _parts(asking, chat["name"], form)
             write_document(texts, str(folder / "chats" / f"{file_name}.{ending}"))
         summaries += asking("chats_summaries", chat=chat["name"])["summaries"]
     here.progress.show("chats", len(chats), len(chats))
-    found = {
-        **{each.many: list(_pages(asking, f"{each.word}_list", each.many)) for each in _kept()},
-        "topics": list(_topics(asking)),
-        "summaries": summaries,
+    kinds: dict[str, tuple[Iterable[dict[str, Any]], Callable[[dict[str, Any]], str]]] = {
+        **{each.many: (_pages(asking, f"{each.word}_list", each.many), partial(_line, each)) for each in _kept()},
+        "topics": (_topics(asking), _topic),
+        "summaries": (summaries, _summary),
     }
-    lines_of: dict[str, Callable[[dict[str, Any]], str]] = {
-        **{each.many: partial(_line, each) for each in _kept()},
-        "topics": _topic,
-        "summaries": _summary,
-    }
-    for name, things in found.items():
+    for name, (found, line) in kinds.items():
+        things = list(found)
+        counts[name] = len(things)
         write_document(iter([json.dumps(things, ensure_ascii=False, indent=1) + "\n"]), str(folder / f"{name}.json"))
-        lines = [f"# {name.capitalize()}\n", *map(lines_of[name], things)]
-        write_document(iter(["\n".join(lines) + "\n"]), str(folder / f"{name}.md"))
-    counts = {name: len(things) for name, things in found.items()}
-    return {"folder": str(folder), "chats": len(chats), "messages": count, **counts}
+        text = "\n".join([f"# {name.capitalize()}\n", *map(line, things)])
+        write_document(iter([f"{text}\n"]), str(folder / f"{name}.md"))
+    return {"folder": str(folder), **counts}
 
 
 def _ask(paths: Paths, user: str | None, name: str, **args: Any) -> dict[str, Any]:
@@ -130,7 +119,6 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def _kept() -> list[Records]:
-    """All nouns that keep records, such as facts and people."""
     return [each for noun in nouns() for each in noun.records]
 
 
@@ -145,13 +133,15 @@ def _topic(topic: dict[str, Any]) -> str:
 
 
 def _summary(summary: dict[str, Any]) -> str:
-    from klaw.operations.explain.chat_document import escaped
-
     place = f"{_text(summary['chat'].partition(':')[2])}, #{summary['first_seq']} to #{summary['last_seq']}"
-    return f"## {place} ({summary['state']})\n\n{escaped(summary['text'])}\n"
+    return f"## {place} ({summary['state']})\n\n{_escaped(summary['text'])}\n"
 
 
 def _text(text: str) -> str:
+    return _escaped(one_line(text))
+
+
+def _escaped(text: str) -> str:
     from klaw.operations.explain.chat_document import escaped
 
-    return escaped(one_line(text))
+    return escaped(text)

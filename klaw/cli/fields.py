@@ -111,7 +111,7 @@ def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:
     if not isinstance(value, str):
         return value
     kind, about = without_none(field.type), told(field)
-    if int in (kind, *map(without_none, get_args(kind))) and get_origin(kind) is not Literal:
+    if value and int in (kind, *map(without_none, get_args(kind))) and get_origin(kind) is not Literal:
         if not re.fullmatch(r"-?[0-9]{1,15}", value):
             raise OperationError("bad_args", "must be a whole number", field=field.name)
         return int(value)
@@ -139,17 +139,16 @@ def _of_file(field: "attrs.Attribute[Any]", path: str) -> bytes:
 
 def named(operation: Operation, problems: Sequence[Problem]) -> list[str]:
     """What is wrong, with the arguments named as the command line names them."""
-    return [_named(operation, each) for each in problems]
-
-
-def _named(operation: Operation, problem: Problem) -> str:
-    names = {
-        name: typed(field)
-        for field, path in fields(operation.arguments)
-        for name in (path, path.rpartition(".")[2], field.name)
-    }
-    if problem.path == "fields":
-        changeable = [typed(field) for field, path in fields(operation.arguments) if path.startswith("fields.")]
-        return f"give at least one of {', '.join(changeable)}"
-    field, bracket, rest = problem.path.partition("[")
-    return f"{names.get(field, field)}{bracket}{rest}: {problem.message}" if field else problem.message
+    known = [(typed(field), field.name, path) for field, path in fields(operation.arguments)]
+    names = {name: option for option, own, path in known for name in (path, path.rpartition(".")[2], own)}
+    told = []
+    for problem in problems:
+        field, bracket, rest = problem.path.partition("[")
+        if problem.path == "fields":
+            changeable = [option for option, _, path in known if path.startswith("fields.")]
+            told.append(f"give at least one of {', '.join(changeable)}")
+        elif field:
+            told.append(f"{names.get(field, field)}{bracket}{rest}: {problem.message}")
+        else:
+            told.append(problem.message)
+    return told

@@ -17,7 +17,7 @@ import attrs
 
 from klaw.cli.admin_call import NoServer, call
 from klaw.cli.here import Here, command
-from klaw.cli.output import ProgressLine
+from klaw.cli.output import new_folder
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain import names
@@ -25,7 +25,7 @@ from klaw.domain.attachment import clean_name
 from klaw.domain.text import cut, plural
 from klaw.errors import KlawError
 from klaw.operations.lines import ShownLines, minute
-from klaw.operations.operation import Noun, OfUser, OperationError, argument, required
+from klaw.operations.operation import Noun, OfUser, argument, required
 
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
@@ -81,14 +81,10 @@ class WhatsApp(ImportPeople):
 
 
 def _shown(answer: dict[str, Any]) -> ShownLines:
-    lines: list[Any] = [
-        f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}"
-        + (f", {minute(answer['first_at'])} to {minute(answer['last_at'])}" if answer["messages"] else "")
-    ]
-    if answer["dry_run"]:
-        lines.append("nothing was stored")
-    else:
-        lines.append(f"{answer['added']:,} added, {answer['known']:,} were here already")
+    span = f", {minute(answer['first_at'])} to {minute(answer['last_at'])}" if answer["messages"] else ""
+    stored = f"{answer['added']:,} added, {answer['known']:,} were here already"
+    lines = [f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}{span}"]
+    lines.append("nothing was stored" if answer["dry_run"] else stored)
     if answer["facts"] or answer["people"]:
         new, rest = answer["remembered"], answer["facts"] + answer["people"] - answer["remembered"]
         done = "" if answer["dry_run"] else f": {new:,} added, {rest:,} were here before"
@@ -97,9 +93,8 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
     if answer["documents"]:
         told = plural(answer["documents"], "document of projects", "documents of projects")
-        how = "--projects DIR writes them into a folder"
-        if answer["projects"]:
-            how = f"in {answer['projects']}, a folder for each project"
+        place = f"in {answer['projects']}, a folder for each project"
+        how = place if answer["projects"] else "--projects DIR writes them into a folder"
         lines.append(f"{told}: {how}; `klaw kb create NAME` and `klaw kb add NAME FOLDER` make a knowledge base of one")
     if answer["elsewhere"]:
         lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
@@ -109,12 +104,10 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     if answer["added"] or answer["remembered"]:
         lines.append(f"to take it back: klaw import undo {answer['import']}")
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
-    more = answer["unread_count"] - len(notes)
-    return ShownLines(
-        lines,
-        notes=[*notes, *([f"… and {more:,} more"] if more else [])],
-        found=any(answer[name] for name in ("messages", "facts", "people", "documents")),
-    )
+    if more := answer["unread_count"] - len(notes):
+        notes.append(f"… and {more:,} more")
+    found = any(answer[name] for name in ("messages", "facts", "people", "documents"))
+    return ShownLines(lines, notes=notes, found=found)
 
 
 @command(NOUN, "import_chatgpt", ImportArguments, cli="chatgpt", show=_shown)
@@ -122,7 +115,7 @@ def chatgpt(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import an export of ChatGPT: the ZIP that its settings send, a folder, or conversations.json."""
     from klaw.imports import chatgpt
 
-    return _imported(asked, here.paths, here.progress, chatgpt.SOURCE, chatgpt.read)
+    return _imported(asked, here, chatgpt.SOURCE, chatgpt.read)
 
 
 @command(NOUN, "import_claude", Claude, cli="claude", show=_shown)
@@ -131,7 +124,7 @@ def claude(asked: Claude, here: Here) -> dict[str, Any]:
     becomes facts."""
     from klaw.imports import claude
 
-    return _imported(asked, here.paths, here.progress, claude.SOURCE, claude.read, asked.projects)
+    return _imported(asked, here, claude.SOURCE, claude.read)
 
 
 @command(NOUN, "import_telegram", ImportPeople, cli="telegram", show=_shown)
@@ -140,7 +133,7 @@ def telegram(asked: ImportPeople, here: Here) -> dict[str, Any]:
     from klaw.imports import telegram
 
     read = partial(telegram.read, me=asked.me, zone=_zone(asked))
-    return _imported(asked, here.paths, here.progress, telegram.SOURCE, read)
+    return _imported(asked, here, telegram.SOURCE, read)
 
 
 @command(NOUN, "import_whatsapp", WhatsApp, cli="whatsapp", show=_shown)
@@ -149,7 +142,7 @@ def whatsapp(asked: WhatsApp, here: Here) -> dict[str, Any]:
     from klaw.imports import whatsapp
 
     read = partial(whatsapp.read, me=asked.me, order=asked.dates, zone=_zone(asked), title=asked.title)
-    return _imported(asked, here.paths, here.progress, whatsapp.SOURCE, read)
+    return _imported(asked, here, whatsapp.SOURCE, read)
 
 
 @command(NOUN, "import_openclaw", ImportArguments, cli="openclaw", show=_shown)
@@ -157,7 +150,7 @@ def openclaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import the sessions of OpenClaw: its folder, that of an agent, or one session's file."""
     from klaw.imports import openclaw
 
-    return _imported(asked, here.paths, here.progress, openclaw.SOURCE, openclaw.read)
+    return _imported(asked, here, openclaw.SOURCE, openclaw.read)
 
 
 @command(NOUN, "import_klaw", ImportArguments, cli="klaw", show=_shown)
@@ -165,7 +158,7 @@ def klaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import chats, facts and people of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
     from klaw.imports import klaw_export
 
-    return _imported(asked, here.paths, here.progress, klaw_export.SOURCE, klaw_export.read)
+    return _imported(asked, here, klaw_export.SOURCE, klaw_export.read)
 
 
 def _zone(asked: ImportPeople) -> dt.tzinfo | None:
@@ -173,12 +166,7 @@ def _zone(asked: ImportPeople) -> dt.tzinfo | None:
 
 
 def _imported(
-    asked: ImportArguments,
-    paths: Paths,
-    progress: ProgressLine,
-    source: str,
-    read: "Callable[[OpenedExport], Iterator[Event]]",
-    projects: str | None = None,
+    asked: ImportArguments, here: Here, source: str, read: "Callable[[OpenedExport], Iterator[Event]]"
 ) -> dict[str, Any]:
     from klaw.imports.events import ImportRefused
     from klaw.imports.export_files import opened
@@ -186,32 +174,17 @@ def _imported(
 
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
-    tell = partial(progress.show, "messages")
-    folder = _empty(projects) if projects and not asked.dry_run else None
+    tell = partial(here.progress.show, "messages")
+    projects = asked.projects if isinstance(asked, Claude) and not asked.dry_run else None
+    folder = new_folder(projects, "projects") if projects else None
+    keep = partial(_keep, folder) if folder is not None else None
     with opened(asked.file) as export:
-        events = read(export)
-        if asked.dry_run:
-            report = feed(events, source, None, tell)
-        else:
-            keep = partial(_keep, folder) if folder is not None else None
-            store = partial(feed, events, source, tell=tell, topics=asked.topics, keep=keep)
-            report = _storing(paths, origin, asked.user, store)
+        feeding = partial(feed, read(export), source, tell=tell, topics=asked.topics, keep=keep)
+        report = feeding(None) if asked.dry_run else _storing(here.paths, origin, asked.user, feeding)
     kept = (report.chats, report.facts, report.people, report.documents, report.unread_count, report.left_out)
     if not any(kept):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
-    where = str(folder) if folder is not None else ""
-    return {"import": origin, "dry_run": asked.dry_run, "projects": where, **attrs.asdict(report)}
-
-
-def _empty(given: str) -> Path:
-    folder = Path(given).expanduser().absolute()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise OperationError("bad_args", "is not empty: name another folder", field="projects")
-    except OSError as error:
-        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="projects") from None
-    return folder
+    return {"import": origin, "dry_run": asked.dry_run, "projects": str(folder or ""), **attrs.asdict(report)}
 
 
 def _keep(folder: Path, document: "ProjectDocument") -> None:
@@ -288,13 +261,8 @@ async def _alone(
     clock, journal = SystemClock(), Journal(paths.data_dir, checkpoint_bytes=CHECKPOINT_BYTES)
     async with open_store(paths.database, journal, readers=1) as store, trio.open_nursery() as nursery:
         supervisor, mailbox = Supervisor(nursery, clock), store.writer.mailbox
-        write = partial(
-            writer_actor.run,
-            writer=store.writer,
-            database=store.database,
-            journal=journal,
-            publish=lambda _stored: None,
-        )
+        run = partial(writer_actor.run, publish=lambda _stored: None)
+        write = partial(run, writer=store.writer, database=store.database, journal=journal)
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
         parts = _Parts(core=core, readers=store.readers, embedder=Nudge())

@@ -77,31 +77,23 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
     except ToolRefused as error:
         raise SetupRefused(f"{here.paths.workspace}: {error}; the same command goes on when that is mended") from error
     config = make_config(here.paths, model, small=asked.small, dry_run=asked.dry_run)
-    home = f" --home {shlex.quote(here.home)}" if here.home else ""
-    answer = _report(asked, here.paths, steps, config, model, home, here.say)
+    answer = _report(asked, here, steps, config, model)
     if config.outcome == "made" and model is not None and not (asked.yes or here.quiet or asked.dry_run):
         from klaw.cli.models import offer_test
 
-        offer_test(here.paths, model, lambda question, default: _answer(asked, None, question, default, str), here.say)
+        offer_test(here, model, lambda question, default: _answer(asked, None, question, default, str))
     return answer
 
 
 def _names(asked: Init) -> "Names":
     from klaw.setup import answers
 
-    def name_of(option: str) -> Callable[[str], str]:
-        return lambda text: answers.name(text, option)
-
-    language = _answer(
-        asked,
-        asked.language,
-        "Language of the prompt files",
-        answers.language_of(os.environ),
-        answers.language,
-        choices=answers.LANGUAGES,
+    question, default = "Language of the prompt files", answers.language_of(os.environ)
+    language = _answer(asked, asked.language, question, default, answers.language, choices=answers.LANGUAGES)
+    agent = _answer(
+        asked, asked.name, "Name of the assistant", answers.DEFAULT_NAME, partial(answers.name, option="--name")
     )
-    agent = _answer(asked, asked.name, "Name of the assistant", answers.DEFAULT_NAME, name_of("--name"))
-    user = _answer(asked, asked.user, "Your name (may be empty)", "", name_of("--user"))
+    user = _answer(asked, asked.user, "Your name (may be empty)", "", partial(answers.name, option="--user"))
     return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
@@ -115,14 +107,9 @@ def _model(asked: Init, paths: Paths) -> "ChosenModel | None":
     there = os.path.lexists(paths.config_file)
     if there and not given and (asked.yes or configured(paths) != wanted(answers.ChosenModel())):
         return None
-    provider = _answer(
-        asked,
-        asked.provider or None,
-        "Model provider",
-        "" if asked.small else LOCAL_PROVIDER,
-        partial(answers.known_provider, small=asked.small),
-        choices=answers.PROVIDERS[asked.small :],
-    )
+    default, known = "" if asked.small else LOCAL_PROVIDER, partial(answers.known_provider, small=asked.small)
+    choices = answers.PROVIDERS[asked.small :]
+    provider = _answer(asked, asked.provider or None, "Model provider", default, known, choices=choices)
     preset = answers.PRESETS.get(provider)
     model, base_url, key_env = asked.model or "", asked.base_url or "", asked.key_env
     if provider != LOCAL_PROVIDER:
@@ -139,13 +126,7 @@ T = TypeVar("T")
 
 
 def _answer(
-    asked: Init,
-    given: str | None,
-    question: str,
-    default: str,
-    read: Callable[[str], T],
-    *,
-    choices: Sequence[str] = (),
+    asked: Init, given: str | None, question: str, default: str, read: Callable[[str], T], choices: Sequence[str] = ()
 ) -> T:
     """An answer: the option's, else the person's, who is asked again after an invalid one.
 
@@ -178,13 +159,7 @@ def _answer(
 
 
 def _report(
-    asked: Init,
-    paths: Paths,
-    steps: "list[SetupStep]",
-    config: "SetupStep",
-    model: "ChosenModel | None",
-    home: str,
-    say: Callable[..., None],
+    asked: Init, here: Here, steps: "list[SetupStep]", config: "SetupStep", model: "ChosenModel | None"
 ) -> dict[str, Any]:
     """What was done, and the commands that lead from here to a running server, ready to be pasted."""
     from klaw.agent.workspace import Workspace
@@ -194,6 +169,7 @@ def _report(
     from klaw.setup.answers import count
     from klaw.setup.make import NOT_SET, config_lines, existing
 
+    paths, say, home = here.paths, here.say, f" --home {shlex.quote(here.home)}" if here.home else ""
     klaw, tokens = program(), estimate(Workspace(paths.workspace, paths.data_dir).read(LOCAL_USER).system_prompt)
     not_set = config.why == NOT_SET
     built_in = model is None or model.provider == LOCAL_PROVIDER
@@ -205,9 +181,8 @@ def _report(
         say(f"{count(steps, 'taken')} taken, {count(steps, 'same', 'kept')} kept, {count(steps, 'skipped')} skipped.")
     if not_set:
         assert model is not None
-        say(
-            f"{paths.config_file} already exists: the model was NOT set.", "Write this into it, instead of its routing:"
-        )
+        say(f"{paths.config_file} already exists: the model was NOT set.")
+        say("Write this into it, instead of its routing:")
         say(*(f"  {line}" for line in config_lines(model, small=asked.small, like=existing(paths))))
     if model is not None and model.provider == "ollama":
         say("Ollama cuts requests at 4096 tokens on most machines, and Klaw counts on 8192: start it with")
@@ -219,18 +194,10 @@ def _report(
             say(f"  export {model.key_env}=YOUR-KEY")
         say("Next:", *(f"  {each}" for each in following))
         say("And in another terminal:", f"  {klaw} chat{home}")
-    return {
-        "dry_run": asked.dry_run,
-        "workspace": str(paths.workspace),
-        "config": {
-            "file": str(paths.config_file),
-            "outcome": config.outcome,
-            "model": "not set" if not_set else "set" if model is not None else "not asked",
-        },
-        "files": steps,
-        "prompt_tokens": tokens,
-        "next": following,
-    }
+    state = "not set" if not_set else "set" if model is not None else "not asked"
+    made = {"file": str(paths.config_file), "outcome": config.outcome, "model": state}
+    about = {"workspace": str(paths.workspace), "config": made, "files": steps}
+    return {"dry_run": asked.dry_run, **about, "prompt_tokens": tokens, "next": following}
 
 
 def _line(step: "SetupStep") -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from klaw.llm.trial import ModelCheck
     from klaw.models.build import PullStep
     from klaw.models.catalogue import ModelSpec
-    from klaw.models.manifest import Calibration
+    from klaw.models.pull import ModelStatus
     from klaw.setup.answers import ChosenModel
 
-Say: TypeAlias = Callable[..., None]
 NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)", local=True)
 CALIBRATION_THREADS = 2
 TEST_S = 125.0
@@ -87,9 +86,6 @@ class Calibrate:
     dry_run: bool = argument("measure and store nothing", default=False)
 
 
-# -- pull and list ----------------------------------------------------------------------------------------------------
-
-
 def _pulled(answer: dict[str, Any]) -> ShownLines:
     return ShownLines((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
 
@@ -106,15 +102,14 @@ def pull(asked: Pull, here: Here) -> dict[str, Any]:
     rows = []
     source = Path(asked.source).expanduser() if asked.source is not None else None
     for spec in asked.chosen():
+        failed = {}
         try:
             pull(spec, here.paths.models_dir, tell, verify=asked.verify, source=source)
         except ModelError as error:
             here.progress.finish()
             here.warn(str(error))
-            rows.append(_json(spec, here.paths, "failed", 0, str(error)))
-        else:
-            done = status(spec, here.paths.models_dir)
-            rows.append(_json(spec, here.paths, "complete", done.bytes, "", done.calibration))
+            failed = {"state": "failed", "bytes": 0, "problem": str(error)}
+        rows.append({**_json(spec, status(spec, here.paths.models_dir)), **failed})
     return {"models": rows}
 
 
@@ -133,25 +128,13 @@ def listed(asked: ModelNames, here: Here) -> dict[str, Any]:
             here.say(f"  {'':<24} {about}")
         if found.problem:
             here.say(f"  {'':<24} {found.problem}")
-        rows.append(_json(spec, here.paths, found.state, found.bytes, found.problem, found.calibration))
+        rows.append(_json(spec, found))
     return {"models": rows}
 
 
-def _json(
-    spec: "ModelSpec", paths: Paths, state: str, count: int, problem: str, calibration: "Calibration | None" = None
-) -> dict[str, Any]:
-    return {
-        "id": spec.id,
-        "kind": spec.kind,
-        "state": state,
-        "bytes": count,
-        "path": str(paths.models_dir / spec.id),
-        "problem": problem,
-        "calibration": calibration,
-    }
-
-
-# -- test -------------------------------------------------------------------------------------------------------------
+def _json(spec: "ModelSpec", found: "ModelStatus") -> dict[str, Any]:
+    told = {name: getattr(found, name) for name in ("state", "bytes", "problem", "calibration")}
+    return {"id": spec.id, "kind": spec.kind, "path": str(found.folder), **told}
 
 
 def _tested(answer: dict[str, Any]) -> ShownLines:
@@ -163,15 +146,16 @@ def test(asked: ModelArguments, here: Here) -> dict[str, Any]:
     """Ask models a few tiny questions and say what works: the running server does, with its keys; without one, or with
     a configuration that it has not read yet, this command with those of the shell. The exit code is 1 if one of them
     does not answer."""
-    return _tell_what_works(asked, here.paths, here.say)
+    return _tell_what_works(asked, here)
 
 
-def _tell_what_works(asked: ModelArguments, paths: Paths, say: Say) -> dict[str, Any]:
+def _tell_what_works(asked: ModelArguments, here: Here) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log as logging
     from klaw.config.load import load
 
+    paths, say = here.paths, here.say
     config, _ = load(paths.config_file)
     logging.configure("error", "auto")  # what fails stands in the report
     rows: list[dict[str, Any]] = []
@@ -214,7 +198,7 @@ def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
         return [ModelCheck("chat", "fails", str(error))]
 
 
-def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str], say: Say) -> None:
+def offer_test(here: Here, model: "ChosenModel", ask: Callable[[str, str], str]) -> None:
     """Test the model of a new configuration, if it can be asked already and the person wants it. ``ask`` puts a
     question with a default to the person."""
     from klaw.config.llm import LOCAL_PROVIDER
@@ -224,7 +208,7 @@ def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str
     with suppress(EOFError, KeyboardInterrupt):
         wanted = ask("Ask the model now whether it works? It costs a few tokens. yes or no", "yes")
         if wanted.lower() in ("y", "yes", "д", "да"):
-            _tell_what_works(ModelArguments(), paths, say)
+            _tell_what_works(ModelArguments(), here)
 
 
 def _check(check: "ModelCheck") -> str:
@@ -255,8 +239,7 @@ async def _test(
     from klaw.actor.clock import SystemClock
     from klaw.actor.supervisor import Supervisor
     from klaw.config.llm import LOCAL_PROVIDER
-    from klaw.llm.local.process import ACTOR_NAME, LocalProcess
-    from klaw.llm.local.provider import LocalModel, LocalProvider
+    from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
     from klaw.llm.router import Router
     from klaw.llm.trial import trials_of
 
@@ -268,14 +251,11 @@ async def _test(
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
             await supervisor.start(LocalProcess(config.local_model, paths.models_dir, local).spec())
         for name, trial in trials:
-            tell(name, await trial.run())
+            tell(name, await trial())
         await router.aclose()
         if supervisor.report():
             await supervisor.stop(ACTOR_NAME, "the test is over")
         nursery.cancel_scope.cancel(reason="the test is over")
-
-
-# -- calibrate --------------------------------------------------------------------------------------------------------
 
 
 def _calibrated(answer: dict[str, Any]) -> list[str]:
@@ -327,16 +307,9 @@ def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
         texts="own" if asked.texts else "built-in",
     )
     path = None if asked.dry_run else store(folder, model.model_id, new)
-    return {
-        "model": model.model_id,
-        "folder": str(folder),
-        "conversations": len(talks),
-        "queries": found.queries,
-        "messages": found.messages,
-        "calibration": new,
-        "before": stored,
-        "stored": str(path) if path is not None else None,
-    }
+    counts = {"conversations": len(talks), "queries": found.queries, "messages": found.messages}
+    about = {"calibration": new, "before": stored, "stored": str(path) if path is not None else None}
+    return {"model": model.model_id, "folder": str(folder), **counts, **about}
 
 
 def _folder(wanted: str | None, paths: Paths) -> Path:

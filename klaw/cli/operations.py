@@ -140,7 +140,6 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
 
 
 def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
-    """Carry out what needs no server."""
     progress = ProgressLine(sys.stderr if quiet else sys.stdout)
     tell = (lambda *_lines: None) if quiet else say
     here = Here(paths=paths, home=home, progress=progress, quiet=quiet, say=tell, warn=warn)
@@ -186,9 +185,6 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
 
 
-# -- files of this machine: sent in pieces to a server that may not be able to read them -------------------------------
-
-
 def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
     """The command once for every thing that it names, with files opened (``file``) as the user who gave the command,
     before root becomes another. Raises OperationError."""
@@ -215,7 +211,7 @@ def _named_file(name: str, value: str) -> dict[str, object]:
 
 
 def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
-    """Upload a file; returns the upload's id. Raises NoServer, RefusedByServer, OSError."""
+    """Upload a file, which the server may not be able to read; returns the upload's id. Raises NoServer, OSError."""
     upload, size = None, 0
     with file:
         while (piece := file.read(PIECE_BYTES)) or upload is None:
@@ -225,11 +221,7 @@ def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
     return upload
 
 
-# -- without a server, over the database -------------------------------------------------------------------------------
-
-
 def _over_database(paths: Paths, asked: Call) -> dict[str, Any]:
-    """What the server would answer. Raises OperationError, StorageError, ConfigError."""
     import trio
 
     from klaw.actor import log

@@ -56,7 +56,6 @@ def _marked(marked: MarkedLine) -> str:
 
 
 def program() -> str:
-    """How to call this program in another terminal of the same folder."""
     called = Path(sys.argv[0])
     found = shutil.which("klaw")
     if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
@@ -83,8 +82,6 @@ def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list
         lines.append("  ".join(cells).rstrip())
     return lines
 
-
-# -- progress: a line that is redrawn on a terminal, one line a phase elsewhere ----------------------------------------
 
 BAR_CELLS = 24
 REDRAW_S = 0.1
@@ -142,14 +139,10 @@ class ProgressLine:
         return f"{text}  {amount(int(rate))}/s, {span((total - done) / rate)} left" if rate > 0 else text
 
     def finish(self) -> None:
-        """End an unfinished line, so that a message can follow."""
         if self._open:
             self._stream.write("\n")
             self._stream.flush()
             self._open = False
-
-
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
 
 
 def complain(error: BaseException) -> bool:
@@ -203,7 +196,16 @@ def _whose(path: Path) -> str:
     return "look at its permissions (ls -l)"
 
 
-# -- documents that come in parts --------------------------------------------------------------------------------------
+def new_folder(given: str, option: str) -> Path:
+    """A folder without anything in it. Raises OperationError, about the argument ``option``."""
+    folder = Path(given).expanduser().absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise OperationError("bad_args", "is not empty: name another folder", field=option)
+    except OSError as error:
+        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field=option) from None
+    return folder
 
 
 def write_document(texts: Iterator[str], path: str | None) -> None:
@@ -215,13 +217,17 @@ def write_document(texts: Iterator[str], path: str | None) -> None:
     """
     texts = chain([next(texts)], texts)
     if path is None:
-        _write(texts, _shown if sys.stdout.isatty() else _raw)
+        for text in texts:
+            if sys.stdout.isatty():
+                sys.stdout.write(harmless(text))
+            else:
+                sys.stdout.buffer.write(text.encode())  # in UTF-8, whatever the terminal's language is
         sys.stdout.flush()
         return
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             try:
-                _write(texts, file.write)
+                file.writelines(texts)
                 file.flush()
             except BaseException:
                 Path(path).unlink()
@@ -229,16 +235,3 @@ def write_document(texts: Iterator[str], path: str | None) -> None:
     except OSError as error:
         why = f"--to {path}: cannot be written: {error.strerror or type(error).__name__}"
         raise OperationError("bad_args", why) from None
-
-
-def _write(texts: Iterator[str], take: Callable[[str], object]) -> None:
-    for text in texts:
-        take(text)
-
-
-def _shown(text: str) -> None:
-    sys.stdout.write(harmless(text))
-
-
-def _raw(text: str) -> None:
-    sys.stdout.buffer.write(text.encode())

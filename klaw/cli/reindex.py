@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from klaw.operations.server import ReindexChoices
 
 if TYPE_CHECKING:
     from klaw.config.memory import EmbeddingConfig
-    from klaw.store.rebuild.values import Progress, ReindexReport
+    from klaw.store.rebuild.values import ReindexReport
     from klaw.store.search.vectors import UnembeddedMessage
 
 NOUN = Noun("reindex", "rebuild the database from the logs (docs/operations.md)", local=True)
@@ -50,13 +50,11 @@ class ReindexArguments(ReindexChoices):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
-@command(
-    NOUN,
-    "reindex_command",
-    ReindexArguments,
-    cli="",
-    show=lambda answer: ShownLines((), found=answer.get("swapped", True)),
-)
+def _done(answer: dict[str, Any]) -> ShownLines:
+    return ShownLines((), found=answer.get("swapped", True))
+
+
+@command(NOUN, "reindex_command", ReindexArguments, cli="", show=_done)
 def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a
     running server. The exit code is 1 if they differ.
@@ -85,9 +83,6 @@ def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     return answer
 
 
-# -- without a server --------------------------------------------------------------------------------------------------
-
-
 def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> "ReindexReport":
     from klaw.actor import log as logging
     from klaw.config.load import load
@@ -97,18 +92,13 @@ def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int],
     config, _warnings = load(paths.config_file)
     logging.configure("error", "auto")  # what is skipped is counted in the report
 
-    options = ReindexOptions(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
-    work: Generator[Progress, None, ReindexReport] = reindex(
-        paths.database,
-        options,
+    def model() -> _Model | None:
         # A provider's model is left to the server, which counts what it costs.
-        lambda: (
-            _Model(config.embedding, paths, tokens=config.auto_rag.tokens)
-            if config.embedding.enabled and not config.embedding.provider
-            else None
-        ),
-        config.auto_rag.min_message_tokens,
-    )
+        here = config.embedding.enabled and not config.embedding.provider
+        return _Model(config.embedding, paths, tokens=config.auto_rag.tokens) if here else None
+
+    options = ReindexOptions(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
+    work = reindex(paths.database, options, model, config.auto_rag.min_message_tokens)
     try:
         while True:
             step = next(work)
@@ -121,17 +111,13 @@ def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int],
 
 
 class _Model:
-    """The embedding model as the store sees it."""
-
     def __init__(self, config: "EmbeddingConfig", paths: Paths, *, tokens: bool) -> None:
-        """Load the configured model. Raises ModelError."""
         from klaw.memory.embed.model import EmbeddingModel
         from klaw.memory.embed.passage import vectors_id
 
         folder = config.path or paths.models_dir / config.model
-        self._model = EmbeddingModel.load(
-            folder, threads=config.threads, batch_tokens=config.batch_tokens, tokens=tokens
-        )
+        how = {"threads": config.threads, "batch_tokens": config.batch_tokens}
+        self._model = EmbeddingModel.load(folder, **how, tokens=tokens)
         self.model_id, self.dimension = vectors_id(self._model.model_id), self._model.dimension
         self.coder = self._model.coder.id if self._model.coder is not None else None
 
@@ -141,9 +127,6 @@ class _Model:
         passages = [passage(message.content, message.previous) for message in messages]
         made = self._model.read(passages, kind="passage")
         return [(each.vector, each.codes if self.coder is not None else None) for each in made]
-
-
-# -- by the server -----------------------------------------------------------------------------------------------------
 
 
 def _on_server(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> dict[str, Any]:
@@ -177,9 +160,6 @@ def _status(paths: Paths) -> dict[str, Any]:
     except NoServer as error:
         text = "the server ended during the reindex; nothing is lost: start it, or run `klaw reindex` again"
         raise KlawError(text) from error
-
-
-# -- the text ----------------------------------------------------------------------------------------------------------
 
 
 def lines(answer: Mapping[str, Any], database: Path) -> Lines:

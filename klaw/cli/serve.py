@@ -5,6 +5,7 @@ import errno
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 from klaw.cli.output import program
@@ -73,7 +74,4 @@ def _serve(arguments: argparse.Namespace) -> None:
         print(f"Klaw listens on {url}{'  (open it in a browser)' if config.gateway.http.enabled else ''}", flush=True)
         print(f"Chat in another terminal:  {program()} chat{''.join(given)}", flush=True)
 
-    async def run() -> None:
-        await serve(config, paths, on_ready=ready)
-
-    trio.run(run)
+    trio.run(partial(serve, config, paths, on_ready=ready))

@@ -1,8 +1,7 @@
 """``klaw service``: Klaw as a service of systemd: install, look at it, uninstall."""
 
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from klaw.service.install import Machine, MachineStep
 
 NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", local=True, of_machine=True)
-EXTRAS = ("node-mcp", "bubblewrap")
-Say = Callable[..., None]
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +28,7 @@ class OfMachine:
 class Install(OfMachine):
     user: str | None = argument("the system user that it runs as (default: klaw); made if missing", metavar="NAME")
     start: bool = argument("also start it", default=False)
-    extras: tuple[str, ...] = argument(
+    extras: tuple[Literal["node-mcp", "bubblewrap"], ...] = argument(
         "loosen the sandbox for node-mcp (MCP servers on Node.js) or bubblewrap (the sandbox of host_exec)",
         default=(),
         metavar="WHAT",
@@ -51,17 +48,14 @@ class Logs:
     lines: Annotated[int, Bounds(1, 1_000_000)] = argument("how many (default: 100)", default=100, metavar="N")
 
 
-def _machine(asked: OfMachine, say: Say) -> "Machine":
+def _machine(asked: OfMachine, here: Here) -> "Machine":
     from klaw.service.install import Machine, require_system
 
-    machine = Machine(
-        root=Path(asked.root).absolute() if asked.root else Path("/"),
-        dry_run=asked.dry_run,
-        tell=lambda step: say(*_lines(step)),
-    )
+    root = Path(asked.root).absolute() if asked.root else Path("/")
+    machine = Machine(root=root, dry_run=asked.dry_run, tell=lambda step: here.say(*_lines(step)))
     require_system(machine)
     if asked.dry_run:
-        say("dry run: nothing is done")
+        here.say("dry run: nothing is done")
     return machine
 
 
@@ -87,12 +81,10 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
     from klaw.service.install import install, pull_models, this_program
     from klaw.service.units import ServiceInstallation, told, unit_in
 
-    if unknown := set(asked.extras) - {*EXTRAS}:
-        raise OperationError("bad_args", f"{', '.join(sorted(unknown))}: one of {', '.join(EXTRAS)}", field="extras")
     source = Path(asked.source).expanduser() if asked.source else None
     if source is not None and not source.is_dir():
         raise OperationError("bad_args", f"{source} is not a folder", field="source")
-    machine = _machine(asked, here.say)
+    machine = _machine(asked, here)
     unit = unit_in(machine.root)
     user, place = told(unit.read_text(encoding="utf-8") if unit else "")
     place = _real(here.home or place, machine)
@@ -102,7 +94,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
         program=PurePosixPath(asked.program) if asked.program else this_program(),
         user=asked.user or user,
         home=place,
-        extras=tuple(dict.fromkeys(asked.extras)),  # type: ignore[arg-type]  # checked above
+        extras=tuple(dict.fromkeys(asked.extras)),
         workspace=_real(workspace, machine) if workspace else None,
     )
     pull = asked.models and machine.real and not asked.dry_run
@@ -121,7 +113,7 @@ def uninstall(asked: OfMachine, here: Here) -> dict[str, Any]:
     from klaw.service.install import uninstall
     from klaw.service.units import ENVIRONMENT, owner_and_home
 
-    machine = _machine(asked, here.say)
+    machine = _machine(asked, here)
     user, home = owner_and_home(machine.root)
     uninstall(machine)
     here.say(f"Everything that Klaw knows stays in {home} (user {user}), keys in {ENVIRONMENT}.")
@@ -135,11 +127,9 @@ def _status(answer: dict[str, Any]) -> ShownLines:
     memory = unit["MemoryCurrent"]
     since = f" since {unit['ActiveEnterTimestamp']}" if unit["ActiveEnterTimestamp"] else ""
     ended = "" if unit["Result"] == "success" else f", last result: {unit['Result']}"
+    enabled = unit["UnitFileState"] or "not enabled"
     rows = [
-        [
-            "service",
-            f"{unit['ActiveState']} ({unit['SubState']}){since}, {unit['UnitFileState'] or 'not enabled'}{ended}",
-        ],
+        ["service", f"{unit['ActiveState']} ({unit['SubState']}){since}, {enabled}{ended}"],
         ["restarts", f"{unit['NRestarts']} by systemd"],
         *([["memory", f"{size(int(memory))} with its child processes"]] if memory.isdecimal() else []),
         ["backups", f"timer {timer['ActiveState']}, the last one: {timer['LastTriggerUSec'] or 'none yet'}"],

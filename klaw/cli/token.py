@@ -1,12 +1,10 @@
 """``klaw token``: add, list, revoke, allow-local and deny-local. They change a file that a running server watches."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
 from klaw.cli.here import Here, command
-from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain.names import LOCAL_USER, user_id
 from klaw.errors import KlawError
@@ -79,40 +77,40 @@ def revoke(asked: RevokeAnswer, here: Here) -> dict[str, Any]:
     if not revoked:
         raise KlawError("no token has this user or id; `klaw token list` shows them")
     here.say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))
-    _say_who_is_left(here.paths, here.say)
+    _say_who_is_left(here)
     return {"revoked": [token.told() for token in revoked]}
 
 
 @command(NOUN, "token_allow_local", Nothing, cli="allow-local")
 def allow_local(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Let connections from this machine in without a token, as user local."""
-    return _set_local(here.paths, here.say, allowed=True)
+    return _set_local(here, allowed=True)
 
 
 @command(NOUN, "token_deny_local", Nothing, cli="deny-local")
 def deny_local(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Ask connections from this machine for a token too, as after the first `klaw token add`."""
-    return _set_local(here.paths, here.say, allowed=False)
+    return _set_local(here, allowed=False)
 
 
-def _set_local(paths: Paths, say: Callable[..., None], *, allowed: bool) -> dict[str, Any]:
+def _set_local(here: Here, *, allowed: bool) -> dict[str, Any]:
     from klaw.gateway.tokens import allow_local, tokens_file
 
-    access = allow_local(tokens_file(paths.config_dir), allowed=allowed)
+    access = allow_local(tokens_file(here.paths.config_dir), allowed=allowed)
     if access.local:
-        say(f"{OPEN}. If a proxy on this machine adds no forwarding headers, everybody who reaches it is user local.")
+        here.say(f"{OPEN}. If a proxy on this machine adds no forwarding headers, all who reach it are user local.")
     else:
-        say("Every connection needs a token now, also from this machine.")
-        _say_who_is_left(paths, say)
+        here.say("Every connection needs a token now, also from this machine.")
+        _say_who_is_left(here)
     return {"allow_local": access.local}
 
 
-def _say_who_is_left(paths: Paths, say: Callable[..., None]) -> None:
+def _say_who_is_left(here: Here) -> None:
     from klaw.gateway.tokens import load_access, tokens_file
 
-    access = load_access(tokens_file(paths.config_dir))
+    access = load_access(tokens_file(here.paths.config_dir))
     if not access.tokens:
-        say(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
+        here.say(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
 
 
 def _about(token: "StoredToken") -> str:

@@ -9,7 +9,7 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.client.client import Client
-from klaw.client.events import Event
+from klaw.client.streams import Event
 from klaw.errors import RequestRefused
 from klaw.wire.frames import Delta, Error, MessageFrame, Status, Tool
 
@@ -20,6 +20,8 @@ DOUBT_S = 5.0
 """How long a chat without an answer may do nothing before that counts as failed."""
 
 
+QUIT = frozenset({"/quit", "/exit"})
+"""Typed to leave; never sent."""
 EXIT_STOPPED = 130
 """Exit code of a program that Ctrl-C ended."""
 
@@ -97,13 +99,10 @@ class Waiter:
         return entry if entry.is_answer and entry.turn is not None and self.concerns(entry.turn) else None
 
     def concerns(self, turn: str) -> bool:
-        """Whether a turn may be the one that answers."""
         return self._stored and turn not in self._older
 
 
 class ShownAnswer:
-    """What was shown of one turn's answer so far."""
-
     def __init__(self, turn: str) -> None:
         self.turn = turn
         self.text = ""

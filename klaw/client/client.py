@@ -10,32 +10,16 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import NewId
+from klaw.actor.clock import new_id
 from klaw.actor.mailbox import Nudge, Reply
-from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event, Loss
-from klaw.client.streams import Inbox, Streams
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event, Inbox, Streams
+from klaw.convert import FRAMES
 from klaw.domain.attachment import NamedFile
+from klaw.domain.message import MOST_ON_PAGE, MessageKind
 from klaw.domain.names import chat_name
-from klaw.errors import ConnectionLost, RequestRefused
+from klaw.errors import BadValue, ConnectionLost, ProtocolError, RequestRefused
+from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
-from klaw.wire.frames import (
-    PROTOCOL_VERSION,
-    Ack,
-    Approve,
-    CallFrame,
-    CaughtUp,
-    ClientFrame,
-    Error,
-    Hello,
-    MessageFrame,
-    RequestFrame,
-    ResultFrame,
-    Send,
-    ServerFrame,
-    Watch,
-    Welcome,
-)
 
 MAX_UNACKED = 16
 """Messages without an acknowledgement; further ``send`` calls wait."""
@@ -45,43 +29,47 @@ MAX_POSTS = 256
 log = structlog.get_logger("klaw.client")
 
 
+class Loss(Exception):
+    """Why a connection ended. ``fatal``: another attempt cannot help."""
+
+    def __init__(self, code: str, text: str, *, fatal: bool = False) -> None:
+        super().__init__(text)
+        self.code, self.text, self.fatal = code, text, fatal
+
+
 @attrs.define(kw_only=True)
 class _UnackedMessage:
-    frame: Send
+    frame: frames.Send
     reply: Reply[int]
     link: int = 0
-    """The connection it was last sent on."""
 
 
 class Client:
-    """The handle that ``connect`` gives. One consumer of events, many senders."""
+    """The handle that ``connect`` gives; one consumer of events, many senders. From ``hello`` on it is for the link."""
 
-    def __init__(self, positions: Mapping[str, int], ids: NewId) -> None:
+    def __init__(self, positions: Mapping[str, int]) -> None:
         self._positions: dict[str, int] = {chat_name(chat): seq for chat, seq in positions.items()}
-        self._ids = ids
         self._inbox = Inbox()
         self._streams = Streams(positions, self._inbox, self._append)
         self._unacked: dict[str, _UnackedMessage] = {}
         self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
-        self._posts: deque[ClientFrame] = deque()
-        self._answers: dict[str, Reply[ServerFrame]] = {}
-        self._work = Nudge()
-        self._closing = trio.Event()
+        self._posts: deque[frames.ClientFrame] = deque()
+        self._answers: dict[str, Reply[frames.ServerFrame]] = {}
+        self.work = Nudge()
+        self.closing = trio.Event()
+        """Set when the owner wants the connection closed."""
         self._up = False
         self._changed = trio.Event()
         """Set, and replaced, when there is a connection or will be none."""
         self._link = 0
         self._refs = 0
         self._failure: Exception | None = None
-        self.ready: Reply[Welcome] = Reply()
+        self.ready: Reply[frames.Welcome] = Reply()
         self.ended = trio.Event()
-        self.welcome: Welcome | None = None
-        """What the server last said of itself."""
-
-    # -- for the consumer ------------------------------------------------------------------------------------------
+        self.welcome: frames.Welcome | None = None
 
     async def send(
-        self, chat: str, text: str, message_id: str | None = None, files: Sequence[FileOfMessage] = ()
+        self, chat: str, text: str, message_id: str | None = None, files: Sequence[frames.FileOfMessage] = ()
     ) -> int:
         """Send a message (or a slash command) and wait until it is durable; watches the chat. Returns its seq.
 
@@ -98,47 +86,45 @@ class Client:
         Cancellation: whether it was stored is unknown. The same id makes a repetition safe.
         """
         named = tuple(NamedFile(sha256=each.sha256, name=each.name) for each in files) or None
-        frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text, files=named)
+        frame = frames.Send(id=message_id or new_id(), chat=chat_name(chat), text=text, files=named)
         if (refused := self._too_large(frame)) is not None:
             raise refused
         async with self._slots:
             self._check()
             if frame.id in self._unacked:
                 raise RequestRefused("id_conflict", "a message with this id is being sent")
-            unacked = _UnackedMessage(frame=frame, reply=Reply())
-            self._unacked[frame.id] = unacked
-            self._work.nudge()
+            unacked = self._unacked[frame.id] = _UnackedMessage(frame=frame, reply=Reply())
+            self.work.nudge()
             try:
                 return await unacked.reply.wait()
             finally:
                 self._unacked.pop(frame.id, None)
 
-    async def upload(self, name: str, data: bytes) -> FileOfMessage:
+    async def upload(self, name: str, data: bytes) -> frames.FileOfMessage:
         """Have the server keep a file, for a message of the next day. Raises as ``request``."""
-        size = self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0
-        size, offset = max(size, 1), 0
+        size, offset = max(self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0, 1), 0
         while True:
             piece = data[offset : offset + size]
             last = offset + len(piece) == len(data)
             try:
-                done = await self.request(UploadFrame(name=name, offset=offset, data=piece, last=last))
+                done = await self.request(frames.UploadFrame(name=name, offset=offset, data=piece, last=last))
             except RequestRefused as error:
                 if error.code != "rate_limited":
                     raise
                 await trio.sleep((error.retry_after_ms or 1_000) / 1000)
                 continue
-            assert isinstance(done, UploadedFrame)  # the answer to its request
+            assert isinstance(done, frames.UploadedFrame)  # the answer to its request
             if done.file is not None:
                 return done.file
             offset += len(piece)
 
     async def call(self, operation: str, **args: object) -> dict[str, Any]:
         """Carry out an operation; returns its result. Raises as ``request``."""
-        answer = await self.request(CallFrame(operation=operation, args=args))
-        assert isinstance(answer, ResultFrame)  # the answer to its request
+        answer = await self.request(frames.CallFrame(operation=operation, args=args))
+        assert isinstance(answer, frames.ResultFrame)  # the answer to its request
         return answer.result
 
-    async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
+    async def request(self, frame: frames.RequestFrame | frames.Watch | frames.Approve) -> frames.ServerFrame:
         """Send a frame and wait for the one with the same ``ref`` that answers it.
 
         Raises:
@@ -146,16 +132,16 @@ class Client:
             ConnectionLost: there is no connection, or it broke before the answer.
             ServerRefused, ServerUnreachable, ClientClosed: the client ended.
         """
-        reply: Reply[ServerFrame] = Reply()
-        ref = self._new_ref("r")
-        self._answers[ref] = reply
+        self._refs += 1
+        ref = f"r{self._refs}"
+        reply = self._answers[ref] = Reply[frames.ServerFrame]()
         try:
             self.post(attrs.evolve(frame, ref=ref))
             return await reply.wait()
         finally:
             self._answers.pop(ref, None)
 
-    def post(self, frame: ClientFrame) -> None:
+    def post(self, frame: frames.ClientFrame) -> None:
         """Send a request whose answer comes as an event. Raises ConnectionLost, also when too many requests wait to be
         sent; ServerRefused, ServerUnreachable, ClientClosed."""
         self._check()
@@ -171,7 +157,7 @@ class Client:
         self._streams.begin(name, after)
         self._positions[name] = after
         try:
-            await self.request(Watch(chat=name, seq=after))
+            await self.request(frames.Watch(chat=name, seq=after))
         except RequestRefused:
             self._streams.forget(name)
             del self._positions[name]
@@ -190,7 +176,7 @@ class Client:
             ServerRefused, ServerUnreachable, ClientClosed: the client ended; everything before was given out.
         """
         event = await self._inbox.get()
-        if isinstance(event, MessageFrame):
+        if isinstance(event, frames.MessageFrame):
             self._positions[event.chat] = event.seq
         self._streams.relieve()
         return event
@@ -199,12 +185,10 @@ class Client:
         """The seq of the last message that was given out, by chat: ``connect`` goes on from there."""
         return dict(self._positions)
 
-    # -- for the link ----------------------------------------------------------------------------------------------
+    def hello(self, name: str, token: str | None) -> frames.Hello:
+        return frames.Hello(version=frames.PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
 
-    def hello(self, name: str, token: str | None) -> Hello:
-        return Hello(version=PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
-
-    def welcomed(self, welcome: Welcome) -> None:
+    def welcomed(self, welcome: frames.Welcome) -> None:
         self._up = True
         self._tell_change()
         self._link += 1
@@ -217,27 +201,25 @@ class Client:
         self._inbox.offer(ConnectedEvent(welcome=welcome, again=again))
         self.ready.set(welcome)
 
-    def received(self, frame: ServerFrame) -> None:
+    def received(self, frame: frames.ServerFrame) -> None:
         match frame:
-            case Ack():
+            case frames.Ack():
                 self._acknowledge(frame)
-            case MessageFrame():
-                self._streams.message(frame)
-            case CaughtUp():
+            case frames.MessageFrame():
+                self._streams.place(frame)
+            case frames.CaughtUp():
                 self._streams.caught_up(frame)
                 self._answer(frame.ref, frame)
-            case ResultFrame() if self._streams.page(frame):
-                pass
-            case Error():
+            case frames.Error():
                 self._complain(frame)
-            case Welcome():
+            case frames.Welcome():
                 log.warning("second_welcome")
             case _:
                 if not self._answer(getattr(frame, "ref", None), frame):
                     self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
 
-    def next_frame(self) -> ClientFrame | None:
-        """What to send now; None: nothing until ``wait_for_frame`` returns."""
+    def next_frame(self) -> frames.ClientFrame | None:
+        """What to send now; None: nothing until ``work`` is nudged."""
         if self._posts:
             return self._posts.popleft()
         for unacked in self._unacked.values():
@@ -245,13 +227,6 @@ class Client:
                 unacked.link = self._link
                 return unacked.frame
         return None
-
-    async def wait_for_frame(self) -> None:
-        await self._work.wait_for_news()
-
-    async def wait_closing(self) -> None:
-        """Return when the owner wants the connection closed."""
-        await self._closing.wait()
 
     def lost(self, loss: Loss) -> bool:
         """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it was
@@ -265,13 +240,6 @@ class Client:
             self._inbox.offer(DisconnectedEvent(code=loss.code))
         return was_up
 
-    def close(self) -> None:
-        self._closing.set()
-
-    @property
-    def is_closing(self) -> bool:
-        return self._closing.is_set()
-
     def end(self, error: Exception) -> None:
         """Nothing more will come: everybody who waits gets the first ``error``."""
         self._failure = self._failure or error
@@ -284,9 +252,7 @@ class Client:
         self._tell_change()
         self.ended.set()
 
-    # -- bookkeeping -----------------------------------------------------------------------------------------------
-
-    def _too_large(self, frame: Send) -> RequestRefused | None:
+    def _too_large(self, frame: frames.Send) -> RequestRefused | None:
         size, limit = len(encode(frame).encode()), self.welcome.limits.max_frame_bytes if self.welcome else math.inf
         text = f"a message is too long: at most {limit} bytes; this one has {size}"
         return RequestRefused("frame_too_large", text) if size > limit else None
@@ -299,28 +265,26 @@ class Client:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _new_ref(self, kind: str) -> str:
-        self._refs += 1
-        return f"{kind}{self._refs}"
-
-    def _append(self, frame: ClientFrame) -> None:
+    def _append(self, frame: frames.ClientFrame) -> None:
         self._posts.append(frame)
-        self._work.nudge()
+        self.work.nudge()
 
-    def _answer(self, ref: str | None, frame: ServerFrame) -> bool:
+    def _answer(self, ref: str | None, frame: frames.ServerFrame) -> bool:
         reply = self._answers.get(ref or "")
         return reply is not None and reply.set(frame)
 
-    def _acknowledge(self, ack: Ack) -> None:
+    def _acknowledge(self, ack: frames.Ack) -> None:
         unacked = self._unacked.get(ack.id)
         if unacked is None:  # its sender gave up waiting: what it says is fetched
             self._streams.reach(ack.chat, ack.seq)
             return
         text = unacked.frame.text
-        self._streams.place(MessageFrame(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
+        self._streams.place(
+            frames.MessageFrame(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text)
+        )
         unacked.reply.set(ack.seq)
 
-    def _complain(self, error: Error) -> None:
+    def _complain(self, error: frames.Error) -> None:
         refused = RequestRefused(
             error.code, error.message, retryable=error.retryable, retry_after_ms=error.retry_after_ms
         )
@@ -331,3 +295,46 @@ class Client:
         elif error.code != "seq_ahead" and not self._streams.refused(error.ref, error.chat):
             # seq_ahead says the same as the caught_up after it.
             self._inbox.offer(error)
+
+
+ATTEMPTS = 5
+_AMPLE = 3
+"""Messages fetched for each one wanted, since some are not shown."""
+
+
+async def open_chat(client: Client, chat: str, limit: int) -> list[frames.MessageFrame]:
+    """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and their
+    answers are left out: they were of that moment.
+
+    Raises:
+        RequestRefused: the server will not show the chat.
+        ServerRefused, ServerUnreachable, ConnectionLost: there is no connection (any more).
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, MOST_ON_PAGE))
+            await client.watch(chat, page[-1].seq if page else 0)
+        except ConnectionLost:
+            if attempt == ATTEMPTS - 1:
+                raise
+            await client.reconnected()
+        else:
+            return [entry for entry in page if entry.kind != MessageKind.COMMAND][-limit:] if limit > 0 else []
+    raise AssertionError
+
+
+def messages_of(result: dict[str, Any]) -> frames.MessagePage:
+    try:
+        return FRAMES.read(result, frames.MessagePage)
+    except BadValue as error:
+        raise ProtocolError("bad_frame", str(error)) from None
+
+
+async def _last(client: Client, chat: str, limit: int) -> list[frames.MessageFrame]:
+    try:
+        page = messages_of(await client.call("chats_messages", chat=chat, limit=limit))
+    except RequestRefused as exc:
+        if exc.code == "unknown_chat":
+            return []
+        raise
+    return [frames.MessageFrame.on_page(chat, message) for message in page.messages]

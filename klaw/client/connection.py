@@ -3,25 +3,39 @@
 - ``send`` returns when the message is durable. If the connection breaks before, it is sent again with the same id.
 - ``next_event`` gives each message of the watched chats once, in the order of ``seq``, over any number of reconnects.
 - Only a server that refuses the client, or that cannot be reached for longer than allowed, ends it.
+
+The only module of the client that touches the network.
 """
 
 import math
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import structlog
 import trio
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    RejectConnection,
+    Request,
+    TextMessage,
+)
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.actor.backoff import Backoff
-from klaw.actor.clock import NewId, new_id
-from klaw.client.client import Client
-from klaw.client.link import CLOSE_S, run_link
-from klaw.client.streams import MESSAGES, messages_of
-from klaw.domain.message import MOST_ON_PAGE, MessageKind
-from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import MessageFrame
+from klaw.client.client import Client, Loss
+from klaw.errors import ClientClosed, ProtocolError, ServerRefused, ServerUnreachable
+from klaw.wire.codec import decode_server, encode
+from klaw.wire.frames import Error, Hello, Notice, Welcome
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -38,7 +52,6 @@ async def connect(
     first_s: float = 0.0,
     again_s: float = math.inf,
     backoff: Backoff = BACKOFF,
-    ids: NewId = new_id,
 ) -> AsyncIterator[Client]:
     """Connect to a server, and stay connected until the block is left.
 
@@ -58,7 +71,7 @@ async def connect(
     Cancellation: cuts the connection. Leaving the block closes it politely, within ``CLOSE_S`` seconds.
     """
     check_url(url)
-    client = Client(chats or {}, ids)
+    client = Client(chats or {})
     raised: Exception | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff)
@@ -67,7 +80,7 @@ async def connect(
             yield client
         except Exception as exc:  # noqa: BLE001  raised again below: the nursery would wrap it in a group
             raised = exc
-        client.close()
+        client.closing.set()
         with trio.move_on_after(CLOSE_S * 1.5):
             await client.ended.wait()
         nursery.cancel_scope.cancel(reason="the client was closed")
@@ -85,7 +98,7 @@ async def _stay_connected(
         while True:
             loss = await run_link(url, client.hello(name, token), client)
             was_up = client.lost(loss)
-            if client.is_closing:
+            if client.closing.is_set():
                 return
             if loss.fatal:
                 error = ServerRefused(loss.code, loss.text)
@@ -99,7 +112,7 @@ async def _stay_connected(
             log.info("connection_lost", code=loss.code, attempt=attempt)
             jitter = 0.5 + random.random() / 2  # noqa: S311  no secret
             with trio.move_on_after(backoff.pause_s(attempt + 1) * jitter):
-                await client.wait_closing()
+                await client.closing.wait()
                 return
             attempt += 1
     finally:
@@ -113,39 +126,225 @@ def check_url(url: str) -> None:
         raise ValueError("the address of a server looks like ws://host:port/ws")
 
 
-ATTEMPTS = 5
-QUIT = frozenset({"/quit", "/exit"})
-"""Typed to leave; never sent."""
-_AMPLE = 3
-"""Messages fetched for each one wanted, since some are not shown."""
+MAX_FRAME_CHARACTERS = 32 * 1024 * 1024
+"""A page of long messages is many times as large as what a client may send."""
+READ_BYTES = 64 * 1024
+CONNECT_S = 10.0
+WELCOME_S = 10.0
+SEND_S = 30.0
+"""A frame that cannot be handed to the network for this long means the connection is dead."""
+QUIET_S = 30.0
+"""After this time without anything the server is asked for a sign of life."""
+PONG_S = 10.0
+CLOSE_S = 2.0
+FATAL_CLOSE_CODES = frozenset({4400, 4401, 4403, 4406})
+"""No hello first, token refused or revoked, not allowed, protocol version: the next attempt would end the same way."""
+FATAL_HTTP = frozenset({400, 401, 403, 404})
+PASSING = frozenset({"hello_timeout", "internal"})
+"""Refusals of a hello that mean nothing for the next one, though they are not called retryable."""
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError, LocalProtocolError)
+
+T = TypeVar("T")
 
 
-async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
-    """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and their
-    answers are left out: they were of that moment.
+async def run_until_first_ends(*tasks: Callable[[], Awaitable[T | None]]) -> T | None:
+    """Run tasks side by side; when one returns or raises, the others are cancelled. Returns or raises what that one
+    does, as itself; errors of the others while they were cancelled are lost."""
+    ends: list[T | Exception | None] = []
 
-    Raises:
-        RequestRefused: the server will not show the chat.
-        ServerRefused, ServerUnreachable, ConnectionLost: there is no connection (any more).
-    """
-    for attempt in range(ATTEMPTS):
+    async def run(task: Callable[[], Awaitable[T | None]], scope: trio.CancelScope) -> None:
         try:
-            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, MOST_ON_PAGE))
-            await client.watch(chat, page[-1].seq if page else 0)
-        except ConnectionLost:
-            if attempt == ATTEMPTS - 1:
-                raise
-            await client.reconnected()
-        else:
-            return [entry for entry in page if entry.kind != MessageKind.COMMAND][-limit:] if limit > 0 else []
-    raise AssertionError
+            ends.append(await task())
+        except Exception as exc:  # noqa: BLE001  raised below: a nursery would wrap it in a group
+            ends.append(exc)
+        scope.cancel(reason="another of these tasks has ended")
+
+    async with trio.open_nursery() as nursery:
+        for task in tasks:
+            nursery.start_soon(run, task, nursery.cancel_scope)
+    if isinstance(ends[0], Exception):
+        raise ends[0]
+    return ends[0]
 
 
-async def _last(client: Client, chat: str, limit: int) -> list[MessageFrame]:
+class WebSocket:
+    """A WebSocket over a stream: one task receives, several send. A cancelled ``send`` leaves it unusable."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._protocol = WSConnection(ConnectionType.CLIENT)
+        self._sending = trio.Lock()
+        self.heard_at = trio.current_time()
+
+    async def open(self, url: str) -> None:
+        """Raises Loss: the server does not want a WebSocket."""
+        parts = urlsplit(url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        await self.send(Request(host=parts.netloc.rpartition("@")[2], target=target))
+        answer = await self._next()
+        if isinstance(answer, RejectConnection):
+            status = answer.status_code
+            raise Loss(f"http_{status}", f"the server answered HTTP {status}", fatal=status in FATAL_HTTP)
+        assert isinstance(answer, AcceptConnection)
+
+    async def send(self, event: Event) -> None:
+        """Raises Loss."""
+        try:
+            await self._send(event)
+        except _GONE:
+            await trio.sleep(CLOSE_S)  # the receiver is still to find what the server said before it closed
+            raise _closed(1006) from None
+
+    async def receive(self) -> str:
+        """The next message. Raises Loss when the connection is over."""
+        await trio.lowlevel.checkpoint()
+        pieces, size = [], 0
+        while True:
+            match event := await self._next():
+                case TextMessage():
+                    pieces.append(event.data)
+                    size += len(event.data)
+                    if event.message_finished:
+                        return "".join(pieces)
+                    if size > MAX_FRAME_CHARACTERS:
+                        raise Loss("frame_too_large", "the server sent a frame that cannot be used")
+                case BytesMessage():
+                    raise Loss("binary_frame", "the server sent a frame that cannot be used")
+                case Ping():
+                    with suppress(*_GONE):
+                        await self._send(event.response())
+                case CloseConnection():
+                    with suppress(*_GONE):
+                        await self._send(event.response())
+                    raise _closed(event.code)
+
+    async def close(self) -> None:
+        """Say goodbye, and wait until the server has done so as well; in bounded time."""
+        with trio.move_on_after(CLOSE_S), suppress(Loss, *_GONE):
+            await self._send(CloseConnection(code=1000))
+            while True:
+                await self.receive()
+
+    async def _send(self, event: Event) -> None:
+        async with self._sending:
+            await self._stream.send_all(self._protocol.send(event))
+
+    async def _next(self) -> Event:
+        try:
+            while (event := next(self._protocol.events(), None)) is None:
+                data = await self._stream.receive_some(READ_BYTES)
+                self.heard_at = trio.current_time()
+                if not data:
+                    raise _closed(1006)
+                self._protocol.receive_data(bytes(data))
+        except _GONE:
+            raise _closed(1006) from None
+        except RemoteProtocolError:
+            raise Loss("bad_websocket", "the server does not speak WebSocket") from None
+        return event
+
+
+def _closed(code: int) -> Loss:
+    return Loss(f"closed_{code}", f"the connection was closed ({code})", fatal=code in FATAL_CLOSE_CODES)
+
+
+async def run_link(url: str, hello: Hello, side: Client) -> Loss:
+    """Make one connection and keep it until it is lost or ``side`` wants it closed. Never raises for what the network
+    or the server does."""
+    stream = None
     try:
-        page = messages_of(await client.call(MESSAGES, chat=chat, limit=limit))
-    except RequestRefused as exc:
-        if exc.code == "unknown_chat":
-            return []
-        raise
-    return [MessageFrame.on_page(chat, message) for message in page.messages]
+        with trio.fail_after(CONNECT_S):
+            stream = await _dial(url)
+        websocket = WebSocket(stream)
+        with trio.fail_after(CONNECT_S):
+            await websocket.open(url)
+        try:
+            return await _talk(websocket, hello, side)
+        finally:
+            await websocket.close()
+    except Loss as loss:
+        return loss
+    except trio.TooSlowError:
+        return Loss("no_answer", "the server did not answer in time")
+    except OSError as error:
+        log.debug("dial_failed", error=type(error).__name__)
+        return Loss("unreachable", "the connection could not be made")
+    finally:
+        if stream is not None:
+            await trio.aclose_forcefully(stream)
+
+
+async def _dial(url: str) -> trio.abc.Stream:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "wss":
+        context = ssl.create_default_context()
+        return await trio.open_ssl_over_tcp_stream(host, parts.port or 443, https_compatible=True, ssl_context=context)
+    return await trio.open_tcp_stream(host, parts.port or 80)
+
+
+async def _talk(websocket: WebSocket, hello: Hello, side: Client) -> Loss:
+    with trio.fail_after(WELCOME_S):
+        side.welcomed(await _greet(websocket, hello))
+    tasks = (partial(_read, websocket, side), partial(_write, websocket, side), partial(_notice_silence, websocket))
+    await run_until_first_ends(*tasks, side.closing.wait)
+    return Loss("closed", "the client closed the connection")
+
+
+async def _greet(websocket: WebSocket, hello: Hello) -> Welcome:
+    await websocket.send(TextMessage(encode(hello)))
+    try:
+        frame = decode_server(await websocket.receive())
+        while isinstance(frame, Notice):
+            frame = decode_server(await websocket.receive())
+    except ProtocolError:
+        frame = None
+    if isinstance(frame, Welcome):
+        return frame
+    if isinstance(frame, Error):
+        raise Loss(frame.code, frame.message, fatal=not frame.retryable and frame.code not in PASSING)
+    raise Loss("not_klaw", "the server does not speak Klaw's protocol", fatal=True)
+
+
+async def _read(websocket: WebSocket, side: Client) -> None:
+    complaint: Error | None = None
+    try:
+        while True:
+            frame = decode_server(await websocket.receive())
+            if frame is None:
+                continue
+            if isinstance(frame, Error) and frame.id is None and frame.ref is None and frame.turn is None:
+                complaint = frame
+            side.received(frame)
+    except Loss as loss:
+        if complaint is None:
+            raise
+        raise Loss(complaint.code, complaint.message, fatal=loss.fatal) from None
+    except ProtocolError as error:
+        raise Loss(error.code, "the server sent a frame that cannot be used") from None
+
+
+async def _write(websocket: WebSocket, side: Client) -> None:
+    while True:
+        frame = side.next_frame()
+        if frame is None:
+            await side.work.wait_for_news()
+            continue
+        try:
+            with trio.fail_after(SEND_S):
+                await websocket.send(TextMessage(encode(frame)))
+        except trio.TooSlowError:
+            raise Loss("send_timeout", "the server does not read") from None
+
+
+async def _notice_silence(websocket: WebSocket) -> None:
+    while True:
+        await trio.sleep_until(websocket.heard_at + QUIET_S)
+        asked_at = trio.current_time()
+        if asked_at < websocket.heard_at + QUIET_S:
+            continue
+        with trio.move_on_after(PONG_S):
+            await websocket.send(Ping())
+            await trio.sleep_forever()
+        if websocket.heard_at < asked_at:
+            raise Loss("silent", "the server gives no sign of life")

@@ -6,7 +6,7 @@ is blocked in readline can neither be cancelled nor leave the terminal sane.
 
 import codecs
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -73,10 +73,7 @@ class LineEditor:
 
     def feed(self, data: bytes) -> Iterator[SubmittedLine | EditorKey]:
         """Take what the terminal sent; yields what happened. Characters may be split over calls."""
-        for character in self._decoder.decode(data):
-            happened = self._take(character)
-            if happened is not None:
-                yield happened
+        yield from filter(None, map(self._take, self._decoder.decode(data)))
 
     def view(self, columns: int) -> View:
         """The part of the line around the cursor that fits ``columns`` cells."""
@@ -110,15 +107,15 @@ class LineEditor:
             if not self._line:
                 return EditorKey.END
             self._delete(self._at, self._at + 1)
-        elif character in _CONTROLS:
-            _CONTROLS[character](self)
+        elif character in _KEYS:
+            _KEYS[character](self)
         else:
             self._insert(character)
         return None
 
     def _escape(self) -> None:
         """Act on an escape sequence once it is complete; unknown ones are swallowed."""
-        body = self._sequence[1:]
+        sequence, body = self._sequence, self._sequence[1:]
         if body in ("[", "O"):
             return
         if body[0] in "[O" and not "@" <= body[-1] <= "~" and len(body) < _MAX_SEQUENCE:
@@ -128,8 +125,8 @@ class LineEditor:
             self._pasting = True
         elif body == _PASTE_END:
             self._pasting = False
-        elif not self._pasting and body in _SEQUENCES:
-            _SEQUENCES[body](self)
+        elif not self._pasting and sequence in _KEYS:
+            _KEYS[sequence](self)
 
     def _submit(self) -> SubmittedLine:
         text = self.text
@@ -186,44 +183,22 @@ class LineEditor:
 
 
 _OWNER_KEYS = {"\x03": EditorKey.INTERRUPT, "\x0c": EditorKey.REDRAW}
-
-_CONTROLS = {
-    "\x01": lambda line: line._move(0),
-    "\x02": lambda line: line._move(line._at - 1),
-    "\x05": lambda line: line._move(len(line._line)),
-    "\x06": lambda line: line._move(line._at + 1),
-    "\x08": lambda line: line._delete(line._at - 1, line._at),
-    "\x7f": lambda line: line._delete(line._at - 1, line._at),
-    "\x0b": lambda line: line._delete(line._at, len(line._line)),
-    "\x0e": lambda line: line._browse(1),
-    "\x10": lambda line: line._browse(-1),
-    "\x14": lambda line: line._swap(),
-    "\x15": lambda line: line._delete(0, line._at),
-    "\x17": lambda line: line._delete(line._word_start(), line._at),
+_ACTIONS: dict[tuple[str, ...], Callable[[LineEditor], None]] = {
+    ("\x01", "\x1b[H", "\x1bOH", "\x1b[1~"): lambda line: line._move(0),
+    ("\x05", "\x1b[F", "\x1bOF", "\x1b[4~"): lambda line: line._move(len(line._line)),
+    ("\x02", "\x1b[D", "\x1bOD"): lambda line: line._move(line._at - 1),
+    ("\x06", "\x1b[C", "\x1bOC"): lambda line: line._move(line._at + 1),
+    ("\x1b[1;5D", "\x1bb"): lambda line: line._move(line._word_start()),
+    ("\x1b[1;5C", "\x1bf"): lambda line: line._move(line._word_end()),
+    ("\x10", "\x1b[A", "\x1bOA"): lambda line: line._browse(-1),
+    ("\x0e", "\x1b[B", "\x1bOB"): lambda line: line._browse(1),
+    ("\x08", "\x7f"): lambda line: line._delete(line._at - 1, line._at),
+    ("\x1b[3~",): lambda line: line._delete(line._at, line._at + 1),
+    ("\x0b",): lambda line: line._delete(line._at, len(line._line)),
+    ("\x15",): lambda line: line._delete(0, line._at),
+    ("\x17", "\x1b\x7f"): lambda line: line._delete(line._word_start(), line._at),
+    ("\x1bd",): lambda line: line._delete(line._at, line._word_end()),
+    ("\x14",): lambda line: line._swap(),
+    ("\x1b\r", "\x1b\n"): lambda line: line._insert("\n"),
 }
-
-_SEQUENCES = {
-    "[A": lambda line: line._browse(-1),
-    "OA": lambda line: line._browse(-1),
-    "[B": lambda line: line._browse(1),
-    "OB": lambda line: line._browse(1),
-    "[C": lambda line: line._move(line._at + 1),
-    "OC": lambda line: line._move(line._at + 1),
-    "[D": lambda line: line._move(line._at - 1),
-    "OD": lambda line: line._move(line._at - 1),
-    "[H": lambda line: line._move(0),
-    "OH": lambda line: line._move(0),
-    "[1~": lambda line: line._move(0),
-    "[F": lambda line: line._move(len(line._line)),
-    "OF": lambda line: line._move(len(line._line)),
-    "[4~": lambda line: line._move(len(line._line)),
-    "[3~": lambda line: line._delete(line._at, line._at + 1),
-    "[1;5C": lambda line: line._move(line._word_end()),
-    "f": lambda line: line._move(line._word_end()),
-    "[1;5D": lambda line: line._move(line._word_start()),
-    "b": lambda line: line._move(line._word_start()),
-    "d": lambda line: line._delete(line._at, line._word_end()),
-    "\x7f": lambda line: line._delete(line._word_start(), line._at),
-    "\r": lambda line: line._insert("\n"),
-    "\n": lambda line: line._insert("\n"),
-}
+_KEYS = {key: action for keys, action in _ACTIONS.items() for key in keys}

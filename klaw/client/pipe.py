@@ -14,11 +14,10 @@ import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, NoAnswer, ask
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
-from klaw.client.connection import QUIT
-from klaw.client.events import Event
-from klaw.client.link import run_until_first_ends
+from klaw.client.connection import run_until_first_ends
+from klaw.client.streams import Event
 from klaw.client.text_width import harmless
 from klaw.errors import ConnectionLost, InputError
 from klaw.wire.frames import ApprovalFrame, Approve, MessageFrame, Stop
@@ -106,12 +105,10 @@ class Pipe:
         return await self._exchange(text)
 
     async def _exchange(self, text: str) -> int:
-        verdict: MessageFrame | NoAnswer = INTERRUPTED
         interrupted = False
 
-        async def send() -> None:
-            nonlocal verdict
-            verdict = await ask(self._client, self._chat, text, self._see)
+        async def send() -> MessageFrame | NoAnswer | None:
+            return await ask(self._client, self._chat, text, self._see)
 
         async def heed_control_c() -> None:
             nonlocal interrupted
@@ -123,7 +120,7 @@ class Pipe:
                 with trio.move_on_after(STOP_S):
                     await anext(signals)
 
-        await run_until_first_ends(send, heed_control_c)
+        verdict = await run_until_first_ends(send, heed_control_c) or INTERRUPTED
         if isinstance(verdict, MessageFrame):
             self._end(verdict)
             return 0
@@ -143,13 +140,11 @@ class Pipe:
 
     def _end(self, entry: MessageFrame) -> None:
         if self._as_json:
-            message = {**attrs.asdict(entry), "replayed": bool(entry.replayed)}
-            self._write(f"{json.dumps(message, ensure_ascii=False)}\n")
-        elif entry.content.strip():
-            self._write(f"{entry.content}\n")
-
-    def _write(self, text: str) -> None:
-        self._out.write(harmless(text) if self._out.isatty() else text)
+            text = json.dumps({**attrs.asdict(entry), "replayed": bool(entry.replayed)}, ensure_ascii=False)
+        else:
+            text = entry.content
+        if text.strip():
+            self._out.write(f"{harmless(text) if self._out.isatty() else text}\n")
         self._out.flush()
 
     def _complain(self, text: str) -> None:

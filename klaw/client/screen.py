@@ -37,11 +37,8 @@ _MIN_COLUMNS = 2
 
 @attrs.frozen(kw_only=True)
 class Foot:
-    """What stands below the text."""
-
     prompt: str
     view: View
-    """The part of the typed line that is shown."""
     status: str = ""
     """In a row of its own; empty for none."""
 
@@ -61,7 +58,6 @@ class Screen:
         self._growing = ""
         """The end of the answer, which more text can change."""
         self._grown = [""]
-        """Its rows as it was written."""
         self._parted = False
         """What grows is not the answer's first block: an empty row stands above it."""
         self._foot: Foot | None = None
@@ -70,7 +66,6 @@ class Screen:
         self._before = ""
         """What stands before the cursor in its row."""
         self._columns = self.columns
-        """The width that the rows were written for."""
 
     def write(self, text: str) -> None:
         text = harmless(text)
@@ -103,7 +98,6 @@ class Screen:
         self._parted = False
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:
-        """Add whole lines of foreign text, after ending an answer."""
         self.end()
         self._paint([self._styled(row, style) for row in self._wrapped(harmless(text).split("\n"))])
 
@@ -192,11 +186,12 @@ class Screen:
         self._emit("\r" + (f"\x1b[{up}A" if up else "") + _CLEAR_BELOW + text)
 
     def _foot_rows(self) -> list[str]:
-        foot = self._foot
-        if foot is None:
+        if self._foot is None:
             return []
-        status = [self._styled(_cut_short(foot.status, self.columns - 1), Style.FAINT)] if foot.status else []
-        return [*status, f"{foot.prompt}{foot.view.text}"]
+        status, columns = self._foot.status, self.columns - 1
+        if width(status) > columns:
+            status = shown(wrap(status, columns)[0], columns)
+        return [*filter(None, [self._styled(status, Style.FAINT)]), f"{self._foot.prompt}{self._foot.view.text}"]
 
     def _emit(self, text: str) -> None:
         self._out.write(text)
@@ -204,9 +199,4 @@ class Screen:
 
 
 def _before(view: View) -> str:
-    """The typed line as shown before its cursor."""
     return view.text[: bisect_right(list(accumulate(map(width_of, view.text))), view.column)]
-
-
-def _cut_short(text: str, columns: int) -> str:
-    return text if width(text) <= columns else shown(wrap(text, columns)[0], columns)

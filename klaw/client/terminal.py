@@ -1,30 +1,31 @@
 """``klaw chat`` at a terminal: what is typed goes out, what happens appears above the input line."""
 
-import enum
 import math
 import os
 import signal
+import stat
 import termios
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Literal, TextIO
 
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.client.activity import COMMAND, SENDING, SLOW_SPIN_S, SPIN_S, Activity
-from klaw.client.ask import INTERRUPTED, NoAnswer, ask
+from klaw.actor.threads import Threads
+from klaw.client.ask import INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
-from klaw.client.connection import QUIT
+from klaw.client.connection import T, run_until_first_ends
 from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
-from klaw.client.events import Event
-from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
-from klaw.client.transcript import PROMPT, ScreenTranscript
-from klaw.client.typed_commands import ATTACH, OPEN, attach, passage
+from klaw.client.streams import Event
+from klaw.client.transcript import COMMAND, PROMPT, SENDING, SLOW_SPIN_S, SPIN_S, Activity, ScreenTranscript
+from klaw.domain import context_used
+from klaw.domain.context_used import place_of
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.files import FileOfMessage
-from klaw.wire.frames import ClientFrame, MessageFrame, Stop
+from klaw.wire.frames import ClientFrame, FileOfMessage, MessageFrame, Stop
 
 _LOCAL_FLAGS = 3
 _CONTROL_CHARACTERS = 6
@@ -32,7 +33,6 @@ DEFAULT_SIZE = (80, 24)
 
 
 def size_of(fd: int) -> tuple[int, int]:
-    """Columns and rows of a terminal now."""
     try:
         columns, rows = os.get_terminal_size(fd)
     except OSError:
@@ -79,15 +79,11 @@ async def read_keys(fd: int) -> bytes:
 MAX_WAITING = 32
 """Lines that wait to be sent; more are refused."""
 SECOND_PRESS_S = 2.0
+ATTACH, OPEN = "/attach", "/open"
+"""Typed and never sent: a file of this machine for the next message; a passage that an answer refers to."""
 KEYS = "Alt-Enter: new line · Ctrl-C: stop · Ctrl-D or /quit: leave · /help"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCONT)
-
-
-class Press(enum.Enum):
-    STOP = "stop"
-    CLEAR = "clear"
-    QUIT = "quit"
 
 
 class Interrupts:
@@ -97,12 +93,11 @@ class Interrupts:
     def __init__(self) -> None:
         self._last = -math.inf
 
-    def press(self, now: float, *, busy: bool, typed: bool) -> Press:
-        soon = now - self._last < SECOND_PRESS_S
-        self._last = now
+    def press(self, now: float, *, busy: bool, typed: bool) -> Literal["stop", "clear", "quit"]:
+        soon, self._last = now - self._last < SECOND_PRESS_S, now
         if busy and not soon:
-            return Press.STOP
-        return Press.CLEAR if typed else Press.QUIT
+            return "stop"
+        return "clear" if typed else "quit"
 
 
 class Terminal:
@@ -119,13 +114,11 @@ class Terminal:
         self._once = False
         self._activity = Activity()
         self._spinning = trio.Event()
-        """Set while the row of the activity is shown."""
         self._typing = trio.Event()
         """Set when keys are read; before that, they are left to the shell."""
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
     async def run(self, earlier: Sequence[MessageFrame]) -> None:
-        """Talk until the user leaves. Raises ServerRefused, ServerUnreachable."""
         for entry in earlier:
             self._transcript.entry(entry)
             if entry.role == "user":
@@ -137,33 +130,24 @@ class Terminal:
     async def ask(self, text: str) -> MessageFrame | NoAnswer:
         """Send one message to a watched chat, show its answer, and return it. Keys are read only for permissions.
         Raises ServerRefused, ServerUnreachable."""
-        verdict: MessageFrame | NoAnswer = INTERRUPTED
         self._once = True
-
-        async def send() -> None:
-            nonlocal verdict
-            verdict = await ask(self._client, self._chat, text, self._see)
-
         self._activity.sent(text, trio.current_time())
-        await self._until_first_ends(send)
-        return verdict
+        asking = partial(ask, self._client, self._chat, text, self._see)
+        return await self._until_first_ends(asking) or INTERRUPTED
 
-    async def _until_first_ends(self, *tasks: Callable[[], Awaitable[None]]) -> None:
+    async def _until_first_ends(self, *tasks: Callable[[], Awaitable[T | None]]) -> T | None:
         self._refresh()
         try:
-            await run_until_first_ends(self._read_keys, self._heed_signals, self._spin, *tasks)
+            return await run_until_first_ends(self._read_keys, self._heed_signals, self._spin, *tasks)
         finally:
             self._screen.show(None)
             self._screen.end()
 
-    # -- tasks -----------------------------------------------------------------------------------------------------
-
     async def _read_keys(self) -> None:
         await self._typing.wait()
         while keys := await read_keys(self._fd):
-            for happened in self._editor.feed(keys):
-                if self._on_key(happened):
-                    return
+            if any(map(self._on_key, self._editor.feed(keys))):
+                return
             self._refresh()
 
     async def _heed_signals(self) -> None:
@@ -179,11 +163,11 @@ class Terminal:
             word, _, rest = text.partition(" ")
             try:
                 if word == ATTACH:
-                    attached.append(await attach(self._client, rest.strip()))
+                    attached.append(await _attach(self._client, rest.strip()))
                     self._transcript.say(f"{attached[-1].name} goes with your next message")
                     self._activity.over(COMMAND)
                 elif word == OPEN:
-                    self._screen.line(await passage(self._client, self._transcript.with_passages, rest))
+                    self._screen.line(await _passage(self._client, self._transcript.with_passages, rest))
                     self._activity.over(COMMAND)
                 elif text.startswith("/"):
                     await self._client.send(self._chat, text, message_id)
@@ -208,8 +192,6 @@ class Terminal:
             await trio.sleep(SLOW_SPIN_S if self._editor.text else SPIN_S)
             self._refresh()
 
-    # -- what happens ----------------------------------------------------------------------------------------------
-
     def _see(self, event: Event) -> None:
         if getattr(event, "chat", None) in (None, self._chat):
             self._activity.see(event, trio.current_time())
@@ -220,16 +202,14 @@ class Terminal:
         self._refresh()
 
     def _on_key(self, happened: SubmittedLine | EditorKey) -> bool:
-        match happened:
-            case SubmittedLine(text=text):
-                return self._submit(text.strip())
-            case EditorKey.END:
-                return True
-            case EditorKey.INTERRUPT:
-                return self._interrupt()
-            case EditorKey.REDRAW:
-                self._screen.clear()
-        return False
+        """Returns whether the user leaves."""
+        if isinstance(happened, SubmittedLine):
+            return self._submit(happened.text.strip())
+        if happened is EditorKey.INTERRUPT:
+            return self._interrupt()
+        if happened is EditorKey.REDRAW:
+            self._screen.clear()
+        return happened is EditorKey.END
 
     def _submit(self, text: str) -> bool:
         if text.lower() in QUIT:
@@ -253,15 +233,14 @@ class Terminal:
         return False
 
     def _interrupt(self) -> bool:
-        press = self._interrupts.press(trio.current_time(), busy=self._transcript.busy, typed=bool(self._editor.text))
-        if press is Press.STOP:
-            if self._post(Stop(chat=self._chat), "not connected: cannot stop; Ctrl-C again leaves"):
-                self._transcript.say("stopping; Ctrl-C again leaves")
-        elif press is Press.CLEAR:
+        does = self._interrupts.press(trio.current_time(), busy=self._transcript.busy, typed=bool(self._editor.text))
+        if does == "stop" and self._post(Stop(chat=self._chat), "not connected: cannot stop; Ctrl-C again leaves"):
+            self._transcript.say("stopping; Ctrl-C again leaves")
+        elif does == "clear":
             self._editor.remember(self._editor.text)
             self._editor.clear()
         self._refresh()
-        return press is Press.QUIT
+        return does == "quit"
 
     def _post(self, frame: ClientFrame, otherwise: str) -> bool:
         """Send a request; without a connection say ``otherwise``."""
@@ -297,3 +276,53 @@ class Terminal:
             view = self._editor.view(max(self._screen.columns - len(PROMPT), 2))
             foot = Foot(prompt=PROMPT if self._typing.is_set() else "", view=view, status=status)
         self._screen.show(foot)
+
+
+_threads = Threads("attach", 1)
+
+
+async def _attach(client: Client, path: str) -> FileOfMessage:
+    """Upload a file.
+
+    Raises:
+        RequestRefused: it cannot be read, or the server does not take it; the text says why.
+        ConnectionLost, ServerRefused, ServerUnreachable, ClientClosed
+    """
+    most = client.welcome.limits.max_file_bytes if client.welcome else None
+    if most is None:
+        raise RequestRefused("unknown_type", "this server takes no files")
+    return await client.upload(PurePath(path).name, await _threads.run(_read, path, most, abandon=True))
+
+
+def _read(name: str, most: int) -> bytes:
+    path = Path(name)
+    try:
+        path = path.expanduser()
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            raise RequestRefused("no_file", f"{path} is not a regular file")
+        if info.st_size > most:
+            raise RequestRefused("file_too_large", f"{path} has {info.st_size:,} bytes: at most {most:,}")
+        return path.read_bytes()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RequestRefused(
+            "no_file", f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+
+
+async def _passage(client: Client, turn: str, number: str) -> str:
+    """A passage as the model was given it for ``turn`` (empty: none).
+
+    Raises:
+        RequestRefused: there is no such passage; the text says which there are.
+        ConnectionLost, ServerRefused, ServerUnreachable, ClientClosed
+    """
+    if not turn:
+        raise RequestRefused("no_passages", "no answer here refers to a passage")
+    used = context_used.read((await client.call("receipt", turn=turn))["receipt"])
+    given = {str(each.number): each for each in used.passages} if used is not None else {}
+    found = given.get(number.strip("[] "))
+    if found is None:
+        numbers = f"1 to {len(given)}" if len(given) > 1 else "1"
+        raise RequestRefused("no_passage", f"{OPEN} takes the number of a passage: {numbers}")
+    return f"[{found.number}] {place_of(found)}\n{found.text}"

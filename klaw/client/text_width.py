@@ -5,32 +5,27 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-_TAB = "    "
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks that reorder what follows them: text could pretend to be something else."""
 _AS_EMOJI = "\ufe0f"
 """Makes the character before it an emoji of two cells, on terminals that know it."""
 
 
+_HARMLESS = {
+    **{code: chr(0x2400 + code) for code in range(0x20)},
+    **dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000), *map(ord, _BIDI)], "\ufffd"),
+    ord("\t"): "    ",
+    ord("\n"): "\n",
+    0x7F: "\u2421",
+    0x2028: "\n",
+    0x2029: "\n",
+}
+
+
 def harmless(text: str) -> str:
     """Text that cannot command a terminal: line ends stay, tabs become spaces, other control characters become visible
     symbols, and reordering marks and lone surrogates become U+FFFD."""
-    return "".join(_harmless_character(each) for each in text.replace("\r\n", "\n"))
-
-
-def _harmless_character(character: str) -> str:
-    if character == "\n" or "\x20" <= character <= "\x7e":
-        return character
-    if character == "\t":
-        return _TAB
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    if code < 0xA0 or 0xD800 <= code <= 0xDFFF or character in _BIDI:
-        return "\ufffd"
-    return "\n" if character in "\u2028\u2029" else character
+    return text.replace("\r\n", "\n").translate(_HARMLESS)
 
 
 def width_of(character: str) -> int:
@@ -121,7 +116,6 @@ def _parts(line: str) -> Iterator[list[str]]:
     """Words, runs of spaces, and signs that may stand apart; each as its signs."""
     part: list[str] = []
     apart = False
-    """Whether the part is a sign of a script without spaces."""
     for sign in _signs(line):
         alone = sign[0] not in _CLOSING and (width_of(sign[0]) == 2 or _JOINER in sign)
         if part and not _together(part[-1], sign, apart=apart or alone):

@@ -1,26 +1,88 @@
-"""What a chat's events look like on a screen: events in, calls of ``Screen`` out."""
+"""What a chat's events look like on a screen: ``Activity`` is the row above the input line, which says what is being
+done; ``ScreenTranscript`` the text of the chat."""
 
 import datetime as dt
 from collections import OrderedDict
 
-from klaw.client.activity import tool_text
 from klaw.client.ask import ShownAnswer
-from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
 from klaw.client.screen import Screen, Style
-from klaw.client.typed_commands import label, sources
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
+from klaw.domain.attachment import PICTURES
+from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.message import MessageKind
-from klaw.wire.frames import (
-    ApprovalEndedFrame,
-    ApprovalFrame,
-    Approve,
-    Delta,
-    Error,
-    MessageFrame,
-    Notice,
-    Status,
-    StoppedFrame,
-    Tool,
-)
+from klaw.wire import frames
+
+SPIN_S = 0.125
+SLOW_SPIN_S = 1.0
+_PICTURES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SLOW_S = 2
+"""Longer steps show their seconds."""
+
+SENDING = "sending"
+COMMAND = "carrying out "
+_STATES = {
+    "waiting": "waiting for more from you, to answer it together",
+    "queued": "waiting until another answer is done",
+    "recalling": "recalling what belongs to this",
+    "thinking": "thinking",
+}
+
+
+class Activity:
+    def __init__(self) -> None:
+        self._doing = ""
+        self._since = 0.0
+        self._tools: dict[str, str] = {}
+
+    def sent(self, text: str, now: float) -> None:
+        if not self._doing:
+            self._begin(f"{COMMAND}{text.split(maxsplit=1)[0][:32]}" if text.startswith("/") else SENDING, now)
+
+    def over(self, doing: str) -> None:
+        if self._doing.startswith(doing):
+            self._doing = ""
+
+    def see(self, event: Event, now: float) -> None:
+        match event:
+            case frames.Tool(state="started"):
+                self._tools[event.call] = event.name
+                self._begin(self._newest_tool, now)
+            case frames.Tool():
+                self._tools.pop(event.call, None)
+                self._begin(self._newest_tool or _STATES["thinking"], now)
+            case frames.Status(chat=str()):
+                self._tools.clear()
+                self._begin(_STATES.get(event.doing or event.state, ""), now)
+            case frames.Delta() | frames.Error(turn=str()) | frames.StoppedFrame() | ConnectedEvent():
+                self._tools.clear()
+                self._doing = ""
+            case DisconnectedEvent():
+                self._tools.clear()
+                self._begin("connecting", now)
+            case frames.MessageFrame(role="system"):
+                self.over(COMMAND)
+            case _:
+                pass
+
+    def line(self, now: float) -> str:
+        if not self._doing:
+            return ""
+        seconds = int(now - self._since)
+        spent = f" · {seconds} s" if seconds >= _SLOW_S else ""
+        return f"{_PICTURES[int(now / SPIN_S) % len(_PICTURES)]} {self._doing}{spent}"
+
+    @property
+    def _newest_tool(self) -> str:
+        return next(reversed(self._tools.values()), "")
+
+    def _begin(self, doing: str, now: float) -> None:
+        if doing != self._doing:
+            self._doing, self._since = doing, now
+
+
+def tool_text(tool: frames.Tool) -> str:
+    return f"{tool.name}: {tool.what}" if tool.what else tool.name
+
 
 PROMPT = "> "
 _ALIKE = 48
@@ -39,15 +101,14 @@ class Questions:
     """The open questions of one chat, the oldest first."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, ApprovalFrame] = OrderedDict()
+        self._open: OrderedDict[str, frames.ApprovalFrame] = OrderedDict()
         self._shown: str | None = None
         self._shown_at = 0.0
 
-    def asked(self, approval: ApprovalFrame) -> None:
-        """A question came, perhaps again."""
+    def asked(self, approval: frames.ApprovalFrame) -> None:
         self._open.setdefault(approval.id, approval)
 
-    def ended(self, ended: ApprovalEndedFrame) -> bool:
+    def ended(self, ended: frames.ApprovalEndedFrame) -> bool:
         """A question is closed. Returns whether it was the one that is shown."""
         self._open.pop(ended.id, None)
         if ended.id != self._shown:
@@ -64,7 +125,7 @@ class Questions:
     def standing(self) -> bool:
         return self._shown is not None
 
-    def next(self, now: float) -> ApprovalFrame | None:
+    def next(self, now: float) -> frames.ApprovalFrame | None:
         """The question to show now, if none is shown. ``now`` in seconds."""
         if self._shown is not None or not self._open:
             return None
@@ -72,15 +133,14 @@ class Questions:
         self._shown, self._shown_at = approval.id, now
         return approval
 
-    def answer(self, text: str, now: float) -> Approve | None:
+    def answer(self, text: str, now: float) -> frames.Approve | None:
         """What a typed line means as the answer to the question that is shown; None if it is a message."""
         word = _word(text)
         if self._shown is None or word not in _YES | _NO or self.too_soon(text, now):
             return None
-        return Approve(id=self._shown, allow=word in _YES)
+        return frames.Approve(id=self._shown, allow=word in _YES)
 
     def too_soon(self, text: str, now: float) -> bool:
-        """Whether the line is a yes that came before the question could be read."""
         return self._shown is not None and _word(text) in _YES and now - self._shown_at < READ_S
 
 
@@ -88,13 +148,12 @@ def _word(text: str) -> str:
     return text.strip().casefold().rstrip(".!")
 
 
-def question_text(approval: ApprovalFrame) -> str:
+def question_text(approval: frames.ApprovalFrame) -> str:
     until = local_time(approval.until, "%H:%M:%S")
     return f"[{approval.tool} wants to run, allow it? y/n, until {until}] {approval.what}"
 
 
 def local_time(moment: str, form: str) -> str:
-    """A time of the server in this machine's local time."""
     try:
         return dt.datetime.fromisoformat(moment).astimezone().strftime(form)
     except ValueError:
@@ -116,7 +175,6 @@ class ScreenTranscript:
         self._mine: set[str] = set()
         self._answer: ShownAnswer | None = None
         self._finished = ""
-        """The last turn whose answer is complete."""
         self.with_passages = ""
         """The last turn whose answer refers to passages of knowledge bases."""
         self._degraded: dict[str, str] = {}
@@ -124,7 +182,6 @@ class ScreenTranscript:
         """The beginning of the last turn's error: a notice about the same is left out."""
         self.questions = Questions()
         self.busy = False
-        """A turn runs or is about to."""
 
     @property
     def streaming(self) -> bool:
@@ -156,21 +213,21 @@ class ScreenTranscript:
         if getattr(event, "chat", None) not in (None, self._chat):
             return
         match event:
-            case MessageFrame():
+            case frames.MessageFrame():
                 self.entry(event)
-            case Delta():
+            case frames.Delta():
                 self._delta(event)
-            case Tool(state="started" | "failed"):
+            case frames.Tool(state="started" | "failed"):
                 self.say(tool_text(event) if event.state == "started" else f"{event.name} failed")
-            case ApprovalFrame() | ApprovalEndedFrame():
+            case frames.ApprovalFrame() | frames.ApprovalEndedFrame():
                 self._question(event)
-            case Status():
+            case frames.Status():
                 self._status(event)
-            case Error():
+            case frames.Error():
                 self._error(event)
-            case StoppedFrame():
+            case frames.StoppedFrame():
                 self._stopped(event)
-            case Notice():
+            case frames.Notice():
                 self._notice(event)
             case DisconnectedEvent():
                 self.questions.forget()
@@ -180,8 +237,8 @@ class ScreenTranscript:
             case _:
                 pass
 
-    def _question(self, event: ApprovalFrame | ApprovalEndedFrame) -> None:
-        if isinstance(event, ApprovalFrame):
+    def _question(self, event: frames.ApprovalFrame | frames.ApprovalEndedFrame) -> None:
+        if isinstance(event, frames.ApprovalFrame):
             self.questions.asked(event)
         elif self.questions.ended(event):
             self.say(ENDINGS.get(event.outcome, event.outcome))
@@ -192,13 +249,13 @@ class ScreenTranscript:
         if approval is not None:
             self._screen.line(question_text(approval), Style.ALARM)
 
-    def entry(self, entry: MessageFrame) -> None:
+    def entry(self, entry: frames.MessageFrame) -> None:
         """Show a stored message, unless it is shown already."""
         if entry.role == "user":
             if entry.id in self._mine:
                 self._mine.discard(entry.id)
             else:
-                lines = filter(None, (entry.content, *map(label, entry.files or ())))
+                lines = filter(None, (entry.content, *map(_label, entry.files or ())))
                 self._screen.line(_quoted("\n".join(lines)), Style.BOLD)
         elif entry.kind == "session_break":
             self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
@@ -210,7 +267,7 @@ class ScreenTranscript:
         elif entry.role == "assistant":
             self._answered(entry)
 
-    def _answered(self, entry: MessageFrame) -> None:
+    def _answered(self, entry: frames.MessageFrame) -> None:
         """An answer, or the text before a tool call, after which the answer goes on."""
         answer = self._answer if self._answer is not None and entry.turn == self._answer.turn else None
         rest = entry.content if answer is None else answer.rest(entry.content)
@@ -218,21 +275,21 @@ class ScreenTranscript:
             self._screen.correct(answer.text, entry.content)
         self._said(rest or "")
         for file in entry.files or ():
-            self._screen.line(label(file), Style.FAINT)
+            self._screen.line(_label(file), Style.FAINT)
         if answer is not None:
             self._answer = None
         if entry.kind != MessageKind.TOOL_CALL:
             self._finished = entry.turn or self._finished
         if entry.context_used is not None and entry.context_used.passages:
             self.with_passages = entry.turn or ""
-            for line in sources(entry.context_used):
+            for line in _sources(entry.context_used):
                 self._screen.line(line, Style.FAINT)
 
     def _said(self, text: str) -> None:
         self._screen.write(text)
         self._screen.end()
 
-    def _delta(self, delta: Delta) -> None:
+    def _delta(self, delta: frames.Delta) -> None:
         if delta.turn == self._finished:
             return
         if self._answer is None or self._answer.turn != delta.turn:
@@ -240,7 +297,7 @@ class ScreenTranscript:
         self._screen.write(self._answer.piece(delta.offset, delta.text))
         self.busy = True
 
-    def _status(self, status: Status) -> None:
+    def _status(self, status: frames.Status) -> None:
         if status.chat is None:
             return
         if status.ended == "done":
@@ -251,12 +308,12 @@ class ScreenTranscript:
         if status.ended == "stopped":
             self.say("stopped")
 
-    def _stopped(self, stopped: StoppedFrame) -> None:
+    def _stopped(self, stopped: frames.StoppedFrame) -> None:
         self.busy = False
         if not stopped.running:
             self.say("nothing to stop")
 
-    def _error(self, error: Error) -> None:
+    def _error(self, error: frames.Error) -> None:
         if error.turn is not None:
             self._close_answer()
             self.busy = False
@@ -264,7 +321,7 @@ class ScreenTranscript:
         offered = error.turn is not None and error.retryable and "/retry" not in error.message
         self._screen.line(f"[{error.message}{'; /retry tries again' if offered else ''}]", Style.ALARM)
 
-    def _notice(self, notice: Notice) -> None:
+    def _notice(self, notice: frames.Notice) -> None:
         if self._degraded.get(notice.code) != notice.text:
             self._degraded[notice.code] = notice.text
             replaced = "now" in (notice.details or {})  # the problem that took its place is told
@@ -280,3 +337,11 @@ class ScreenTranscript:
 
 def _quoted(text: str) -> str:
     return PROMPT + text.replace("\n", "\n  ")
+
+
+def _label(file: frames.FileOfMessage) -> str:
+    return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
+
+
+def _sources(used: ContextUsed) -> list[str]:
+    return [f"[{each.number}] {place_of(each)}" for each in used.passages if each.cited]

@@ -1,10 +1,11 @@
-"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request.
+"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request. Both are
+pure.
 
 The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
 window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
-window and drops recalled items that the longer window now shows. Likewise with chosen topics and their
-``topics.maxTokens``; a recalled message that a topic shows in full is dropped too. And with passages of knowledge bases
-and their ``kb.maxTokens``, which make room for the window's newest exchange. Both are pure.
+window and drops recalled items that the longer window, or a topic in full, now shows. Likewise with chosen topics
+(``topics.maxTokens``) and passages of knowledge bases (``kb.maxTokens``), which make room for the window's newest
+exchange.
 """
 
 import enum
@@ -17,9 +18,8 @@ from klaw.context.inputs import Snapshot
 from klaw.context.passages import PackedPassages
 from klaw.context.passages import pack as pack_passages
 from klaw.context.repair import repair, spoken
-from klaw.context.request import make_room, shorten
+from klaw.context.request import cost, exchanges, fit, is_tool, make_room, shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
-from klaw.context.window import cost, exchanges, fit, is_tool
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message
@@ -32,8 +32,7 @@ from klaw.llm.types import ChatMessage
 FIXED_SHARE = 0.2
 """Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
 PENDING_SHARE = 0.6
-"""The pending messages together may take this share, less where prompt files and tools leave less, but never less than
-``FIXED_SHARE``; longer ones are shortened in the middle."""
+"""The pending messages may take this share, less where prompt files and tools leave less; longer ones are shortened."""
 TOPICS_SHARE = 0.2
 """Chosen topics may take this share, whatever ``topics.maxTokens`` is."""
 PASSAGES_SHARE = 0.35
@@ -43,8 +42,7 @@ _HEADER_TOKENS = tokens.estimate(RECALL_HEADER) + 2
 ROOM_FOR_BOTH = 160
 """With less room than this recall has all of it, and topics none."""
 ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
-"""Kept free for tool calls and results of the turn, when the model is offered tools: this share, at most so many
-tokens."""
+"""Kept free for tool calls and results of a turn with tools: this share, at most so many tokens."""
 
 
 class Guard(enum.StrEnum):
@@ -52,7 +50,6 @@ class Guard(enum.StrEnum):
 
     SEARCH = "search"
     DISABLED = "disabled"
-    """``autoRag.enabled`` is false."""
     ALL_IN_CONTEXT = "all_in_context"
     """Every message of the segment is in the window, itself and not in a summary."""
 
@@ -69,8 +66,6 @@ class Layer:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is decided before the recall."""
-
     snapshot: Snapshot
     fixed: tuple[Layer, ...]
     """System prompt, core memory and summary; empty ones are left out."""
@@ -83,11 +78,8 @@ class Plan:
     """Estimated tokens that the window may take while what is reserved is kept."""
     guard: Guard
     topics_tokens: int
-    """Reserved for chosen topics: ``topics.maxTokens``, or what there is room for."""
     recall_tokens: int
-    """Reserved for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
     passages_tokens: int = 0
-    """Reserved for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
 
     @property
     def reserved(self) -> int:
@@ -103,8 +95,6 @@ class Plan:
 
 @attrs.frozen(kw_only=True)
 class Context:
-    """The finished context."""
-
     messages: tuple[ChatMessage, ...]
     layers: tuple[Layer, ...]
     window: tuple[Message, ...]
@@ -193,8 +183,7 @@ def assemble(
     chosen: ChosenTopics | None = None,
     looked_up: ContextUsed | None = None,
 ) -> Context:
-    """Make the request's messages of a plan, what was recalled, which topics were chosen for it, and what was looked up
-    in knowledge bases."""
+    """Make the request's messages, with what was recalled, chosen and looked up for them."""
     snapshot = plan.snapshot
     window = plan.window
     topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
@@ -238,7 +227,6 @@ def assemble(
 
 
 def _below(passages: PackedPassages | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
-    """The pending messages, with the passages before the last question."""
     last = max((place for place, message in enumerate(pending) if message.role == "user"), default=None)
     if passages is None or not passages.text or last is None:
         return pending
@@ -253,19 +241,15 @@ def recall_block(recalled: RecallOutcome) -> str:
 
 
 def layer(name: str, text: str, max_tokens: int) -> Layer:
-    """A layer of the system prompt in at most about so many tokens; a line of a person's that looks like one of ours is
-    marked."""
+    """A layer of the system prompt; a line of a person's that looks like one of ours is marked."""
     shown = shorten(text, max_tokens)
     marked = prose(shown) if name == "system_prompt" else shown
     return Layer(name=name, text=marked, tokens=tokens.estimate(marked), cut=shown != text)
 
 
 def _coarse(number: int) -> int:
-    """The number with its three leading bits only.
-
-    The usable budget moves a little with every answer, as the token estimate learns; a text that is cut to a share of
-    it must not, or it would be another text in every turn and no provider's prompt cache would know it again.
-    """
+    """The number with its three leading bits only. The usable budget moves a little with every answer, as the token
+    estimate learns; a text that is cut to a share of it must not, or no provider's prompt cache would know it again."""
     dropped = max(0, number.bit_length() - 3)
     return number >> dropped << dropped
 
@@ -285,7 +269,6 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
 
 
 def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
-    """What a prompt with this window shows without topics."""
     shown = (*window, *snapshot.pending, *snapshot.unfinished)
     live = snapshot.summaries
     return Present(
@@ -297,7 +280,6 @@ def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
 
 
 def _without(recalled: RecallOutcome, window: tuple[Message, ...], topics: PackedTopics) -> RecallOutcome:
-    """Drop recalled items that the window shows, or a topic in full."""
     shown = {message.rowid: Decision.IN_WINDOW for message in window}
     in_topics = dict.fromkeys(topics.whole, Decision.IN_TOPIC)
     where = {**in_topics, **shown}
@@ -317,10 +299,8 @@ def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], bool]:
-    """What stands behind the window, in at most about so many tokens, and whether it was shortened.
-
-    A turn that goes on after a stop finds what it had done where it was done: behind the messages that it was for.
-    """
+    """What stands behind the window, in at most about so many tokens, and whether it was shortened. A turn that goes on
+    after a stop finds what it had done behind the messages that it was for."""
     groups = [
         list(group)
         for _, group in groupby(sorted((*snapshot.pending, *snapshot.unfinished), key=lambda m: m.seq), is_tool)

@@ -1,5 +1,4 @@
-"""What of the files of messages stands in a request: pictures as they are, text behind the name of its file, of others
-the name. Pure."""
+"""What a request has of messages' files: pictures, text behind the name of its file, of others the name. Pure."""
 
 from collections.abc import Sequence
 
@@ -16,7 +15,6 @@ from klaw.llm.providers.adapt import IMAGE_TOKENS
 MAX_PICTURES = 8
 """In one request; the newest."""
 MAX_PICTURES_BYTES = 12_000_000
-"""Bytes of all pictures in one request."""
 PICTURES_SHARE = 0.75
 """Pictures may take this share of the room for the pending messages; the rest is for their text."""
 DOCUMENTS_SHARE = 0.5
@@ -37,8 +35,7 @@ def pictures(messages: Sequence[Message]) -> list[Attachment]:
 
 
 def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
-    """The snapshot (with the messages as they are stored) with the messages as a model reads them, and the pictures
-    that are given beside them. The pending messages may take ``limit`` estimated tokens."""
+    """The snapshot with its messages as a model reads them; the pending ones may take about ``limit`` tokens."""
     messages = (*snapshot.history, *snapshot.pending)
     most = int(limit * PICTURES_SHARE) // IMAGE_TOKENS
     given = [each.sha256 for each in pictures(messages) if each.sha256 in snapshot.pictures][:most]

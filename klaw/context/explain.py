@@ -52,7 +52,6 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
 
 
 def _topics(plan: Plan, context: Context) -> dict[str, Any]:
-    """The topics that were found, and what became of them; in ids and numbers, without any text."""
     chosen, packed = context.chosen, context.topics
     if chosen is None:
         return {}
@@ -97,7 +96,6 @@ def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str,
 
 
 def _present(account: Mapping[str, Any]) -> dict[str, Any]:
-    """The account without what is None or empty."""
     return {name: value for name, value in account.items() if value not in (None, [], {})}
 
 

@@ -14,9 +14,7 @@ class Budget:
     """Token limits of one request, in the provider's tokens."""
 
     context_tokens: int
-    """Context length of the model."""
     reply_reserve_tokens: int
-    """Kept free for the answer."""
     correction: float = 1.0
     """Provider's tokens per estimated token, learned from the usage that it reports."""
 
@@ -34,8 +32,6 @@ SAFETY = 0.9
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The part of the configuration that decides on the context."""
-
     sliding_window: int
     recall_enabled: bool
     recall_max_tokens: int
@@ -54,24 +50,19 @@ class Snapshot:
     """Everything that the context of one interactive turn is made from."""
 
     system_prompt: str
-    """The workspace's prompt files, joined."""
     core_memory: str
-    """The core memory, rendered; may be empty."""
     history: tuple[Message, ...]
     """The newest messages of the segment's dialogue before the pending ones, oldest first."""
     has_older: bool
-    """Whether the segment has messages of the dialogue before ``history`` that no summary was made of: its first
-    exchange may be torn."""
+    """Whether ``history`` lacks older messages of the dialogue that no summary has: its first exchange may be torn."""
     pending: tuple[Message, ...]
     """The user messages that the turn is to answer, oldest first; at least one."""
     tools_tokens: int
-    """Estimated tokens of the request's tool list; 0 when the model is offered none. Earlier tool calls and results are
-    shown to models with tools only."""
+    """Estimated; 0 when the model is offered none: then it is shown no earlier tool calls and results either."""
     budget: Budget
     settings: Settings
     unfinished: tuple[Message, ...] = ()
-    """Tool calls and results that an interrupted turn left on the pending messages, oldest first: the turn goes on with
-    them."""
+    """Tool calls and results that an interrupted turn left on the pending messages: it goes on with them."""
     summaries: tuple[Summary, ...] = ()
     """The segment's summaries that stand in the context, oldest first."""
     summarised_to: int = 0
@@ -86,5 +77,4 @@ class Snapshot:
 
     @property
     def summary(self) -> str:
-        """The summaries, joined; may be empty."""
         return "\n\n".join(summary.text for summary in self.summaries)

@@ -1,7 +1,5 @@
-"""Passages of knowledge bases in a prompt: numbered, in front of the question, and never instructions. Pure.
-
-They stand in the last message, behind all that stays the same from turn to turn, so that prompt caches keep hitting.
-"""
+"""Passages of knowledge bases in a prompt: numbered, in front of the question, and never instructions. They stand in
+the last message, behind all that stays the same from turn to turn, so that prompt caches keep hitting. Pure."""
 
 import attrs
 

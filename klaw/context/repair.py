@@ -30,8 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] = EMPTY) -> list[ChatMessage]:
-    """Stored messages of one chat as a request has them, with the pictures by the row id of their message; those that
-    are no part of the dialogue are left out."""
+    """Stored messages of one chat as a request has them, with their pictures by row id; those of no dialogue are left
+    out."""
     found = ((_said(message), beside.get(message.rowid, ())) for message in messages)
     return [
         attrs.evolve(said, images=images) if images and said.role == "user" else said  # no provider takes others
@@ -65,24 +65,12 @@ def calls_of(message: Message) -> tuple[ToolCall, ...]:
     )
 
 
-@attrs.define
-class _SpokenMessage:
-    """A message, and what was found of the results of its calls, by their place."""
-
-    message: ChatMessage
-    results: dict[int, str] = attrs.Factory(dict)
-
-
 def repair(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """Put a request's dialogue (without system messages) in order.
-
-    Results are moved behind their calls, calls without one get ``INTERRUPTED``, results without a call are dropped, and
-    neighbours of one role are joined.
-    """
+    """Put a request's dialogue (without system messages) in order. Results are moved behind their calls, calls without
+    one get ``INTERRUPTED``, results without a call are dropped, and neighbours of one role are joined."""
     out: list[ChatMessage] = []
     taken: set[str] = set()
-    for said in _matched(messages):
-        message = said.message
+    for message, results in _matched(messages):
         if not message.tool_calls and not message.content.strip():
             continue
         if not out and message.role != "user":
@@ -90,34 +78,34 @@ def repair(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
         calls = tuple(_plain_call(call, taken) for call in message.tool_calls)
         _add(out, attrs.evolve(message, tool_calls=calls, tool_call_id=None))
         for place, call in enumerate(calls):
-            content = said.results.get(place, "")
+            content = results.get(place, "")
             out.append(
                 ChatMessage(role="tool", content=content if content.strip() else INTERRUPTED, tool_call_id=call.id)
             )
     return tuple(out)
 
 
-def _matched(messages: Sequence[ChatMessage]) -> list[_SpokenMessage]:
-    """All messages but results; these are with their calls: of several with one id the newest that has none yet."""
-    found: list[_SpokenMessage] = []
-    waiting: dict[str, list[tuple[_SpokenMessage, int]]] = {}
+def _matched(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, dict[int, str]]]:
+    """All messages but results, each with those of its calls by their place; of several calls with one id the newest
+    that has none yet gets a result."""
+    found: list[tuple[ChatMessage, dict[int, str]]] = []
+    waiting: dict[str, list[tuple[dict[int, str], int]]] = {}
     for message in messages:
         if message.role == "tool":
             places = waiting.get(message.tool_call_id or "")
             if places:
-                said, place = places.pop()
-                said.results[place] = message.content
+                results, place = places.pop()
+                results[place] = message.content
             continue
-        said = _SpokenMessage(message)
-        found.append(said)
+        results = {}
+        found.append((message, results))
         # Reversed: two calls of one message with the same id get their results in order.
         for place, call in reversed(list(enumerate(message.tool_calls))):
-            waiting.setdefault(call.id, []).append((said, place))
+            waiting.setdefault(call.id, []).append((results, place))
     return found
 
 
 def _add(out: list[ChatMessage], message: ChatMessage) -> None:
-    """Append a message, joined to the one before it where that is of the same role."""
     before = out[-1] if out else None
     if before is None or before.role != message.role:
         out.append(message)

@@ -30,15 +30,12 @@ class Present:
     """What stands in the prompt without topics."""
 
     rowids: frozenset[int]
-    """Messages that are shown as they are."""
     summarised: tuple[ChatId, int, int] | None = None
     """The chat, the first and the last message number that the shown summaries cover."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicInPrompt:
-    """A topic as the prompt shows it."""
-
     candidate: TopicCandidate
     lines: tuple[str, ...]
     kept: tuple[int, ...]
@@ -70,7 +67,6 @@ class TopicInPrompt:
 
     @property
     def left_out(self) -> int:
-        """So many of its messages found no room."""
         return len(self.candidate.messages) - self.present - len(self.kept)
 
     @property
@@ -92,7 +88,6 @@ class PackedTopics:
 
     @property
     def tokens(self) -> int:
-        """Estimated, of the text."""
         return _cost([HEADER]) + sum(each.tokens for each in self.shown) if self.shown else 0
 
     @property
@@ -105,11 +100,9 @@ NO_TOPICS = PackedTopics()
 
 
 def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> PackedTopics:
-    """Put chosen topics into a budget, the most useful first. Each may take half of what is left, the last one all.
-
-    Of a topic that does not fit as a whole, the messages that have most to do with the question are shown, in their
-    order, with a mark where others are missing. Messages that the prompt shows anyway are left out.
-    """
+    """Put chosen topics into a budget, the most useful first. Each may take half of what is left, the last one all. Of
+    one that does not fit as a whole, the messages that have most to do with the question are shown, in their order,
+    with a mark where others are missing. Messages that the prompt shows anyway are left out."""
     mine = chosen.chosen if chosen is not None else ()
     left = max_tokens - _cost([HEADER])
     shown: list[TopicInPrompt] = []
@@ -127,8 +120,7 @@ def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> Pack
 
 
 def without(packed: PackedTopics, present: Present) -> PackedTopics:
-    """What is left when the prompt shows more without the topics than the layer was made for; never more tokens than
-    before."""
+    """What is left when the prompt shows more without the topics than before; it never takes more tokens."""
     fates, shown = dict(packed.fates), []
     for each in packed.shown:
         candidate = each.candidate
@@ -162,7 +154,6 @@ def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> 
 
 
 def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> TopicInPrompt:
-    """A topic with these of its messages."""
     lines = [_head(candidate, present, len(kept))]
     expected = 0
     for at in (*kept, len(candidate.messages)) if kept else ():
@@ -182,7 +173,6 @@ def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> 
 
 
 def _head(candidate: TopicCandidate, present: Present, count: int) -> str:
-    """The first line of a topic of which so many messages are shown."""
     topic, wanted = candidate.topic, len(candidate.messages) - _there(candidate, present)
     said = f"{minute(topic.first_at)} to {minute(topic.last_at)}, chat {one_line(name_of(topic.chat))}"
     cut = f", {count} of {wanted} messages" if count < wanted else ""
@@ -190,7 +180,6 @@ def _head(candidate: TopicCandidate, present: Present, count: int) -> str:
 
 
 def _there(candidate: TopicCandidate, present: Present) -> int:
-    """How many of its messages the prompt shows anyway."""
     return sum(message.rowid in present.rowids for message in candidate.messages)
 
 
@@ -230,7 +219,6 @@ def _fitting(candidate: TopicCandidate, places: Sequence[int], room: int) -> lis
 
 
 def _excerpt(text: str, room: int) -> list[str]:
-    """The reranker's excerpt as one line, marked where it is cut; nothing when there is no room for it."""
     if room < MIN_LOG_TOKENS:
         return []
     line = f"  [excerpt] {one_line(shorten(one_line(text), room - 8))}"
@@ -253,5 +241,4 @@ def _said(message: Message) -> str:
 
 
 def _cost(lines: Sequence[str]) -> int:
-    """Estimated tokens of lines, with their line ends."""
     return sum(tokens.estimate(line) + 1 for line in lines)

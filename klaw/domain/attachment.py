@@ -15,7 +15,6 @@ from klaw.domain.text import clean_output, normalized
 from klaw.errors import BadValue
 
 FILES = "files"
-"""The key in a message's metadata."""
 MAX_FILES = 10
 DOCUMENT_TOKENS = 2_000
 """Estimated; what a message holds of the text of all its documents."""
@@ -43,8 +42,6 @@ def clean_name(name: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class NamedFile:
-    """A stored file, as the sender of a message names it."""
-
     sha256: Sha256
     name: Annotated[str, Bounds(0, 1_000)] = attrs.field(default="file", converter=clean_name)
 
@@ -78,7 +75,6 @@ def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 
 def names_of(metadata: Mapping[str, Any]) -> list[str]:
-    """The files in a message's metadata, one line each."""
     return [f"[{'picture' if each.is_picture else 'file'} {each.name}]" for each in files_of(metadata)]
 
 

@@ -16,7 +16,6 @@ _KNOWN = frozenset(
 _AS_WESTERN = frozenset({"ascii", "iso8859-1", "iso8859-9"})
 """Labels that on the web mean the Windows charsets."""
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-"""What a text may begin with, and the codec of what follows."""
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]{3,}")
 HEAD_BYTES = 2048

@@ -31,11 +31,9 @@ class ChatMark:
     unrecalled: Annotated[tuple[int, ...], OMIT] = ()
     """Numbers of messages that recall never brings back by itself."""
     bases: Annotated[tuple[BaseId, ...], OMIT] = ()
-    """Knowledge bases that answer it."""
 
 
 def check(mark: ChatMark) -> None:
-    """Raises InvalidValue."""
     if len(mark.title) > MAX_TITLE:
         raise InvalidValue(f"title: has at most {MAX_TITLE} characters")
     if mark.archived < 0:

@@ -13,7 +13,6 @@ from klaw.domain.knowledge import BaseId, Place, SourceId, UsedPassage
 from klaw.domain.text import plural
 
 KEY = "context_used"
-"""In receipts and in the metadata of answers."""
 
 _TEXTS = ("text", "sparql", "iri")
 
@@ -37,7 +36,6 @@ class Ran:
 @attrs.frozen(kw_only=True)
 class ContextUsed:
     query: str = ""
-    """What was searched in ``bases``."""
     follows: Annotated[Follows, OMIT] = ""
     bases: tuple[BaseId, ...] = ()
     gone: Annotated[tuple[BaseId, ...], OMIT] = ()
@@ -48,7 +46,6 @@ class ContextUsed:
     nothing: Annotated[str, OMIT] = ""
     """Why no passage was given: ``too_far``, ``no_content``, ``no_passages``, ``no_bases``, ``no_room`` …"""
     degraded: Annotated[tuple[str, ...], OMIT] = ()
-    """Codes of what was missing in the search."""
     removed: Annotated[int, OMIT] = 0
     """Invalid citations that were removed from the answer."""
     uncited: Annotated[bool, OMIT] = False
@@ -70,7 +67,6 @@ class ContextUsed:
         return told
 
     def without_texts(self) -> "ContextUsed":
-        """For the answer's metadata."""
         passages = tuple(attrs.evolve(each, text="", sparql="") for each in self.passages)
         return attrs.evolve(self, passages=passages, sparql=())
 

@@ -16,7 +16,6 @@ Document: TypeAlias = dict[str, Any]
 MAX_TOKENS = 500
 """Estimated, when rendered: it is paid for in every turn."""
 MAX_NAME = 64
-"""Characters of a section's or a key's name."""
 MAX_VALUE = 1_000
 MAX_BYTES = 256 * 1024
 """A larger file is not core memory."""

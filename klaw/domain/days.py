@@ -43,7 +43,6 @@ _COUNTS = {
     **dict.fromkeys(("couple of", "a couple of", "две", "пару"), 2),
     **dict.fromkeys(("few", "a few", "несколько"), 3),
 }
-"""Words for how many days or weeks "ago"."""
 _COUNT = "|".join(sorted((word for word in _COUNTS if word), key=len, reverse=True))
 _WEEKDAY_STARTS = ("mon tue wed thu fri sat sun", "пон вто сре чет пят суб вос")
 _WEEKDAYS = {name: number for line in _WEEKDAY_STARTS for number, name in enumerate(line.split())}
@@ -61,14 +60,11 @@ def local_clock(moment: str) -> str:
 
 
 def start_of_day(day: date) -> float:
-    """When a day begins in local time, in Unix seconds."""
     return datetime(day.year, day.month, day.day).timestamp()  # noqa: DTZ001  local time
 
 
 @attrs.frozen
 class Period:
-    """From a first day to a last one, both included."""
-
     first: date
     last: date
 
@@ -304,7 +300,6 @@ def _ago(given: str, now: float) -> tuple[float, float] | None:
 
 
 def _days(given: str, today: date) -> tuple[float, float] | None:
-    """A day, a week, a month or a year."""
     if match := _YEAR_OR_MONTH.fullmatch(given):
         period = _whole_month(int(match[1]), int(match[2])) if match[2] else _whole_year(int(match[1]))
     elif match := _DOTTED.fullmatch(given):

@@ -9,7 +9,6 @@ class EmbedderState(enum.StrEnum):
     """Whether there are vectors to search with: the codes that status, receipts and frames show."""
 
     OFF = "off"
-    """By configuration."""
     LOADING = "loading"
     NO_MODEL = "no_model"
     """The model is missing or unusable; recall is full-text only."""
@@ -24,7 +23,6 @@ class EmbedderStatus:
     reason: str | None
     """Why there is no model: names files, never content."""
     since: float
-    """Unix seconds."""
     embedded: int
     waiting: int
     reembedding: int = 0

@@ -27,13 +27,10 @@ class Approval:
 
 
 class Outcome(enum.StrEnum):
-    """How an approval ended."""
-
     ALLOWED = "allowed"
     DENIED = "denied"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
-    """The turn or run that asked was stopped."""
 
 
 @attrs.frozen(kw_only=True)
@@ -51,14 +48,11 @@ class TurnStarted:
 
 
 class Step(enum.StrEnum):
-    """What is being done before an answer begins."""
-
     WAITING = "waiting"
     """For further messages, to answer them together."""
     QUEUED = "queued"
     """For a free place among the calls to models."""
     RECALLING = "recalling"
-    """The context is being put together."""
     THINKING = "thinking"
     NOTHING = "nothing"
     """What waited for an answer was stopped."""
@@ -84,8 +78,6 @@ class TextStreamed:
 
 @attrs.frozen(kw_only=True)
 class ToolUsed:
-    """A tool call of the running turn began or ended."""
-
     chat: ChatId
     turn: str
     call: str

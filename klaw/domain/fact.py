@@ -31,8 +31,6 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
 class FactSource(enum.StrEnum):
-    """How it came to be kept."""
-
     TOOL = "tool"
     USER = "user"
     ARCHIVIST = "archivist"
@@ -105,7 +103,6 @@ class Fact:
     origin: Annotated[Origin, Column("in the words of", alone=True)]
     chat: Annotated[ChatId | None, Wire("chat_id")] = None
     message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
-    """The message that it was drawn from."""
     turn: Annotated[str | None, Wire("turn_id"), MadeFrom("turn")] = None
     """The turn, or the run, that saved it."""
     topic: Annotated[str | None, MadeFrom("topic"), Column(alone=True)] = None
@@ -126,7 +123,6 @@ class Fact:
 
 
 def check(fact: Fact) -> None:
-    """Raises InvalidValue."""
     if not _ID.fullmatch(fact.id):
         raise InvalidValue("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
     if fact.text != fact_text(fact.text):

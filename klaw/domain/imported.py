@@ -19,7 +19,6 @@ ImportId = NewType("ImportId", str)
 """``chatgpt-20261123-061330-512``: the source, and when the import began (UTC)."""
 
 ORIGIN = "import:"
-"""Before the import's id in a message's channel."""
 WITH_TOPICS = "topics"
 """In the metadata of an imported message: the archivist may make topics of it."""
 MAX_CHARS = 100_000
@@ -27,7 +26,6 @@ MAX_CHARS = 100_000
 MAX_SAID = 1_000
 """Messages of one request."""
 MAX_KEPT = 100
-"""Facts, or people, of one request."""
 
 _OF_RUN = re.compile(r"/([0-9]{1,9}|notice)\Z")
 IMPORT_FORM = r"[a-z]{1,16}-[0-9]{8}-[0-9]{6}-[0-9]{3}"

@@ -62,7 +62,6 @@ class Base:
 
     id: Annotated[BaseId, Column("base")]
     user: Annotated[UserId, Wire("user_id")]
-    """The owner."""
     name: Annotated[
         str,
         Quotes(),
@@ -88,11 +87,9 @@ class SourceKind(enum.StrEnum):
     """Where knowledge comes from."""
 
     FILE = "file"
-    """Uploaded; its bytes are kept."""
     FOLDER = "folder"
     """Watched; its files stay where they are."""
     WEB = "web"
-    """A page; what was fetched is kept."""
     RDF = "rdf"
     """A graph in an uploaded file."""
     SPARQL = "sparql"
@@ -129,8 +126,6 @@ class DocumentState(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class DocumentProblem:
-    """Something of a document that could not be read."""
-
     code: str
     """Such as ``encrypted``."""
     text: str
@@ -148,7 +143,6 @@ class Document:
     name: str
     """A path below the source, with ``/``; the name of a file or a page."""
     title: str = ""
-    """As the document gives it."""
     format: str = ""
     language: str = ""
     size: int = 0
@@ -177,7 +171,6 @@ class Block:
     page: int | None = None
     """From 1; None for a format without pages."""
     headings: tuple[str, ...] = ()
-    """What it stands under, outermost first."""
     kind: Literal["text", "table", "code"] = "text"
 
 
@@ -186,7 +179,6 @@ class Passage:
     """A piece of a document that is searched, shown and cited as a whole."""
 
     ordinal: int
-    """0, 1, 2 … in its document."""
     text: str
     heading: str = ""
     """The headings that it stands under, outermost first, with `` > `` between them."""
@@ -207,7 +199,6 @@ class Place:
     document: DocumentId | None = None
     """None for a graph."""
     name: str
-    """The document's, or that of what the graph tells about."""
     heading: Annotated[str, OMIT] = ""
     first_page: Annotated[int | None, OMIT] = None
     last_page: Annotated[int | None, OMIT] = None
@@ -220,9 +211,7 @@ class UsedPassage(Place):
     """A passage, or something that a graph says, as the model was given it: what ``[n]`` in an answer refers to."""
 
     number: int
-    """n, from 1."""
     also: Annotated[tuple[Place, ...], OMIT] = ()
-    """Where the same text was found, too."""
     score: float = 0.0
     cited: bool = False
     text: Annotated[str, OMIT] = ""
@@ -237,7 +226,6 @@ class UsedPassage(Place):
 
 
 def check_base(base: Base) -> None:
-    """Raises InvalidValue."""
     if not 1 <= len(base.name) <= MAX_NAME:
         raise InvalidValue(f"name: has 1 to {MAX_NAME} characters")
     if len(base.description) > MAX_DESCRIPTION:
@@ -256,7 +244,6 @@ def check_base(base: Base) -> None:
 
 
 def check_source(source: Source) -> None:
-    """Raises InvalidValue."""
     if not 1 <= len(source.name) <= MAX_WHERE:
         raise InvalidValue(f"name: has 1 to {MAX_WHERE} characters")
     if len(source.where) > MAX_WHERE:

@@ -41,7 +41,6 @@ def instant(text: str) -> str:
 
 
 MOST_ON_PAGE = 200
-"""Messages on a page of a chat."""
 
 Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
@@ -69,7 +68,6 @@ class NewMessage:
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
     channel: str
-    """Where it came in or was made: ``websocket``, ``klaw``."""
     role: Role
     type: MessageKind
     content: Annotated[str, Quotes()]

@@ -30,7 +30,6 @@ _CLIENT_ID = re.compile(CLIENT_ID_FORM)
 
 
 def user_id(name: str) -> UserId:
-    """Check a user's name. Raises InvalidName."""
     if not _USER.fullmatch(name):
         raise InvalidName("a user name has 1 to 32 of a-z, 0-9, _ and -, and begins with a letter or digit")
     return UserId(name)
@@ -57,12 +56,10 @@ def _may_stand_in_chat_name(character: str) -> bool:
 
 
 def chat_id(user: UserId, name: str) -> ChatId:
-    """The id of a user's chat. Raises InvalidName."""
     return ChatId(f"{user}:{chat_name(name)}")
 
 
 def name_of(chat: ChatId) -> str:
-    """The chat's name as its user knows it."""
     return chat.split(":", 1)[1]
 
 
@@ -71,7 +68,6 @@ def user_of(chat: ChatId) -> UserId:
 
 
 def client_id(text: str) -> str:
-    """Check a message id that a client chose. Raises InvalidName."""
     if not _CLIENT_ID.fullmatch(text):
         raise InvalidName(
             f"a message id has 1 to {MAX_CLIENT_ID} of A-Z, a-z, 0-9, '_', '.', ':' and '-', and begins with a letter"

@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import attrs
 
 Maker: TypeAlias = Literal["message", "turn", "run", "topic", "import", "source", "person"]
-"""What something can be made from."""
 
 
 @attrs.frozen
@@ -45,7 +44,6 @@ class Edit:
     option: str | None = None
     """On the command line, if not ``--name``."""
     title: str = ""
-    """On the page, if not the name in words."""
     offered: tuple[str, ...] = ()
     """Values that the page offers; others are valid too."""
 
@@ -57,7 +55,6 @@ class Column:
     title: str = ""
     """Head of the column, if not the field's name."""
     right: bool = False
-    """Values are flush right, as numbers are."""
     wide: bool = False
     """Values are long: the column stands last."""
     alone: bool = False

@@ -7,6 +7,7 @@ well («Люба», «любой»): who forgets somebody sees first what would 
 import enum
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Annotated, NewType, TypedDict
 
 import attrs
@@ -15,13 +16,12 @@ from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import UserId
 from klaw.domain.notes import Column, Edit, MadeFrom, Quotes, unprefixed
-from klaw.domain.text import HAS_LETTER, clean_output, normalized
+from klaw.domain.text import HAS_LETTER, clean_output, normalized, one_line
 from klaw.errors import InvalidValue
 
 PersonId = NewType("PersonId", str)
 
 MAX_NAME = 80
-"""Characters of a name or an alias."""
 MAX_ALIASES = 20
 MAX_RELATION = 120
 """Characters: ``sister``, ``коллега, ведёт склад``; a fact has room for more."""
@@ -46,7 +46,7 @@ class PersonSource(enum.StrEnum):
 def person_name(text: str, field: str = "name") -> str:
     """A name as it is kept: one line, without control characters. Raises InvalidValue: nothing is left, it is too long,
     or it names the user, the assistant or nobody."""
-    kept = " ".join(clean_output(text).split())
+    kept = one_line(clean_output(text))
     if len(kept) > MAX_NAME:
         raise InvalidValue(f"{field}: has at most {MAX_NAME} characters")
     if not any(character.isalpha() for character in kept):
@@ -58,7 +58,7 @@ def person_name(text: str, field: str = "name") -> str:
 
 def relation_text(text: str) -> str:
     """A relation as it is kept; may be empty. Raises InvalidValue."""
-    kept = " ".join(clean_output(text).split())
+    kept = one_line(clean_output(text))
     if len(kept) > MAX_RELATION:
         raise InvalidValue(f"relation: has at most {MAX_RELATION} characters")
     return kept
@@ -129,8 +129,6 @@ class SpokenOf(Person):
 
 
 class MentionedIn(TypedDict):
-    """Where a person is named."""
-
     topic: str | int | None
     day: str | None
     message: str
@@ -149,7 +147,6 @@ class Mention:
 
 
 def check(person: Person) -> None:
-    """Raises InvalidValue."""
     if not 1 <= len(person.id) <= 64 or not person.id.isascii() or not person.id.isprintable() or " " in person.id:
         raise InvalidValue("id: has 1 to 64 printable ASCII characters without a space")
     if person.name != person_name(person.name):
@@ -205,7 +202,6 @@ _FLEETING = ("ел", "ек", "ок", "ец", "ен")
 
 
 def folded(text: str) -> str:
-    """A text as names are looked for in it."""
     return normalized("NFKC", text).casefold().replace("ё", "е")
 
 
@@ -237,10 +233,9 @@ class Finder:
     """Looks for names in texts, each as a whole, its words in their order."""
 
     names: tuple[str, ...]
-    _pattern: re.Pattern[str] = attrs.field(init=False, repr=False)
 
-    @_pattern.default
-    def _compiled(self) -> re.Pattern[str]:
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
         wanted = [pattern for name in self.names if (pattern := _pattern_of(name))]
         return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(wanted))})(?!\w)" if wanted else r"(?!)")
 
@@ -253,10 +248,10 @@ class Finder:
             return text
         text = normalized("NFC", text)
         words = [(*found.span(1), folded(found[1])) for found in _WORDS.finditer(text) if found[1]]
-        longest = sorted((_forms_of(name) for name in self.names), key=len, reverse=True)
+        longest = sorted(([word_forms(word) for word in _words(name)] for name in self.names), key=len, reverse=True)
         kept, end, place = [], 0, 0
         while place < len(words):
-            size = next((len(forms) for forms in longest if _stands(forms, words, place)), 0)
+            size = next((len(forms) for forms in longest if _stands(forms, words[place : place + len(forms)])), 0)
             if size:
                 kept += [text[end : words[place][0]], mark]
                 end = words[place + size - 1][1]
@@ -284,15 +279,9 @@ _WORDS = re.compile(r"\\[ntr]|(\w+)")
 """JSON inside a text has the ends of lines as letters, which belong to no word."""
 
 
-def _forms_of(name: str) -> list[frozenset[str]]:
-    return [word_forms(word) for word in _words(name)]
-
-
-def _stands(forms: Sequence[frozenset[str]], words: Sequence[tuple[int, int, str]], place: int) -> bool:
-    here = words[place : place + len(forms)]
-    return (
-        bool(forms) and len(here) == len(forms) and all(word[2] in form for word, form in zip(here, forms, strict=True))
-    )
+def _stands(forms: Sequence[frozenset[str]], words: Sequence[tuple[int, int, str]]) -> bool:
+    pairs = list(zip(forms, words, strict=False))
+    return 0 < len(pairs) == len(forms) and all(word[2] in form for form, word in pairs)
 
 
 def _words(name: str) -> list[str]:

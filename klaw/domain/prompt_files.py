@@ -16,7 +16,6 @@ def prompt_files(user: UserId) -> tuple[str, ...]:
 
 
 def prompt_folders(user: UserId) -> tuple[str, ...]:
-    """Folders in which every file is one."""
     return (MEMORY_FOLDER, *((SKILLS_FOLDER,) if user == LOCAL_USER else ()))
 
 

@@ -18,10 +18,13 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 """A message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
 
 
+def fields_of(value: object, cls: type[Any]) -> dict[str, Any]:
+    """Those of a value's fields that a class has too, to make one of it."""
+    return {name: getattr(value, name) for name in attrs.fields_dict(cls) if hasattr(value, name)}
+
+
 @attrs.frozen(kw_only=True)
 class Ranks:
-    """By what something was found, and how well."""
-
     score: float
     """Larger is better. Comparable within one query and kind only."""
     vector_rank: int | None
@@ -32,17 +35,10 @@ class Ranks:
     bm25: float | None
     """None when it has none of the words."""
 
-    def ranks(self) -> dict[str, Any]:
-        """These fields, to make another value that has them."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(Ranks)}
-
 
 @attrs.frozen(kw_only=True)
 class RankDetails(Ranks):
-    """How it was ranked, with what its score is made of."""
-
     shared_words: int = 0
-    """How many of the query's content words it has."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
     """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
     boosts: tuple[str, ...] = ()
@@ -52,15 +48,9 @@ class RankDetails(Ranks):
     token_score: float | None = None
     """How well its words meet the query's, one by one; None without codes of them."""
 
-    def details(self) -> dict[str, Any]:
-        """These fields, to make another value that has them."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(RankDetails)}
-
 
 @attrs.frozen(kw_only=True)
 class ResultMatch(Ranks):
-    """How a result was found."""
-
     words: tuple[str, ...]
     """The query's words that it has, as the query writes them."""
     snippet: str
@@ -78,7 +68,6 @@ class SearchResult(ResultMatch):
     role: Role
     created_at: str
     boosts: tuple[str, ...]
-    """As ``RankDetails.boosts``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,8 +115,6 @@ class NoteResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class NamedFact:
-    """A fact that names a person, in one line."""
-
     id: FactId
     text: str
 
@@ -141,7 +128,6 @@ class PersonResult:
     aliases: tuple[str, ...]
     relation: str
     last_at: str | None
-    """When they were last named in a topic or a day's talk."""
     facts: tuple[NamedFact, ...]
 
 
@@ -167,13 +153,11 @@ class SearchPage:
 
     results: tuple[AnyResult, ...]
     page: int
-    """1, 2, 3 …"""
     first: int
     """Place of the first result among all, from 1."""
     next: str | None
     """Names the next page of the same list; None on the last one."""
     total: int
-    """Results on all pages."""
     total_is_exact: bool
     """False when there are more messages that match worse than all of these."""
     words: tuple[str, ...]
@@ -224,7 +208,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 
     decision: Decision
     text: str
-    """What goes into the context: all of it or an excerpt."""
     tokens: int
     """Estimated, of the lines that show ``text``."""
     left_tokens: int | None = None
@@ -244,7 +227,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 class Candidate(JudgedCandidate):
     message: Message
     repeated_by: int | None = None
-    """The seq of the newer message that says the same."""
     rerank: float | None = None
     """The score of ``autoRag.rerank``'s model, on its own scale; the higher one goes first."""
 
@@ -324,7 +306,7 @@ class FoundPassage(Passage):
 
     @property
     def place(self) -> Place:
-        return Place(**{field.name: getattr(self, field.name) for field in attrs.fields(Place)})
+        return Place(**fields_of(self, Place))
 
     @property
     def lead(self) -> str:

@@ -12,7 +12,6 @@ from klaw.domain.notes import Quotes
 MAX_TEXT = 20_000
 """Characters of one summary; ``summaries.maxTokens`` is far below that."""
 MAX_NOTE = 1_000
-"""Characters of what is kept of one tool call."""
 
 
 class SummaryState(enum.StrEnum):
@@ -29,7 +28,6 @@ class ToolNote:
     """What one tool call of the summarised part brought, in a sentence or two."""
 
     seq: int
-    """The message that holds the call."""
     call: str
     tool: str
     text: Annotated[str, Quotes()]
@@ -46,9 +44,7 @@ class NewSummary:
     last_seq: int
     text: Annotated[str, Quotes()]
     tokens: int
-    """Estimated, of the text."""
     model: str
-    """``provider/model`` that wrote it."""
     created_at: str
     prompt_tokens: int = 0
     """All attempts together, like ``completion_tokens``."""

@@ -26,7 +26,6 @@ TaskName = NewType("TaskName", str)
 """Unique among the tasks of one user."""
 
 MAX_TASK_MESSAGE_BYTES = 16_384
-"""In UTF-8."""
 MAX_TIMEOUT_S = 86_400
 MAX_RUN_TOKENS = 1_000_000_000
 
@@ -114,24 +113,17 @@ def run_folder(user: UserId, name: TaskName) -> str:
 
 @attrs.frozen(kw_only=True)
 class Cron:
-    """Five cron fields, read in a time zone."""
-
     expression: Annotated[str, Wire("cron")]
     zone: str
-    """IANA name."""
 
 
 @attrs.frozen(kw_only=True)
 class Every:
-    """A fixed interval, counted from the task's anchor."""
-
     seconds: Annotated[int, Wire("every_s")]
 
 
 @attrs.frozen(kw_only=True)
 class At:
-    """Once."""
-
     instant: Annotated[str, Wire("at")]
     """ISO-8601 UTC with milliseconds."""
     zone: Annotated[str | None, OMIT] = None
@@ -149,8 +141,6 @@ def _read_trigger(value: Any) -> Trigger:
 
 @attrs.frozen(kw_only=True)
 class TriggerInput:
-    """A trigger as people and models give it: exactly one of ``cron``, ``every`` and ``at``."""
-
     cron: Annotated[str | None, Edit("five cron fields: 0 9 * * MON-FRI", title="Calendar")] = None
     zone: Annotated[str | None, Edit("time zone of cron and at: Europe/Berlin", title="Time zone")] = None
     every: Annotated[str | None, Edit("interval: 30m, 2h, 1d", title="Interval")] = None
@@ -202,12 +192,8 @@ class Task:
 
 
 class RunKind(enum.StrEnum):
-    """What a run was started for."""
-
     SCHEDULED = "scheduled"
-    """A task's fire time came."""
     MANUAL = "manual"
-    """A person asked for a task to run now."""
     SPAWNED = "spawned"
     """A model or a person started a subagent."""
     HEARTBEAT = "heartbeat"
@@ -254,7 +240,6 @@ class Run:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     error: Annotated[str | None, Quotes()] = None
-    """Error code of a run that failed."""
     note: Annotated[str | None, Quotes()] = None
     """What a person should know: it was late after downtime, a limit was reached, a chat does not exist."""
     result: Annotated[str, Quotes()] = ""
@@ -262,7 +247,6 @@ class Run:
     delivered: int = 0
     """Its messages in a chat."""
     parent: Annotated[str | None, MadeFrom("run")] = None
-    """The run that spawned it."""
     notify: str | None = None
     """Name of the chat that is notified when a spawned subagent ends."""
     depth: int = 0

@@ -57,18 +57,12 @@ def clean(text: str) -> str:
     return _FORBIDDEN.sub("\ufffd", text)
 
 
-def words(text: str) -> str:
-    """The text with single spaces for all white space."""
-    return " ".join(text.split())
-
-
 def digest_of_words(text: str) -> str:
     """The same for two texts of the same words: 32 hex digits."""
-    return hashlib.sha256(words(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(one_line(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""What programs write to colour and move about on terminals."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
@@ -98,7 +92,6 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
 
 
 _JOINERS = frozenset("\u200c\u200d")
-"""Persian and emoji are written with them; of all that does not print they alone may stand in a title."""
 
 
 def title(text: str, most: int) -> str:

@@ -18,7 +18,6 @@ TopicId = NewType("TopicId", int)
 """Never used twice; the same after a rebuild."""
 
 MAX_SUMMARY_CHARS = 2_000
-"""Longer summaries are cut."""
 MAX_MERGED = 50
 """Topics that become one at once."""
 
@@ -35,7 +34,6 @@ class Topic:
     """What no topic of its chunk claimed: "General conversation"."""
     messages: Annotated[int, Column(right=True)]
     chars: int
-    """Of its messages' contents."""
     first_rowid: int
     """Only a span: messages of other topics may lie within."""
     last_rowid: int
@@ -73,7 +71,6 @@ class Fate(enum.StrEnum):
 class TopicLookup(enum.StrEnum):
     SEARCHED = "searched"
     NO_CONTENT = "no_content"
-    """The question is small talk."""
     NO_TOPICS = "no_topics"
 
 
@@ -84,7 +81,6 @@ class TopicCandidate:
     cosine: float | None = None
     """Between its vector and the question's; None when it was not found by it."""
     words_rank: int | None = None
-    """By the words of its summary."""
     message_rank: int | None = None
     """Of its best message among those that were found."""
     best: tuple[int, ...] = ()

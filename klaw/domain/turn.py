@@ -16,7 +16,6 @@ class TurnStatus(enum.StrEnum):
     STOPPED = "stopped"
     """The user stopped it; its messages count as dealt with."""
     FAILED = "failed"
-    """Its messages stay pending."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,16 +27,14 @@ class TurnRecord:
     status: TurnStatus
     model: str
     first_seq: int
-    """First user message that the turn was to answer."""
     last_seq: int
     started_at: Instant
     ended_at: Instant
-    error: str | None
-    """Error code of a failed turn."""
-    receipt: Annotated[dict[str, Any], Quotes()]
+    error: str | None = None
+    receipt: Annotated[dict[str, Any], Quotes()] = attrs.Factory(dict)
     """Of a failed turn also ``reason``: what went wrong, in words that quote nobody."""
-    usage: dict[str, Any]
-    timings: dict[str, Any]
+    usage: dict[str, Any] = attrs.Factory(dict)
+    timings: dict[str, Any] = attrs.Factory(dict)
     """Milliseconds by step."""
 
 

@@ -1,109 +1,111 @@
-"""From values of the domain to frames: stored messages, events, status."""
+"""What a client is told: frames of stored messages, events, status and exceptions.
 
-from collections.abc import Mapping
+Exceptions have one mapping for the WebSocket, the HTTP API and the admin socket. The texts are fixed here, or are those
+of Klaw's own errors, which never quote content.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+import attrs
+import structlog
+import trio
+
+from klaw import errors
+from klaw.actor.failure import error_class, where
 from klaw.config.schema import AttachmentsConfig, GatewayConfig
+from klaw.domain import events
 from klaw.domain.attachment import MAX_FILES
-from klaw.domain.events import (
-    Approval,
-    ApprovalAsked,
-    ApprovalEnded,
-    Step,
-    StepChanged,
-    TextStreamed,
-    ToolUsed,
-    TurnEnded,
-    TurnStarted,
-)
 from klaw.domain.message import MOST_ON_PAGE, Message
 from klaw.domain.names import name_of
 from klaw.domain.turn import TurnStatus
+from klaw.operations.operation import OperationError
 from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.frames import DegradedPart, Error, MessageFrame, ServerLimits, Status, Tool
+
+log = structlog.get_logger("klaw.gateway")
 
 
 class StoredOnce:
     """A stored message on its way to every watcher, encoded at most once."""
 
-    __slots__ = ("_text", "message")
-
     def __init__(self, message: Message) -> None:
         self.message = message
-        self._text: str | None = None
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """The ``message`` frame, encoded."""
-        if self._text is None:
-            self._text = message_text(self.message, replayed=False)
-        return self._text
+        """The ``message`` frame."""
+        return message_text(self.message, replayed=False)
 
 
 def message_text(message: Message, *, replayed: bool) -> str:
     """The ``message`` frame of a stored message, encoded."""
-    return encode(MessageFrame.of(message, chat=name_of(message.chat), replayed=replayed or None))
+    return encode(frames.MessageFrame.of(message, chat=name_of(message.chat), replayed=replayed or None))
 
 
 def event_texts(
-    event: TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded,
+    event: events.TurnStarted
+    | events.StepChanged
+    | events.TextStreamed
+    | events.ToolUsed
+    | events.ApprovalAsked
+    | events.ApprovalEnded
+    | events.TurnEnded,
 ) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
     chat = name_of(event.chat)
     match event:
-        case TurnStarted(turn=turn):
-            return [encode(Status(chat=chat, state="thinking", turn=turn))]
-        case StepChanged(turn=turn, step=Step.WAITING):
-            return [encode(Status(chat=chat, state="waiting", turn=turn))]
-        case StepChanged(turn=turn, step=Step.NOTHING):
-            return [encode(Status(chat=chat, state="idle", turn=turn))]
-        case StepChanged(turn=turn, step=step):
-            return [encode(Status(chat=chat, state="thinking", turn=turn, doing=step))]
-        case ToolUsed(turn=turn, call=call, name=name, state=state):
-            return [encode(Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=event.what or None))]
-        case ApprovalAsked(approval=approval):
+        case events.TurnStarted(turn=turn):
+            return [encode(frames.Status(chat=chat, state="thinking", turn=turn))]
+        case events.StepChanged(turn=turn, step=events.Step.WAITING | events.Step.NOTHING as step):
+            return [
+                encode(frames.Status(chat=chat, state="waiting" if step is events.Step.WAITING else "idle", turn=turn))
+            ]
+        case events.StepChanged(turn=turn, step=step):
+            return [encode(frames.Status(chat=chat, state="thinking", turn=turn, doing=step))]
+        case events.ToolUsed(turn=turn, call=call, name=name, state=state):
+            return [
+                encode(frames.Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=event.what or None))
+            ]
+        case events.ApprovalAsked(approval=approval):
             return [approval_text(approval)]
-        case ApprovalEnded(id=approval_id, outcome=outcome):
+        case events.ApprovalEnded(id=approval_id, outcome=outcome):
             return [encode(frames.ApprovalEndedFrame(chat=chat, id=approval_id, outcome=outcome))]
-        case TurnEnded(turn=turn, status=TurnStatus.FAILED):
+        case events.TurnEnded(turn=turn, status=TurnStatus.FAILED):
             message = event.text or "the answer failed"
             return [
-                encode(Error(code=event.code or "turn_failed", message=message, retryable=True, chat=chat, turn=turn)),
-                encode(Status(chat=chat, state="failed", turn=turn, ended=event.status)),
+                encode(
+                    frames.Error(
+                        code=event.code or "turn_failed", message=message, retryable=True, chat=chat, turn=turn
+                    )
+                ),
+                encode(frames.Status(chat=chat, state="failed", turn=turn, ended=event.status)),
             ]
-        case TurnEnded(turn=turn, status=status, citations_removed=removed):
+        case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
-            return [encode(Status(chat=chat, state="idle", turn=turn, ended=status, details=details))]
-        case TextStreamed():
+            return [encode(frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details))]
+        case events.TextStreamed():
             return []
 
 
-def approval_text(approval: Approval) -> str:
-    return encode(
-        frames.ApprovalFrame(
-            chat=name_of(approval.chat),
-            id=approval.id,
-            tool=approval.tool,
-            what=approval.what,
-            until=approval.until,
-            turn=approval.turn,
-        )
-    )
+def approval_text(approval: events.Approval) -> str:
+    fields = {name: getattr(approval, name) for name in ("id", "tool", "what", "until", "turn")}
+    return encode(frames.ApprovalFrame(chat=name_of(approval.chat), **fields))
 
 
-def chat_status(name: str, status: Mapping[str, Any]) -> Status:
+def chat_status(name: str, status: Mapping[str, Any]) -> frames.Status:
     details = {key: value for key, value in status.items() if key not in ("state", "turn", "doing")}
     turn, doing = status.get("turn"), status.get("doing")
-    return Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
+    return frames.Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
 
 
-def degraded(health: Mapping[str, Any]) -> list[DegradedPart]:
-    return [DegradedPart(code=code, text=str(text)) for code, text in sorted(health.items())]
+def degraded(health: Mapping[str, Any]) -> list[frames.DegradedPart]:
+    return [frames.DegradedPart(code=code, text=str(text)) for code, text in sorted(health.items())]
 
 
-def limits(gateway: GatewayConfig, files: AttachmentsConfig) -> ServerLimits:
-    return ServerLimits(
+def limits(gateway: GatewayConfig, files: AttachmentsConfig) -> frames.ServerLimits:
+    return frames.ServerLimits(
         max_frame_bytes=gateway.max_frame_bytes,
         messages_per_second=gateway.messages_per_second,
         burst=gateway.burst,
@@ -112,3 +114,76 @@ def limits(gateway: GatewayConfig, files: AttachmentsConfig) -> ServerLimits:
         max_message_file_bytes=files.max_message_bytes,
         max_files=MAX_FILES,
     )
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class ErrorAnswer:
+    code: str
+    text: str
+    problems: Sequence[errors.Problem] = ()
+    retryable: bool = False
+    wait_s: int | None = None
+
+
+_TOO_SLOW = ErrorAnswer("too_slow", "a part of the server did not answer in time: try again", retryable=True)
+_BY_CLASS: tuple[tuple[type[Exception], ErrorAnswer], ...] = (
+    (errors.IdConflict, ErrorAnswer("id_conflict", "this message id is already used in another chat")),
+    (
+        errors.StorageFull,
+        ErrorAnswer("storage_full", "no space is left: nothing was stored; try again later", retryable=True),
+    ),
+    (errors.TooManyChats, ErrorAnswer("too_many_chats", "you have as many chats as one user may have")),
+    (errors.ChatBusy, ErrorAnswer("busy", "the chat has too much to do: try again a little later", retryable=True)),
+    (errors.ActorTooSlow, _TOO_SLOW),
+    (trio.TooSlowError, _TOO_SLOW),
+    (
+        errors.ActorStopped,
+        ErrorAnswer("unavailable", "a part of the server is stopped: try again later", retryable=True),
+    ),
+)
+_INTERNAL = ErrorAnswer("internal", "the server failed at this; it was logged", retryable=True)
+
+
+def refusal_of(error: Exception) -> ErrorAnswer:
+    """What a client is told; an unexpected exception is logged (class and place only) and ``internal``."""
+    match error:
+        case OperationError(code=code, problems=problems):
+            return ErrorAnswer(code, "; ".join(map(str, problems)) or str(error), problems)
+        case errors.BadValue(problems=problems):
+            return ErrorAnswer("bad_args", str(error), problems)
+        case errors.InvalidName():
+            return ErrorAnswer("bad_chat", str(error))
+        case errors.TooMuchToday(code=code, wait_s=wait_s):
+            # Not retryable: a client that repeats by itself would wait for hours without a word.
+            return ErrorAnswer(code, str(error), wait_s=wait_s)
+        case errors.ProtocolError(code=code) | errors.AttachmentRefused(code=code):
+            return ErrorAnswer(code, str(error))
+        case errors.StorageError(code=code) if code:
+            return ErrorAnswer(code, str(error))
+    for cls, known in _BY_CLASS:
+        if isinstance(error, cls):
+            return known
+    log.error("request_failed", error=error_class(error), where=where(error))
+    return ErrorAnswer("storage", str(error), retryable=True) if isinstance(error, errors.StorageError) else _INTERNAL
+
+
+def error_frame(error: Exception, answered: object = None) -> frames.Error:
+    """The error frame of an exception, with the marks (ref, id, chat) of the frame that it answers."""
+    told = refusal_of(error)
+    frame = frames.Error(
+        code=told.code,
+        message=told.text,
+        errors=[frames.FieldError(field=each.path, message=each.message) for each in told.problems] or None,
+        retryable=told.retryable,
+    )
+    return (
+        attrs.evolve(frame, **error.marks) if isinstance(error, errors.ProtocolError) else with_marks(frame, answered)
+    )
+
+
+def with_marks(error: frames.Error, answered: object) -> frames.Error:
+    ref, own, chat = (getattr(answered, name, None) for name in ("ref", "id", "chat"))
+    return attrs.evolve(error, ref=ref, id=own, chat=chat)

@@ -7,13 +7,16 @@ So idle sockets lock nobody out, and each user has a few places that nobody can 
 
 import enum
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Self
 
 import attrs
 
 from klaw.config.schema import GatewayConfig
 from klaw.domain.names import UserId
+from klaw.gateway.origin_check import Endpoints
 
 
 class TokenBucket:
@@ -26,6 +29,11 @@ class TokenBucket:
         self._tokens = self._burst
         self._filled_at = now
 
+    @classmethod
+    def per_second(cls, rate: float, now: float) -> Self:
+        """One that may give ``AT_ONCE_S`` worth at once."""
+        return cls(rate, max(1, round(rate * AT_ONCE_S)), now)
+
     def take(self, now: float, count: float = 1.0) -> float:
         """Take tokens (of more than ``burst``, all that fit). Returns 0, or how many seconds to wait for them; then
         nothing was taken."""
@@ -37,21 +45,12 @@ class TokenBucket:
             return 0.0
         return (count - self._tokens) / self._rate
 
-    def spend(self, now: float, count: float) -> float:
-        """Take tokens, if need be future ones, up to ``burst``. Returns in how many seconds the last one comes."""
+    def borrow(self, now: float, count: float = 1.0, at_most_s: float = math.inf) -> float:
+        """Take tokens, if need be future ones, up to ``burst``. Returns in how many seconds the last one comes; if that
+        is more than ``at_most_s``, none was taken."""
         wait_s = self.take(now, count)
-        if wait_s > 0:
+        if 0 < wait_s <= at_most_s:
             self._tokens = max(-self._burst, self._tokens - count)
-        return wait_s
-
-    def wait(self, now: float, at_most_s: float) -> float | None:
-        """Take one token, if need be a future one. Returns in how many seconds it comes; None: later than in
-        ``at_most_s``, and none was taken."""
-        wait_s = self.take(now)
-        if wait_s > at_most_s:
-            return None
-        if wait_s > 0:
-            self._tokens -= 1.0
         return wait_s
 
 
@@ -73,42 +72,67 @@ class Arrival(enum.Enum):
     """Why a new connection is not let in."""
 
     TURN_AWAY = enum.auto()
-    """It is told that there is no place."""
     TOO_FAST = enum.auto()
     """Its address opens too many: it is closed without a word, which costs least."""
 
 
-@attrs.define(eq=False)
-class Connection:
-    """A connection that was let in."""
-
-    address: str
-    drop: Callable[[], None]
-    has_unread: Callable[[], bool]
-    arrived_at: float
-    wait_s: float
-    """Delay before it is served, since its address opens connections too fast."""
-    busy: bool = False
-    """It is a WebSocket whose user is known, or an HTTP request is being answered."""
-    trusted: bool = False
-    user: UserId | None = None
-
-    @property
-    def idle(self) -> bool:
-        return not self.busy and self.wait_s == 0 and not self.has_unread()
-
-
 class UserAllowance:
     def __init__(self, frames_per_second: float, bytes_per_second: float, now: float) -> None:
-        self._frames = TokenBucket(frames_per_second, max(1, round(frames_per_second * AT_ONCE_S)), now)
-        self._bytes = TokenBucket(bytes_per_second, max(1, round(bytes_per_second * AT_ONCE_S)), now)
+        self._frames = TokenBucket.per_second(frames_per_second, now)
+        self._bytes = TokenBucket.per_second(bytes_per_second, now)
 
     def take(self, size: int, now: float) -> float:
         return self._frames.take(now) or self._bytes.take(now, size)
 
     def spend(self, now: float) -> float:
         """Pay extra for a frame that could not be read. Returns 0, or how many seconds to wait."""
-        return self._frames.spend(now, BROKEN_COST)
+        return self._frames.borrow(now, BROKEN_COST)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Connection:
+    """A connection, whatever it speaks."""
+
+    id: str
+    address: str
+    """As ``address_of`` says."""
+    place: Endpoints
+    drop: Callable[[], None]
+    """Ends it, when a newcomer needs its place."""
+    has_unread: Callable[[], bool]
+    log_in: Callable[[UserId], UserAllowance | None]
+    """Called at a good hello or the first good request; returns what the user may send; None: there is no place."""
+    pace: TokenBucket
+    arrived_at: float
+    wait_s: float = 0.0
+    """Delay before it is served, since its address opens connections too fast."""
+    busy: bool = False
+    """It is a WebSocket whose user is known, or an HTTP request is being answered."""
+    trusted: bool = False
+    user: UserId | None = None
+    allowance: UserAllowance | None = None
+    operator: bool = False
+    """It is the admin socket's: the operator asks, without a token and without limits."""
+
+    @classmethod
+    def of_operator(cls, now: float) -> "Connection":
+        much = 1 << 40
+        return cls(
+            id="admin",
+            address="",
+            place=Endpoints(loopback=True, own_hosts=frozenset()),
+            drop=lambda: None,
+            has_unread=lambda: False,
+            log_in=lambda _user: None,
+            pace=TokenBucket(much, much, now),
+            arrived_at=now,
+            allowance=UserAllowance(much, much, now),
+            operator=True,
+        )
+
+    @property
+    def idle(self) -> bool:
+        return not self.busy and self.wait_s == 0 and not self.has_unread()
 
 
 class Admission:
@@ -118,19 +142,11 @@ class Admission:
         self._arrivals: dict[str, TokenBucket] = {}
         self._allowances: dict[UserId, UserAllowance] = {}
 
-    def arrive(
-        self, connection: str, peer: str, drop: Callable[[], None], has_unread: Callable[[], bool], now: float
-    ) -> Connection | Arrival:
-        """Give a new connection its place, or say why it gets none.
-
-        Args:
-            peer: the address that it came from.
-            drop: ends it, when a newcomer needs its place.
-            has_unread: whether bytes have come that were not read yet.
-        """
-        config, address = self._config, _group(peer)
-        wait_s = self._bucket(address, now).wait(now, MAX_WAIT_S)
-        if wait_s is None:
+    def arrive(self, connection: Connection, now: float) -> Arrival | None:
+        """Give a new connection a place. Returns why it gets none."""
+        config, address = self._config, connection.address
+        connection.wait_s = self._bucket(address, now).borrow(now, at_most_s=MAX_WAIT_S)
+        if connection.wait_s > MAX_WAIT_S:
             return Arrival.TOO_FAST
         there = [each for each in self._connections.values() if each.address == address]
         pending = [each for each in self._connections.values() if each.user is None]
@@ -140,8 +156,8 @@ class Admission:
                 return Arrival.TURN_AWAY
         elif len(pending) >= config.max_pending and not self._make_room(pending, address, now):
             return Arrival.TURN_AWAY
-        self._connections[connection] = made = Connection(address, drop, has_unread, now, wait_s)
-        return made
+        self._connections[connection.id] = connection
+        return None
 
     def log_in(self, connection: str, user: UserId, now: float) -> UserAllowance | None:
         """Note the user of a connection, after a good hello or HTTP request. Returns what the user may send; None: the
@@ -193,15 +209,14 @@ class Admission:
     def _bucket(self, address: str, now: float) -> TokenBucket:
         bucket = self._arrivals.pop(address, None)
         if bucket is None:
-            rate = self._config.connects_per_second
-            bucket = TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), now)
+            bucket = TokenBucket.per_second(self._config.connects_per_second, now)
         self._arrivals[address] = bucket  # the last used is the last to be forgotten
         if len(self._arrivals) > MAX_ADDRESSES:
             del self._arrivals[next(iter(self._arrivals))]
         return bucket
 
 
-def _group(peer: str) -> str:
+def address_of(peer: str) -> str:
     """What counts as one address: for IPv6, the network that one customer has."""
     try:
         address = ipaddress.ip_address(peer.split("%", 1)[0])

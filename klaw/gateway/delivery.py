@@ -6,27 +6,27 @@ outbox's back-pressure, until it has the newest; nothing is awaited between its 
 gap.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import structlog
 import trio
 
-from klaw.chats.directory import ChatDirectory, at_rest
-from klaw.domain.events import Approval, ApprovalAsked, TextStreamed
+from klaw.chats.directory import at_rest
+from klaw.domain.events import ApprovalAsked, HealthChanged, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
-from klaw.gateway.hub import ChatEvent, Hub, Subscriber
+from klaw.gateway.hub import ChatEvent
 from klaw.gateway.outbox import Outbox
+from klaw.gateway.services import Services
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode
-from klaw.wire.frames import Ack, CaughtUp, Error
+from klaw.wire.frames import Ack, CaughtUp, Error, Notice, Watch
 
 MAX_WATCHED = 1000
-"""Chats that one connection may watch."""
 PAGE = 64
 """Messages that the catch-up reads at a time."""
 LIVE_SHARE = 0.75
@@ -63,43 +63,29 @@ class _PendingAck:
     """A message of this connection that has no ack yet."""
 
     count: int = 0
-    """How often it was sent."""
     seq: int | None = None
     """Set once it is stored and waits for the stream to acknowledge it in its place."""
 
 
 class Delivery:
-    """The streams of one connection.
+    """The streams of one connection; a ``hub.Subscriber``.
 
     Args:
-        subscriber: what the hub is to tell of events; passes them to ``stored`` and ``happened``.
-        approvals: the open questions of a chat.
-        overflow: called when the outbox cannot take a frame that must not be lost.
+        allowed: whether the connection may still be told; if not, it is being closed.
     """
 
-    def __init__(
-        self,
-        *,
-        user: UserId,
-        chats: ChatDirectory,
-        hub: Hub,
-        outbox: Outbox,
-        subscriber: Subscriber,
-        approvals: Callable[[ChatId], Iterable[Approval]],
-        overflow: Callable[[], None],
-    ) -> None:
-        self._user = user
-        self._chats = chats
-        self._hub = hub
+    def __init__(self, user: UserId, services: Services, outbox: Outbox, allowed: Callable[[], bool]) -> None:
+        self.user = user
+        self._chats, self._hub, self._approvals = services.chats, services.hub, services.approvals
         self._outbox = outbox
-        self._subscriber = subscriber
-        self._approvals = approvals
-        self._overflow = overflow
+        self._allowed = allowed
         self._cursors: dict[ChatId, _Cursor] = {}
         self._behind: OrderedDict[ChatId, _Cursor] = OrderedDict()
         self._expected: dict[tuple[ChatId, str], _PendingAck] = {}
-        self._announced: dict[ChatId, int] = {}
+        self._watches: deque[Watch] = deque()
+        self._announced: Counter[ChatId] = Counter()
         """How many watches of a chat were asked for and not carried out yet."""
+        self._watch_asked = trio.lowlevel.ParkingLot()
         self._wake = trio.lowlevel.ParkingLot()
         self._carried_out = trio.lowlevel.ParkingLot()
         self._watching = trio.Lock()
@@ -113,48 +99,51 @@ class Delivery:
 
     # -- watching --------------------------------------------------------------------------------------------------
 
-    def announce(self, name: str) -> None:
-        """A ``watch`` of this chat will follow: what is sent to the chat meanwhile waits for it.
+    def ask_to_watch(self, frame: Watch) -> bool:
+        """Queue a watch; False: too many wait. What is sent to the chat waits for it: otherwise its ack could overtake
+        the messages that the watch is to bring first."""
+        if len(self._watches) >= MAX_WATCHED:
+            return False
+        self._announced[chat_id(self.user, frame.chat)] += 1
+        self._watches.append(frame)
+        self._watch_asked.unpark()
+        return True
 
-        Otherwise its ack could overtake the messages that the watch is to bring first.
-        """
-        chat = chat_id(self._user, name)
-        self._announced[chat] = self._announced.get(chat, 0) + 1
+    async def next_watch(self) -> Watch:
+        while not self._watches:
+            await self._watch_asked.park()
+        return self._watches.popleft()
 
-    async def watch(self, name: str, seq: int | None, ref: str | None = None) -> None:
-        """Watch a chat from after ``seq`` (None: from now on); ``caught_up`` follows when all is sent.
-
-        Must have been announced; watches are carried out one after the other, in the order asked for.
+    async def watch(self, frame: Watch) -> None:
+        """Watch a chat from after a ``seq`` (None: from now on); ``caught_up`` follows when all is sent.
 
         Raises:
             ProtocolError: ``too_many_watched``.
             KlawError: the chat could not be read.
-
-        Cancellation: the chat may be left as it was before.
         """
-        chat = chat_id(self._user, name)
+        chat = chat_id(self.user, frame.chat)
         try:
-            await self._watch(chat, name, seq, ref)
+            await self._watch(chat, frame)
         finally:
             self._announced[chat] -= 1
             if not self._announced[chat]:
                 del self._announced[chat]
                 self._carried_out.unpark_all()
 
-    async def _watch(self, chat: ChatId, name: str, seq: int | None, ref: str | None) -> None:
+    async def _watch(self, chat: ChatId, frame: Watch) -> None:
         async with self._watching:
             cursor = await self._locate(chat)
             head, unanswered = cursor.head, await self._chats.unanswered(chat)
             cursor.unanswered = unanswered if cursor.head == head else None  # else an answer may have come meanwhile
-            if seq is not None:
-                if seq > cursor.head:
+            if frame.seq is not None:
+                if frame.seq > cursor.head:
                     text = "the server has fewer messages of this chat than that; load its history again"
-                    self._put(encode(Error(code="seq_ahead", message=text, chat=name, ref=ref)))
-                self._move(cursor, min(seq, cursor.head) + 1)
+                    self._outbox.put(encode(Error(code="seq_ahead", message=text, chat=frame.chat, ref=frame.ref)))
+                self._move(cursor, min(frame.seq, cursor.head) + 1)
             elif cursor.next_seq is None:
                 self._move(cursor, cursor.head + 1)
             cursor.replay_until = cursor.head
-            cursor.announce, cursor.ref = True, ref
+            cursor.announce, cursor.ref = True, frame.ref
             cursor.missed_text = True
             self._settle(cursor)
 
@@ -165,7 +154,7 @@ class Delivery:
 
     async def watch_from_now(self, name: str) -> None:
         """Watch a chat that is not watched, without any frame about it. Raises like ``watch``."""
-        chat = chat_id(self._user, name)
+        chat = chat_id(self.user, name)
         while chat in self._announced:
             await self._carried_out.park()
         cursor = self._cursors.get(chat)
@@ -191,15 +180,14 @@ class Delivery:
             if len(self._cursors) >= MAX_WATCHED:
                 raise ProtocolError("too_many_watched", f"one connection watches at most {MAX_WATCHED} chats")
             cursor = self._cursors[chat] = _Cursor(chat)
-            self._hub.watch(self._subscriber, chat)
-        session = await self._chats.session(self._user, name_of(chat))
+            self._hub.watch(self, chat)
+        session = await self._chats.session(self.user, name_of(chat))
         cursor.head = max(cursor.head, session.last_seq if session else 0)
         return cursor
 
     # -- acknowledgements ------------------------------------------------------------------------------------------
 
     def expect(self, chat: ChatId, message_id: str) -> None:
-        """When this message is stored, it goes out as ``ack``."""
         self._expected.setdefault((chat, message_id), _PendingAck()).count += 1
 
     def give_up(self, chat: ChatId, message_id: str) -> None:
@@ -232,12 +220,14 @@ class Delivery:
         name = name_of(chat)
         text = encode(Ack(id=message_id, chat=name, seq=seq))
         for _ in range(expected.count):
-            self._put(text, name, alone=True)
+            self._outbox.put(text, name, alone=True)
         return True
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def stored(self, stored: StoredOnce) -> None:
+        if not self._allowed():
+            return
         message = stored.message
         cursor = self._cursors[message.chat]
         cursor.head = max(cursor.head, message.seq)
@@ -247,18 +237,19 @@ class Delivery:
         if message.seq == cursor.next_seq and self._outbox.has_room(LIVE_SHARE):
             cursor.next_seq += 1
             if not self._acknowledge(message.chat, message.id, message.seq):
-                self._put(stored.text, name_of(message.chat))
+                self._outbox.put(stored.text, name_of(message.chat))
         else:
             self._fall_behind(cursor)
 
     def happened(self, event: ChatEvent) -> None:
-        cursor = self._cursors[event.chat]
-        name = name_of(event.chat)
+        if not self._allowed():
+            return
+        cursor, name = self._cursors[event.chat], name_of(event.chat)
         if isinstance(event, TextStreamed):
             if cursor.behind or cursor.next_seq is None:
                 cursor.missed_text = True
-            elif not self._outbox.put_delta(name, event.turn, event.offset, event.text):
-                self._overflow()
+            else:
+                self._outbox.put_delta(name, event.turn, event.offset, event.text)
         elif isinstance(event, ApprovalAsked) and (cursor.behind or cursor.next_seq is None):
             pass  # sent when the chat goes live, if it is open then
         elif cursor.behind:
@@ -266,7 +257,10 @@ class Delivery:
             cursor.held = [*cursor.held, *event_texts(event)][-MAX_HELD:]
         else:
             for text in event_texts(event):
-                self._put(text, name)
+                self._outbox.put(text, name)
+
+    def noticed(self, event: HealthChanged) -> None:
+        self._outbox.put(encode(Notice(code=event.code, text=event.text, details=dict(event.details) or None)))
 
     # -- catch-up --------------------------------------------------------------------------------------------------
 
@@ -297,7 +291,7 @@ class Delivery:
                 return
             cursor.next_seq = message.seq + 1
             if not self._acknowledge(message.chat, message.id, message.seq):
-                self._put(message_text(message, replayed=message.seq <= cursor.replay_until), name)
+                self._outbox.put(message_text(message, replayed=message.seq <= cursor.replay_until), name)
         if not page and cursor.next_seq <= head:
             # Every message is committed before it is heard of, so what was heard of before the read is no more.
             log.warning("stream_gap", seq=cursor.next_seq, missing=head + 1 - cursor.next_seq)
@@ -323,23 +317,19 @@ class Delivery:
         name = name_of(cursor.chat)
         if cursor.announce:
             assert cursor.next_seq is not None  # set by watch
-            self._put(encode(CaughtUp(chat=name, seq=cursor.next_seq - 1, ref=cursor.ref)), name)
+            self._outbox.put(encode(CaughtUp(chat=name, seq=cursor.next_seq - 1, ref=cursor.ref)), name)
             status = at_rest(self._chats.chat_status(cursor.chat), cursor.unanswered)
-            self._put(encode(chat_status(name, status)), name)
+            self._outbox.put(encode(chat_status(name, status)), name)
             cursor.announce, cursor.ref = False, None
         for text in cursor.held:
-            self._put(text, name)
+            self._outbox.put(text, name)
         cursor.held = []
         self._put_approvals(cursor)
         answer = self._hub.running(cursor.chat) if cursor.missed_text else None
         cursor.missed_text = False
-        if answer is not None and answer.text and not self._outbox.put_delta(name, answer.turn, 0, answer.text):
-            self._overflow()
+        if answer is not None and answer.text:
+            self._outbox.put_delta(name, answer.turn, 0, answer.text)
 
     def _put_approvals(self, cursor: _Cursor) -> None:
-        for approval in self._approvals(cursor.chat):
-            self._put(approval_text(approval), name_of(cursor.chat))
-
-    def _put(self, text: str, chat: str | None = None, *, alone: bool = False) -> None:
-        if not self._outbox.put(text, chat, alone=alone):
-            self._overflow()
+        for approval in self._approvals.open(cursor.chat):
+            self._outbox.put(approval_text(approval), name_of(cursor.chat))

@@ -17,8 +17,9 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.actor.failure import let_go
 from klaw.errors import HttpRefusal
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.services import Services
 from klaw.gateway.session import ClientSession
 from klaw.gateway.tokens import Grant
 
@@ -77,20 +78,14 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         parser.receive_data(bytes(data))
 
 
-async def respond(
-    stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S, *headers: str
-) -> None:
+async def respond(stream: HalfCloseableStream, refused: HttpRefusal, within_s: float = RESPOND_S) -> None:
     """Answer with a short plain text and end the connection; the peer may be gone."""
-    body = text.encode() + b"\n"
-    head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Content-Type: text/plain; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *headers,
-    )
+    body = f"{refused}\n".encode()
+    about = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": len(body), "Connection": "close"}
+    lines = [f"{name}: {value}" for name, value in {**about, **refused.headers}.items()]
+    head = "\r\n".join((f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}", *lines, "", ""))
     with trio.move_on_after(within_s), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        await stream.send_all("\r\n".join((*head, "", "")).encode("ascii") + body)
+        await stream.send_all(head.encode("ascii") + body)
         await linger(stream)
 
 
@@ -115,7 +110,7 @@ log = structlog.get_logger("klaw.gateway")
 async def serve_stream(
     stream: HalfCloseableStream,
     raw: socket.socket,
-    connection: GatewayConnection,
+    connection: Connection,
     services: Services,
     on_session: Callable[[ClientSession | None], None],
 ) -> None:
@@ -133,28 +128,23 @@ async def serve_stream(
             return
         if services.http is not None and not head.is_websocket:
             on_session(None)
-            connection.admitted.busy = True
+            connection.busy = True
             await services.http.serve(stream, head.raw, connection)
             return
         # What a proxy on this machine passes on is not from this machine, here and in all that follows.
         if passed_on(head.headers):
             connection.place = attrs.evolve(connection.place, loopback=False)
         grant = _admit(head, services, connection.place)
-        connection.admitted.trusted = grant is not None and grant.token is not None
-        if head.headers.get("sec-websocket-version", VERSION) != VERSION:
-            text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
-            more = ("Upgrade: websocket", f"Sec-WebSocket-Version: {VERSION}")
-            await respond(stream, 426, text, RESPOND_S, *more)
-            return
+        connection.trusted = grant is not None and grant.token is not None
         ws = WSConnection(ConnectionType.SERVER)
         ws.receive_data(head.raw)
         await stream.send_all(ws.send(AcceptConnection()))
     except HttpRefusal as refused:
         log.info("request_refused", status=refused.status)
-        await respond(stream, refused.status, str(refused))
+        await respond(stream, refused)
         return
     except (RemoteProtocolError, LocalProtocolError):
-        await respond(stream, 400, "not a usable WebSocket request")
+        await respond(stream, HttpRefusal(400, "not a usable WebSocket request"))
         return
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
@@ -174,4 +164,7 @@ def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | N
     grant = admit(head.headers, services.auth, services.config.allowed_origins, place)
     if grant is None and not (place.loopback or services.auth.has_tokens):
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
+    if head.headers.get("sec-websocket-version", VERSION) != VERSION:
+        text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
+        raise HttpRefusal(426, text, {"Upgrade": "websocket", "Sec-WebSocket-Version": VERSION})
     return grant

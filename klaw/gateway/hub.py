@@ -6,26 +6,24 @@ Called by the chats synchronously, in the order of commits; it neither waits nor
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
-from klaw.domain.events import (
-    ApprovalAsked,
-    ApprovalEnded,
-    Event,
-    HealthChanged,
-    MessageStored,
-    StepChanged,
-    TextStreamed,
-    ToolUsed,
-    TurnEnded,
-    TurnStarted,
-)
+from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
-ChatEvent: TypeAlias = TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+ChatEvent: TypeAlias = (
+    events.TurnStarted
+    | events.StepChanged
+    | events.TextStreamed
+    | events.ToolUsed
+    | events.ApprovalAsked
+    | events.ApprovalEnded
+    | events.TurnEnded
+)
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -41,31 +39,15 @@ class Subscriber(Protocol):
         """Something else happened in a watched chat."""
         ...
 
-    def noticed(self, event: HealthChanged) -> None:
+    def noticed(self, event: events.HealthChanged) -> None:
         """Something that all users should see."""
         ...
 
 
+@attrs.define
 class RunningAnswer:
-    """What a running turn has said so far, for those who begin to watch in the middle of it."""
-
-    __slots__ = ("_length", "_texts", "turn")
-
-    def __init__(self, turn: str) -> None:
-        self.turn = turn
-        self._texts: list[str] = []
-        self._length = 0
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    def add(self, offset: int, text: str) -> None:
-        if offset != self._length:
-            kept = self.text[:offset]
-            self._texts, self._length = [kept], len(kept)
-        self._texts.append(text)
-        self._length += len(text)
+    turn: str
+    text: str = ""
 
 
 class Hub:
@@ -76,16 +58,16 @@ class Hub:
         self._watchers: dict[ChatId, dict[int, Subscriber]] = {}
         self._running: dict[ChatId, RunningAnswer] = {}
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: events.Event) -> None:
         """Tell everybody concerned; an error of one subscriber is logged and concerns nobody else."""
         match event:
-            case MessageStored(message=message):
+            case events.MessageStored(message=message):
                 self._round_over(message)
                 watchers = self._watchers.get(message.chat)
                 if watchers:
                     stored = StoredOnce(message)
                     self._each(watchers, lambda watcher: watcher.stored(stored))
-            case HealthChanged():
+            case events.HealthChanged():
                 self._each(self._everybody, lambda watcher: watcher.noticed(event))
             case _:
                 self._follow(event)
@@ -124,14 +106,14 @@ class Hub:
             self._running[message.chat] = RunningAnswer(running.turn)
 
     def _follow(self, event: ChatEvent) -> None:
-        if isinstance(event, TurnStarted):
+        if isinstance(event, events.TurnStarted):
             self._running[event.chat] = RunningAnswer(event.turn)
-        elif isinstance(event, TurnEnded):
+        elif isinstance(event, events.TurnEnded):
             self._running.pop(event.chat, None)
-        elif isinstance(event, TextStreamed):
+        elif isinstance(event, events.TextStreamed):
             answer = self._running.get(event.chat)
             if answer is not None and answer.turn == event.turn:
-                answer.add(event.offset, event.text)
+                answer.text = answer.text[: event.offset] + event.text
 
     def _each(self, subscribers: dict[int, Subscriber], tell: Callable[[Subscriber], None]) -> None:
         for subscriber in list(subscribers.values()):

@@ -16,6 +16,7 @@ from wsproto.connection import Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.utilities import LocalProtocolError
 
+from klaw.config.schema import GatewayConfig
 from klaw.gateway.connection_limits import TokenBucket
 from klaw.gateway.outbox import Outbox
 from klaw.wire.codec import encode
@@ -63,25 +64,11 @@ class WebSocketLink:
     Args:
         connection: a socket that does not block; closed by the caller.
         ws: its protocol, after the handshake.
-        messages_per_second, burst: how fast messages may come, and how many at once.
-        capacity: frames that may wait to be sent.
-        max_bytes: of a message; only the beginning of a longer one is handed over.
-        ping_s: a peer that is silent for this long is asked for a sign of life.
+        config: limits; of a message that is too long only the beginning is handed over.
     """
 
-    def __init__(
-        self,
-        connection: socket.socket,
-        ws: Connection,
-        name: str,
-        *,
-        messages_per_second: float,
-        burst: int,
-        capacity: int,
-        max_bytes: int,
-        ping_s: float,
-    ) -> None:
-        self.outbox = Outbox(capacity, send_now=self._send_at_once)
+    def __init__(self, connection: socket.socket, ws: Connection, name: str, config: GatewayConfig) -> None:
+        self.outbox = Outbox(config.outbox_frames, self.drop_slow, self._send_at_once)
         self.frames_in = 0
         self.frames_out = 0
         self.closing: Close | None = None
@@ -89,9 +76,9 @@ class WebSocketLink:
         self._socket = connection
         self._ws = ws
         self._name = name
-        self._pace = TokenBucket(SHARE * messages_per_second, round(SHARE * burst), trio.current_time())
-        self._max_bytes = max_bytes
-        self._ping_s = ping_s
+        self._pace = TokenBucket(SHARE * config.messages_per_second, round(SHARE * config.burst), trio.current_time())
+        self._max_bytes = config.max_frame_bytes
+        self._ping_s = config.ping_s
         self._heard_at = trio.current_time()
         self._pieces: list[str] = []
         self._size = 0
@@ -117,11 +104,7 @@ class WebSocketLink:
 
     def put(self, frame: ServerFrame) -> None:
         """Queue a frame that must not be lost: a client that has no room for it is dropped."""
-        self.put_text(encode(frame))
-
-    def put_text(self, text: str) -> None:
-        if not self.outbox.put(text):
-            self.drop_slow()
+        self.outbox.put(encode(frame))
 
     def drop_slow(self) -> None:
         log.warning("client_too_slow", connection=self._name, depth=self.outbox.depth)
@@ -184,8 +167,6 @@ class WebSocketLink:
                 return
             await trio.sleep(min(self._ping_s, PONG_S))
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
     async def _read(self) -> None:
         try:
             await trio.lowlevel.wait_readable(self._socket)
@@ -217,8 +198,6 @@ class WebSocketLink:
             await body()
         except* trio.EndOfChannel:
             self._body.cancel(reason="the peer closed the connection")
-
-    # -- writing ---------------------------------------------------------------------------------------------------
 
     def _send_now(self, event: Ping | Pong | CloseConnection) -> None:
         """Send a control frame before all that waits; nothing if the connection is closing."""

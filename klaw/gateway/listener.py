@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import assert_never
+from typing import Any
 
 import attrs
 import structlog
@@ -17,12 +17,12 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
-from klaw.errors import CannotListen, ConfigError, Problem
-from klaw.gateway.connection_limits import AT_ONCE_S, Admission, Arrival, Connection, TokenBucket
+from klaw.errors import CannotListen, ConfigError, HttpRefusal, Problem
+from klaw.gateway.connection_limits import Admission, Arrival, Connection, TokenBucket, address_of
 from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin_check import Endpoints, is_loopback
-from klaw.gateway.services import GatewayConnection, Services
-from klaw.gateway.session import ClientSession, SessionReport
+from klaw.gateway.services import Services
+from klaw.gateway.session import ClientSession
 
 STOP_S = 5.0
 """How long sessions get to say goodbye."""
@@ -33,7 +33,6 @@ LOG_FLOOD_S = 10.0
 MAX_REFUSALS = 16
 """Connections over the limit that are told so at a time; the rest is closed without a word."""
 AT_ONCE = 32
-"""Connections accepted in one step."""
 _BROKEN_OFF = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM)
 """What accept() says of a connection that is gone again, or that a firewall forbids (accept(2))."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -66,14 +65,13 @@ class Gateway:
     def spec(self) -> ActorSpec:
         return ActorSpec(name="gateway", run=self.run, mailbox=self.mailbox, vital=True, stop_budget_s=STOP_S + 2.0)
 
-    def connections(self) -> list[SessionReport]:
+    def connections(self) -> list[dict[str, Any]]:
         return [session.report() for session in self._sessions.values()]
 
     def http_connections(self) -> int:
         return len(self._http)
 
     async def ping(self) -> None:
-        """Wait for a sign of life. Raises ActorStopped."""
         await self.mailbox.ask(lambda reply: Ping(reply=reply))
 
     async def run(self, vitals: Vitals, started: TaskStarted) -> None:
@@ -93,12 +91,8 @@ class Gateway:
                 self._on_listening(host, port)
                 started.started()
                 vitals.doing("listening")
-                async for message in self.mailbox:
-                    match message:
-                        case Ping(reply=reply):
-                            reply.set(None)
-                        case _:
-                            assert_never(message)
+                async for ping in self.mailbox:
+                    ping.reply.set(None)
                 accepting.cancel_scope.cancel(reason="shutdown")
             vitals.doing("closing connections")
             for arriving in self._arriving:
@@ -122,9 +116,7 @@ class Gateway:
         except OSError as error:
             reason = error.strerror or error_class(error)
             if error.errno == errno.EADDRINUSE:
-                reason += (
-                    "; another program listens there, perhaps another Klaw: stop it, or give another port (--port)"
-                )
+                reason += "; another program listens there, perhaps another Klaw: stop it, or use another --port"
             raise CannotListen(f"gateway.port: cannot listen on {config.host}, port {config.port}: {reason}") from error
         if config.port == 0:
             # Each address of a name got a port of its own; one is enough to be told.
@@ -161,23 +153,25 @@ class Gateway:
         except OSError:
             connection.close()  # gone already
             return
+        config, now = self._services.config, trio.current_time()
         session_id, arriving = f"c{next(self._numbers)}", trio.CancelScope()
-        unread = partial(_has_unread, connection)
-        arrival = self._admission.arrive(session_id, peer, arriving.cancel, unread, trio.current_time())
-        if arrival is Arrival.TOO_FAST or (arrival is Arrival.TURN_AWAY and self._refusing >= MAX_REFUSALS):
+        made = Connection(
+            id=session_id,
+            address=address_of(peer),
+            place=Endpoints.of(config, peer=peer, local=local),
+            drop=arriving.cancel,
+            has_unread=partial(_has_unread, connection),
+            log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
+            pace=TokenBucket.per_second(config.http.requests_per_second, now),
+            arrived_at=now,
+        )
+        refused = self._admission.arrive(made, now)
+        if refused is Arrival.TOO_FAST or (refused is Arrival.TURN_AWAY and self._refusing >= MAX_REFUSALS):
             self._count_closed()
             connection.close()
             return
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
-        if isinstance(arrival, Connection):
-            rate = self._services.config.http.requests_per_second
-            made = GatewayConnection(
-                id=session_id,
-                place=Endpoints.of(self._services.config, peer=peer, local=local),
-                log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
-                pace=TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), trio.current_time()),
-                admitted=arrival,
-            )
+        if refused is None:
             self._arriving.add(arriving)
             connections.start_soon(self._connection, stream, connection, made, arriving, name="gateway connection")
         else:
@@ -185,7 +179,7 @@ class Gateway:
             connections.start_soon(self._turn_away, stream, name="gateway refusal")
 
     async def _connection(
-        self, stream: trio.SocketStream, raw: socket.socket, connection: GatewayConnection, arriving: trio.CancelScope
+        self, stream: trio.SocketStream, raw: socket.socket, connection: Connection, arriving: trio.CancelScope
     ) -> None:
         """Serve one connection; no error leaves this."""
         structlog.contextvars.bind_contextvars(connection=connection.id)
@@ -199,8 +193,8 @@ class Gateway:
 
         try:
             with arriving:
-                await trio.sleep(connection.admitted.wait_s)
-                connection.admitted.wait_s = 0.0
+                await trio.sleep(connection.wait_s)
+                connection.wait_s = 0.0
                 await serve_stream(stream, raw, connection, self._services, keep)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", error=error_class(failures), where=where(failures))
@@ -219,7 +213,7 @@ class Gateway:
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         try:
-            await respond(stream, 503, "too many connections; try again later", 1.0, "Retry-After: 1")
+            await respond(stream, HttpRefusal(503, "too many connections; try again later", {"Retry-After": "1"}), 1.0)
         finally:
             self._refusing -= 1
             stream.socket.close()

@@ -30,8 +30,6 @@ _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x
 
 @attrs.frozen(kw_only=True)
 class Endpoints:
-    """Where a connection comes from and where it ends."""
-
     loopback: bool
     own_hosts: frozenset[str]
     """Names and addresses of this server in lower case, besides loopback."""
@@ -118,7 +116,6 @@ def _bearer(authorization: str | None) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
     if host.lower() == "localhost":
         return True
     try:

@@ -18,27 +18,24 @@ AT_ONCE_CHARS = 16_384
 
 @attrs.define
 class _JoinedDeltas:
-    """Successive pieces of one answer, waiting as one frame."""
-
     chat: str
     turn: str
     offset: int
     length: int
     texts: list[str]
 
+    def __len__(self) -> int:
+        return self.length
+
     def encode(self) -> str:
         return encode(Delta(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
-
-
-def _length(frame: str | _JoinedDeltas) -> int:
-    return len(frame) if isinstance(frame, str) else frame.length
 
 
 class Outbox:
     """A bounded first-in first-out queue of encoded frames.
 
-    Filled by the session's tasks and by the hub, which never wait: a frame that finds it full makes ``put`` answer
-    False, and the session drops the client. Only the catch-up waits for room.
+    Filled by the session's tasks and by the hub, which never wait: one that finds it full calls ``on_full``, which
+    drops the client. Only the catch-up waits for room.
 
     Args:
         capacity: frames that may wait.
@@ -47,9 +44,14 @@ class Outbox:
     """
 
     def __init__(
-        self, capacity: int, max_chars: int = MAX_CHARS, send_now: Callable[[str], bytes] | None = None
+        self,
+        capacity: int,
+        on_full: Callable[[], None],
+        send_now: Callable[[str], bytes] | None = None,
+        max_chars: int = MAX_CHARS,
     ) -> None:
         self.capacity = capacity
+        self._on_full: Callable[[], None] | None = on_full
         self._send_now = send_now
         self._max_chars = max_chars
         self._chars = 0
@@ -66,8 +68,8 @@ class Outbox:
     def depth(self) -> int:
         return len(self._frames)
 
-    def put(self, text: str, chat: str | None = None, *, alone: bool = False) -> bool:
-        """Queue an encoded frame, of a chat if it is one of its stream. False when full; a closed outbox drops it.
+    def put(self, text: str, chat: str | None = None, *, alone: bool = False) -> None:
+        """Queue an encoded frame, of a chat if it is one of its stream. A closed outbox drops it.
 
         One that mostly comes ``alone`` is sent at once, without waking the writer, if that waits for nothing else.
         """
@@ -77,25 +79,24 @@ class Outbox:
             self._control = self._send_now(text)  # nothing was queued, or the writer would not wait
             if self._control:
                 self._takers.unpark()
-            return True
-        return self._append(text)
+        else:
+            self._append(text)
 
-    def put_delta(self, chat: str, turn: str, offset: int, text: str) -> bool:
+    def put_delta(self, chat: str, turn: str, offset: int, text: str) -> None:
         """Queue a piece of an answer, joined to the piece before it if that still waits."""
         pieces = self._open_pieces.get(chat)
         if pieces is not None and pieces.turn == turn and pieces.offset + pieces.length == offset:
             if self._chars + len(text) > self._max_chars:
-                return False
+                self._overflow()
+                return
             pieces.texts.append(text)
             pieces.length += len(text)
             self._chars += len(text)
-            return True
-        pieces = _JoinedDeltas(chat, turn, offset, len(text), [text])
-        self._open_pieces[chat] = pieces
-        return self._append(pieces)
+        else:
+            self._open_pieces[chat] = pieces = _JoinedDeltas(chat, turn, offset, len(text), [text])
+            self._append(pieces)
 
     def has_room(self, share: float = 1.0) -> bool:
-        """Whether less than this share of the capacity is taken."""
         return len(self._frames) < max(1, int(self.capacity * share)) and self._chars < self._max_chars * share
 
     async def wait_for_room(self, share: float) -> None:
@@ -125,7 +126,7 @@ class Outbox:
         chars = 0
         while self._frames and chars < AT_ONCE_CHARS:
             frame = self._frames.popleft()
-            chars += _length(frame)
+            chars += len(frame)
             if isinstance(frame, _JoinedDeltas):
                 if self._open_pieces.get(frame.chat) is frame:
                     del self._open_pieces[frame.chat]
@@ -138,20 +139,24 @@ class Outbox:
     def close(self, *, clear: bool = False) -> None:
         """Accept nothing more; what is queued can still be taken, unless cleared."""
         self._closed = True
-        self._send_now = None  # it refers to who made this outbox
+        self._on_full = self._send_now = None  # they refer to who made this outbox
         if clear:
             self._frames.clear()
             self._chars = 0
         self._takers.unpark_all()
 
-    def _append(self, frame: str | _JoinedDeltas) -> bool:
+    def _append(self, frame: str | _JoinedDeltas) -> None:
+        length = len(frame)
         if self._closed:
-            return True
-        length = _length(frame)
+            return
         if len(self._frames) >= self.capacity or (self._frames and self._chars + length > self._max_chars):
-            return False
+            self._overflow()
+            return
         self._frames.append(frame)
         self._chars += length
         self.high_water = max(self.high_water, len(self._frames))
         self._takers.unpark()
-        return True
+
+    def _overflow(self) -> None:
+        if self._on_full is not None:
+            self._on_full()

@@ -9,10 +9,8 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.chats.directory import ChatDirectory
 from klaw.config.schema import GatewayConfig
-from klaw.domain.names import UserId
-from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
+from klaw.gateway.connection_limits import Connection
 from klaw.gateway.hub import Hub
-from klaw.gateway.origin_check import Endpoints
 from klaw.gateway.tokens import Authenticator
 from klaw.operations.handler import Caller
 from klaw.operations.perform import Call
@@ -20,39 +18,10 @@ from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 
 
-@attrs.define(eq=False)
-class GatewayConnection:
-    """A connection that was admitted, whatever it speaks."""
-
-    id: str
-    place: Endpoints
-    log_in: Callable[[UserId], UserAllowance | None]
-    """Called at a good hello or the first good request; returns what the user may send; None: there is no place."""
-    pace: TokenBucket
-    admitted: Connection
-    user: UserId | None = None
-    allowance: UserAllowance | None = None
-    operator: bool = False
-    """It is the admin socket's: the operator asks, without a token and without limits."""
-
-    @classmethod
-    def of_operator(cls) -> "GatewayConnection":
-        now, much = trio.current_time(), 1 << 40
-        return cls(
-            id="admin",
-            place=Endpoints(loopback=True, own_hosts=frozenset()),
-            log_in=lambda _user: None,
-            pace=TokenBucket(much, much, now),
-            admitted=Connection("admin", drop=lambda: None, has_unread=lambda: False, arrived_at=now, wait_s=0.0),
-            allowance=UserAllowance(much, much, now),
-            operator=True,
-        )
-
-
 class HttpDoor(Protocol):
     """Serves HTTP on the gateway's port; ``klaw.api.server`` does."""
 
-    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: GatewayConnection) -> None:
+    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: Connection) -> None:
         """Serve a connection until it ends; ``read`` was read of it already."""
         ...
 

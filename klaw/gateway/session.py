@@ -2,47 +2,32 @@
 
 import math
 import socket
-from collections import deque
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import attrs
 import structlog
 import trio
-from wsproto.connection import Connection
+from wsproto.connection import Connection as WebSocketProtocol
 
 from klaw import __version__
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import answer_within
 from klaw.actor.threads import read_input
-from klaw.domain.events import HealthChanged
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.answers import StoredOnce
-from klaw.gateway.connection_limits import TokenBucket, UserAllowance
-from klaw.gateway.delivery import MAX_WATCHED, Delivery
-from klaw.gateway.hub import ChatEvent
+from klaw.gateway.answers import error_frame, with_marks
+from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
+from klaw.gateway.delivery import Delivery
 from klaw.gateway.link import Close, WebSocketLink
-from klaw.gateway.refusals import error_frame, with_marks
-from klaw.gateway.requests import Requests
-from klaw.gateway.sending import ANSWER_S, Sending
-from klaw.gateway.services import GatewayConnection, Services
+from klaw.gateway.requests import ANSWER_S, Requests, Sending
+from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller
+from klaw.wire import frames
 from klaw.wire.codec import byte_size, decode_client
-from klaw.wire.frames import (
-    PROTOCOL_VERSION,
-    ApprovalEndedFrame,
-    Approve,
-    ClientFrame,
-    Error,
-    Hello,
-    Notice,
-    Send,
-    Watch,
-    Welcome,
-)
 
 MAX_CLIENT_NAME = 64
 READ_SHARE = 0.5
@@ -54,25 +39,8 @@ LOCAL_REFUSED = (
     "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
     " or let this machine in without one with 'klaw token allow-local'"
 )
+NOT_KNOWN = "a valid token is needed, in the Authorization header or in hello"
 log = structlog.get_logger("klaw.gateway")
-
-
-@attrs.frozen(kw_only=True)
-class SessionReport:
-    """A snapshot of a connection."""
-
-    id: str
-    user: str | None
-    client: str | None
-    peer: str
-    """``loopback`` or ``network``."""
-    since: float
-    frames_in: int
-    frames_out: int
-    outbox: int
-    outbox_high_water: int
-    watched: int
-    in_flight: int
 
 
 class ClientSession:
@@ -84,7 +52,7 @@ class ClientSession:
     """
 
     def __init__(
-        self, raw: socket.socket, ws: Connection, connection: GatewayConnection, services: Services, grant: Grant | None
+        self, raw: socket.socket, ws: WebSocketProtocol, connection: Connection, services: Services, grant: Grant | None
     ) -> None:
         config = services.config
         self.id = connection.id
@@ -92,18 +60,8 @@ class ClientSession:
         self._grant = grant
         self._loopback = connection.place.loopback
         self._since = services.clock.now()
-        now = trio.current_time()
-        self._link = WebSocketLink(
-            raw,
-            ws,
-            self.id,
-            messages_per_second=config.messages_per_second,
-            burst=config.burst,
-            capacity=config.outbox_frames,
-            max_bytes=config.max_frame_bytes,
-            ping_s=config.ping_s,
-        )
-        self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
+        self._link = WebSocketLink(raw, ws, self.id, config)
+        self._bucket = TokenBucket(config.messages_per_second, config.burst, trio.current_time())
         self._log_in = connection.log_in
         self._talk: _Conversation | None = None
         self._client: str | None = None
@@ -113,64 +71,54 @@ class ClientSession:
         try:
             await self._link.run(self._serve)
         finally:
-            self._services.hub.leave(self)
-            self._talk = None  # its parts refer to this session
+            if self._talk is not None:
+                self._services.hub.leave(self._talk.delivery)
+                self._talk = None  # its parts refer to this session
             closing = self._link.closing
             log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
     def shut_down(self) -> None:
-        """Say that the server stops, and close."""
-        self._refuse(Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
+        self._refuse(frames.Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
 
-    def report(self) -> SessionReport:
-        talk = self._talk
-        return SessionReport(
-            id=self.id,
-            user=self._grant.user if self._grant else None,
-            client=self._client,
-            peer="loopback" if self._loopback else "network",
-            since=self._since,
-            frames_in=self._link.frames_in,
-            frames_out=self._link.frames_out,
-            outbox=self._link.outbox.depth,
-            outbox_high_water=self._link.outbox.high_water,
-            watched=talk.delivery.watched if talk else 0,
-            in_flight=talk.sending.in_flight if talk else 0,
-        )
-
-    def stored(self, stored: StoredOnce) -> None:
-        if self._talk is not None and self._still_allowed():
-            self._talk.delivery.stored(stored)
-
-    def happened(self, event: ChatEvent) -> None:
-        if self._talk is not None and self._still_allowed():
-            self._talk.delivery.happened(event)
-
-    def noticed(self, event: HealthChanged) -> None:
-        self._link.put(Notice(code=event.code, text=event.text, details=dict(event.details) or None))
+    def report(self) -> dict[str, Any]:
+        """A snapshot of the connection; ``user`` and ``client`` are None before hello."""
+        talk, link = self._talk, self._link
+        return {
+            "id": self.id,
+            "user": self._grant.user if self._grant else None,
+            "client": self._client,
+            "peer": "loopback" if self._loopback else "network",
+            "since": self._since,
+            "frames_in": link.frames_in,
+            "frames_out": link.frames_out,
+            "outbox": link.outbox.depth,
+            "outbox_high_water": link.outbox.high_water,
+            "watched": talk.delivery.watched if talk else 0,
+            "in_flight": talk.sending.in_flight if talk else 0,
+        }
 
     async def _serve(self) -> None:
         hello = None
         with trio.move_on_after(self._services.config.hello_timeout_s) as waiting:
             hello = await self._receive_hello()
         if waiting.cancelled_caught:
-            self._refuse(Error(code="hello_timeout", message="no hello came in time"), Close.HELLO_TIMEOUT)
+            self._refuse(frames.Error(code="hello_timeout", message="no hello came in time"), Close.HELLO_TIMEOUT)
         if hello is None or self._grant is None:
             return
         allowance = self._log_in(self._grant.user)
         if allowance is None:
             text = "you have too many connections, or the server has; close one, or try again later"
-            self._refuse(Error(code="too_many_connections", message=text, retryable=True), Close.TOO_MANY)
+            self._refuse(frames.Error(code="too_many_connections", message=text, retryable=True), Close.TOO_MANY)
             return
         async with trio.open_nursery() as nursery:
             talk = self._begin(self._grant.user, allowance, nursery)
             nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
-            nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
+            nursery.start_soon(self._carry_out_watches, talk.delivery, name="gateway watches")
             nursery.start_soon(talk.sending.run, name="gateway sending")
             nursery.start_soon(talk.requests.run, name="gateway files")
             for name, seq in hello.chats.items():
-                self._ask_for_watch(Watch(chat=name, seq=seq), talk)
+                self._ask_for_watch(frames.Watch(chat=name, seq=seq), talk)
             with suppress(trio.EndOfChannel):  # one that leaves a nursery and what it cancels refer to each other
                 while True:
                     wait_s = await self._take(await self._link.receive(), talk)
@@ -181,51 +129,38 @@ class ClientSession:
                         await self._link.outbox.wait_for_room(READ_SHARE)  # it does not read, and gets no more answers
             nursery.cancel_scope.cancel(reason="the peer closed the connection")
 
-    async def _receive_hello(self) -> Hello | None:
+    async def _receive_hello(self) -> frames.Hello | None:
         """The first frame, if it is a good hello of somebody who may connect; else the connection is being closed."""
         frame = await self._decode(await self._link.receive(), first=True)
-        if not isinstance(frame, Hello):
+        if not isinstance(frame, frames.Hello):
             return None
-        if frame.version != PROTOCOL_VERSION:
-            old = "client" if frame.version < PROTOCOL_VERSION else "server"
-            text = f"the server speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: update the {old}"
-            self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
-        elif not self._authenticate(frame.token):
-            self._refuse(Error(code="unauthorized", message=self._needs_token(frame.token)), Close.UNAUTHORIZED)
+        if frame.token is not None or self._grant is None:
+            self._grant = self._services.auth.grant(frame.token, loopback=self._loopback)
+        if frame.version != frames.PROTOCOL_VERSION:
+            old = "client" if frame.version < frames.PROTOCOL_VERSION else "server"
+            text = (
+                f"the server speaks protocol version {frames.PROTOCOL_VERSION}, not {frame.version}: update the {old}"
+            )
+            self._refuse(frames.Error(code="wrong_version", message=text), Close.WRONG_VERSION)
+        elif self._grant is None or not self._services.auth.holds(self._grant):
+            refused = LOCAL_REFUSED if frame.token is None and self._loopback else NOT_KNOWN
+            self._refuse(frames.Error(code="unauthorized", message=refused), Close.UNAUTHORIZED)
         else:
-            self._client = _printable(frame.client)
+            self._client = "".join(filter(str.isprintable, (frame.client or "")[:MAX_CLIENT_NAME])) or None
             return frame
         return None
 
-    def _authenticate(self, token: str | None) -> bool:
-        if token is not None or self._grant is None:
-            self._grant = self._services.auth.grant(token, loopback=self._loopback)
-        return self._grant is not None and self._services.auth.holds(self._grant)
-
-    def _needs_token(self, given: str | None) -> str:
-        if given is None and self._loopback:
-            return LOCAL_REFUSED
-        return "a valid token is needed, in the Authorization header or in hello"
-
     def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Conversation":
         services = self._services
-        delivery = Delivery(
-            user=user,
-            chats=services.chats,
-            hub=services.hub,
-            outbox=self._link.outbox,
-            subscriber=self,
-            approvals=services.approvals.open,
-            overflow=self._link.drop_slow,
-        )
-        sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
+        delivery = Delivery(user, services, self._link.outbox, self._still_allowed)
+        sending = Sending(user, services.chats, delivery, self._link, nursery)
         assert self._grant is not None  # since the hello
         caller = Caller(user=user, operator=self._grant.operator)
         requests = Requests(caller, services, self._link, nursery)
-        self._talk = _Conversation(user, allowance, delivery, sending, requests)
+        self._talk = _Conversation(allowance, delivery, sending, requests)
         self._link.put(
-            Welcome(
-                version=PROTOCOL_VERSION,
+            frames.Welcome(
+                version=frames.PROTOCOL_VERSION,
                 server=f"klaw {__version__}",
                 user=user,
                 session=self.id,
@@ -233,7 +168,7 @@ class ClientSession:
                 limits=answers.limits(services.config, services.attachments.limits),
             )
         )
-        services.hub.join(self)
+        services.hub.join(delivery)
         structlog.contextvars.bind_contextvars(user=user)
         log.info("client_connected", client=self._client)
         return self._talk
@@ -251,27 +186,27 @@ class ClientSession:
         self._carry_out(frame, wait_s, talk)
         return wait_s
 
-    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Conversation") -> None:
+    def _carry_out(self, frame: frames.ClientFrame, wait_s: float, talk: "_Conversation") -> None:
         if wait_s > 0:
             text = "too many frames; nothing was done"
             wait_ms = math.ceil(wait_s * 1000)
-            limited = Error(code="rate_limited", message=text, retryable=True, retry_after_ms=wait_ms)
+            limited = frames.Error(code="rate_limited", message=text, retryable=True, retry_after_ms=wait_ms)
             self._link.put(with_marks(limited, frame))
-        elif isinstance(frame, Send):
+        elif isinstance(frame, frames.Send):
             talk.sending.submit(frame)
-        elif isinstance(frame, Hello):
-            self._link.put(Error(code="hello_again", message="hello was said already"))
-        elif isinstance(frame, Approve):
+        elif isinstance(frame, frames.Hello):
+            self._link.put(frames.Error(code="hello_again", message="hello was said already"))
+        elif isinstance(frame, frames.Approve):
             self._approve(frame, talk)
-        elif isinstance(frame, Watch):
+        elif isinstance(frame, frames.Watch):
             self._ask_for_watch(frame, talk)
         else:
             talk.requests.submit(frame)
 
-    async def _decode(self, data: str | bytes, *, first: bool = False) -> ClientFrame | None:
+    async def _decode(self, data: str | bytes, *, first: bool = False) -> frames.ClientFrame | None:
         """The frame; None after an error frame was queued (and the connection closed, if it is the first frame)."""
         if isinstance(data, bytes):
-            self._refuse(Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
+            self._refuse(frames.Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
             return None
         try:
             most = self._services.config.max_frame_bytes
@@ -281,35 +216,31 @@ class ClientSession:
             self._refuse(error_frame(error), close)
             return None
 
-    def _approve(self, frame: Approve, talk: "_Conversation") -> None:
+    def _approve(self, frame: frames.Approve, talk: "_Conversation") -> None:
         """Answer a question; only a watcher of its chat, who was shown it, may."""
         approvals = self._services.approvals
-        asked = approvals.find(talk.user, frame.id)
+        asked = approvals.find(talk.delivery.user, frame.id)
         outcome = None
         if asked is not None and talk.delivery.watches(asked.chat):
             outcome = approvals.answer(asked, allow=frame.allow)
         if asked is None or outcome is None:
             text = "there is no such question in a chat that you watch, or it was answered, or its time is over"
-            self._link.put(with_marks(Error(code="unknown_approval", message=text), frame))
+            self._link.put(with_marks(frames.Error(code="unknown_approval", message=text), frame))
         else:
-            self._link.put(ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
+            self._link.put(
+                frames.ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref)
+            )
 
-    def _ask_for_watch(self, frame: Watch, talk: "_Conversation") -> None:
-        if len(talk.watches) >= MAX_WATCHED:
+    def _ask_for_watch(self, frame: frames.Watch, talk: "_Conversation") -> None:
+        if not talk.delivery.ask_to_watch(frame):
             talk.requests.refuse(frame)
-            return
-        talk.delivery.announce(frame.chat)
-        talk.watches.append(frame)
-        talk.watch_asked.unpark()
 
-    async def _carry_out_watches(self, talk: "_Conversation") -> None:
+    async def _carry_out_watches(self, delivery: Delivery) -> None:
         while True:
-            while not talk.watches:
-                await talk.watch_asked.park()
-            frame = talk.watches.popleft()
+            frame = await delivery.next_watch()
             try:
                 with answer_within(ANSWER_S, "the chat"):
-                    await talk.delivery.watch(frame.chat, frame.seq, frame.ref)
+                    await delivery.watch(frame)
             except ProtocolError as error:
                 self._link.put(error_frame(error, frame))
             except KlawError as error:
@@ -328,10 +259,10 @@ class ClientSession:
         if self._grant is not None and self._services.auth.holds(self._grant):
             return True
         text = LOCAL_REFUSED if self._grant is not None and self._grant.token is None else "the token was revoked"
-        self._refuse(Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
+        self._refuse(frames.Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
         return False
 
-    def _refuse(self, frame: Error | Notice, close: Close | None) -> None:
+    def _refuse(self, frame: frames.Error | frames.Notice, close: Close | None) -> None:
         self._link.put(frame)
         if close is not None:
             self._link.end(close)
@@ -339,17 +270,7 @@ class ClientSession:
 
 @attrs.define
 class _Conversation:
-    """What a session has once its user is known."""
-
-    user: UserId
     allowance: UserAllowance
     delivery: Delivery
     sending: Sending
     requests: Requests
-    watches: deque[Watch] = attrs.Factory(deque)
-    """Watches that were asked for; bounded by ``MAX_WATCHED``."""
-    watch_asked: trio.lowlevel.ParkingLot = attrs.Factory(trio.lowlevel.ParkingLot)
-
-
-def _printable(client: str | None) -> str | None:
-    return "".join(filter(str.isprintable, client[:MAX_CLIENT_NAME])) if client else None

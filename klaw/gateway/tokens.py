@@ -49,7 +49,6 @@ class StoredToken:
     expires_at: Annotated[str | None, OMIT] = None
 
     def told(self) -> dict[str, Any]:
-        """What people and programs may see of it."""
         return {name: value for name, value in JOURNAL.write(self).items() if name != "sha256"}
 
 
@@ -98,28 +97,22 @@ def _broken(path: Path, why: str) -> ConfigError:
 def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[StoredToken, str]:
     """Make a token for a user and store it. Returns its entry and the token itself, which is not kept. Raises
     InvalidName, ConfigError."""
-    name = user_id(user)
-    secret = _PREFIX + secrets.token_urlsafe(32)
-    token = StoredToken(
-        id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at, operator=operator
-    )
+    token, secret = _new(user_id(user), created_at, operator=operator)
     _change(path, lambda access: attrs.evolve(access, tokens=(*access.tokens, token)))
     return token, secret
+
+
+def _new(user: UserId, created_at: str, **more: Any) -> tuple[StoredToken, str]:
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    digest = _digest(secret)
+    return StoredToken(id=secrets.token_hex(4), user=user, sha256=digest, created_at=created_at, **more), secret
 
 
 def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str:
     """Log a browser in with what a token grants; a user's oldest login goes when there are too many. Returns the
     login's secret. Raises ConfigError."""
-    secret = _PREFIX + secrets.token_urlsafe(32)
-    login = StoredToken(
-        id=secrets.token_hex(4),
-        user=grant.user,
-        sha256=_digest(secret),
-        created_at=created_at,
-        operator=grant.operator,
-        login_of=grant.token,
-        expires_at=expires_at,
-    )
+    more = {"operator": grant.operator, "login_of": grant.token, "expires_at": expires_at}
+    login, secret = _new(grant.user, created_at, **more)
 
     def with_login(access: TokenTable) -> TokenTable:
         kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > created_at]
@@ -191,7 +184,6 @@ class Authenticator:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is any token."""
         self._refresh()
         return bool(self._access.tokens)
 

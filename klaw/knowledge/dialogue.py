@@ -6,7 +6,7 @@ be searched is named.
 """
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 import attrs
 import structlog
@@ -16,7 +16,7 @@ from klaw.actor.failure import error_class
 from klaw.actor.metrics import Metrics
 from klaw.config.tools import KnowledgeConfig
 from klaw.domain import tokens
-from klaw.domain.context_used import ContextUsed, Follows, Ran, read
+from klaw.domain.context_used import ContextUsed, Follows, read
 from klaw.domain.knowledge import Source, UsedPassage
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId
@@ -176,8 +176,9 @@ def _rewritten(answer: Rewritten) -> str:
 def _with(
     found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
 ) -> ContextUsed:
-    """All that was found, in one list: what graphs say between the passages, by rank."""
-    of_graphs: list[UsedPassage] = []
+    """All that was found, in one list: what graphs say (None: they failed) between the passages, by rank."""
+    failed = bool(graphs) and said is None
+    said = said or GraphSearch()
     used = [
         UsedPassage(
             **attrs.asdict(each.passage.place),
@@ -189,35 +190,19 @@ def _with(
         for each in passages.kept
     ]
     room = int(max_tokens * GRAPHS_SHARE) if used else max_tokens
-    bases = {each.id: each.base for each in graphs}
-    for each in said.passages if said is not None else ():
-        room -= tokens.estimate(each.text)
-        if room < 0:
-            break
-        of_graphs.append(
-            UsedPassage(
-                number=0,
-                base=bases[each.source],
-                source=each.source,
-                name=each.label,
-                score=round(each.score, 4),
-                text=each.text,
-                iri=each.iri,
-                sparql=each.sparql,
-            )
-        )
+    costs = accumulate(tokens.estimate(each.text) for each in said.passages)
+    of_graphs = [each for each, cost in zip(said.passages, costs, strict=True) if cost <= room]
     mixed = [each for pair in zip_longest(used, of_graphs) for each in pair if each is not None]
-    degraded = [*passages.degraded, *(f"graph_{code}" for code in (said.failed.values() if said is not None else ()))]
-    if graphs and said is None:
+    degraded = [*passages.degraded, *(f"graph_{code}" for code in said.failed.values())]
+    if failed:
         degraded.append("graph_failed")
     nothing = passages.why_nothing or "too_far"
-    if nothing == "no_passages" and said is not None:
+    if nothing == "no_passages":
         nothing = said.reason or nothing
-    ran = said.queries if said is not None else ()
     return attrs.evolve(
         found,
         passages=tuple(mixed),
-        sparql=tuple(Ran(source=each.source, sparql=each.sparql, rows=each.rows, error=each.error) for each in ran),
+        sparql=said.queries,
         nothing="" if mixed else nothing,
         degraded=tuple(dict.fromkeys(degraded)),
     )

@@ -8,7 +8,7 @@ import attrs
 
 from klaw.domain.text import one_line, tagged
 from klaw.llm.ask_json import Text
-from klaw.memory.recall.stopwords import content_words, is_light
+from klaw.memory.recall.query import content_words, is_light
 from klaw.store.engine.tokenizer import stem
 
 SHORT = 2

@@ -20,7 +20,7 @@ from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
 
 if TYPE_CHECKING:
-    from klaw.toolbox.web.fetch import WebFetcher
+    from klaw.toolbox.web_fetch import WebFetcher
 
 MAX_PAGE_BYTES = 20_000_000
 """Longest page, also a PDF, that can be a source: it is in memory while it is fetched."""
@@ -99,6 +99,6 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
 
 
 def _fetcher(core: Core) -> "WebFetcher":
-    from klaw.toolbox.web.fetch import WebFetcher
+    from klaw.toolbox.web_fetch import WebFetcher
 
     return WebFetcher(attrs.evolve(core.config.tools.web, max_bytes=MAX_PAGE_BYTES))

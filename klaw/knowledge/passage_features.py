@@ -13,7 +13,7 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from klaw.domain.search import Decision, FoundPassage, PassageCandidate, Ranks
+from klaw.domain.search import Decision, FoundPassage, PassageCandidate, RankDetails, Ranks, fields_of
 from klaw.memory.recall.gate import Gate, judge
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
 from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry
@@ -43,7 +43,7 @@ def judge_passages(
     """Let the gate decide on each passage, the best first."""
     return [
         PassageCandidate(
-            **each.details(),
+            **fields_of(each, RankDetails),
             passage=each.item,
             decision=decision,
             text=each.item.text,
@@ -97,7 +97,7 @@ def gather(
     for at, passage in enumerate(read):
         ranks = fused[passage.rowid]
         shared, *of_text = wanted.look(passage)
-        entries.append(RankedEntry(rowid=passage.rowid, item=passage, **ranks.ranks(), shared_words=shared))
+        entries.append(RankedEntry(rowid=passage.rowid, item=passage, **fields_of(ranks, Ranks), shared_words=shared))
         far = (unknown if ranks.distance is None else ranks.distance) / (1.0 - random_cosine)
         features[at] = (far, (RRF_K + 1) * ranks.score, *of_text)
     return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=PASSAGES)

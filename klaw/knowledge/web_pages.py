@@ -20,7 +20,7 @@ from klaw.store.kinds.knowledge import document_steps, documents, sources
 from klaw.store.originals import Originals
 
 if TYPE_CHECKING:
-    from klaw.toolbox.web.fetch import WebFetcher
+    from klaw.toolbox.web_fetch import WebFetcher
 
 FORMATS = {
     "text/html": "html",

@@ -23,7 +23,7 @@ from klaw.llm.types import ChatMessage, JsonSchema
 MAX_ANSWER_CHARS = 1_000_000
 MAX_QUOTED_CHARS = 4_000
 MAX_ENTRIES = 20_000
-"""In a list without bounds: small models go on and on."""
+"""Small models go on and on."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
 _FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _ANSWERS = Converter(lenient=True, most=MAX_ENTRIES)
@@ -67,7 +67,7 @@ class Usable(Generic[T]):
 
 
 def usable(value: object, cls: type[T]) -> Usable[T]:
-    """Read the entries of a list one by one, so that one that cannot be used takes none of the others with it."""
+    """Read the entries of a list one by one, so that a bad one takes none of the others with it."""
     if not isinstance(value, list):
         raise TypeError("must be a list")
     entries = []
@@ -91,26 +91,22 @@ async def ask_json(
     Args:
         say: makes the call: messages and the form of the answer in, the model's text out.
         name: of the form, for the model.
-        answer: class of the answer.
-        read: makes the result; raises BadAnswer where a rule is broken.
+        read: makes the result of an answer; raises BadAnswer where a rule is broken.
 
     Returns:
         The result; None when neither answer could be used: a third question costs as much and seldom brings more.
     """
     schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
-    said = await say(messages, schema)
-    try:
-        return read(await read_input(len(said), read_answer, said, answer))
-    except BadAnswer as error:
-        again = f"This answer cannot be used: {error}. Answer again, with JSON of the form that was asked for only."
-    quoted = said[:MAX_QUOTED_CHARS].strip() or "(nothing)"
-    messages += (ChatMessage(role="assistant", content=quoted), ChatMessage(role="user", content=again))
-    try:
+    for _ in range(2):
         said = await say(messages, schema)
-        return read(await read_input(len(said), read_answer, said, answer))
-    except BadAnswer:
-        log.info("answer_refused", name=name)
-        return None
+        try:
+            return read(await read_input(len(said), read_answer, said, answer))
+        except BadAnswer as error:
+            again = f"This answer cannot be used: {error}. Answer again, with JSON of the form that was asked for only."
+            quoted = said[:MAX_QUOTED_CHARS].strip() or "(nothing)"
+            messages += (ChatMessage(role="assistant", content=quoted), ChatMessage(role="user", content=again))
+    log.info("answer_refused", name=name)
+    return None
 
 
 def read_answer(text: str, cls: type[T]) -> T:

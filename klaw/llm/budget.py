@@ -27,17 +27,16 @@ class BudgetReport:
     limit_tokens: int | None
     reserved_nano: int
     share: float | None
-    """The larger used share of the limits; None without a limit."""
     warn_share: float
     refused: int
 
 
 class DailyBudget:
-    """The limits ``llm.dailyBudget`` and ``llm.dailyTokens``.
+    """The limits ``llm.dailyBudget``, in dollars, for calls whose price is known, and ``llm.dailyTokens`` for the
+    others.
 
     Args:
-        dollars_a_day: for calls whose price is known; None for no limit.
-        tokens_a_day: for the others; None for no limit.
+        dollars_a_day, tokens_a_day: None for no limit.
         warn_share: of a limit; from here on a warning is given.
     """
 
@@ -48,15 +47,15 @@ class DailyBudget:
         self._clock = clock
         self._day = self.today()
         self._spent = UsageSum()
-        self._reserved: dict[object, UsageSum] = {}
+        self._reserved: list[UsageSum] = []
         self._told = False
         self._refused = 0
 
     def check(self, worst: UsageSum | None = None) -> str | None:
-        """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
-        already."""
+        """Which limit forbids a call that may spend ``worst``, for users; None when it is allowed. ``worst`` None:
+        whether a limit is used up already."""
         self._turn_the_day()
-        held = sum(self._reserved.values(), self._spent)
+        held = sum(self._reserved, self._spent)
         wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
         if (limit := self._limit_nano) is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > limit:
             budget = f"the daily budget of {dollars(limit)} (llm.dailyBudget)"
@@ -82,15 +81,13 @@ class DailyBudget:
         if refused is not None:
             self._refused += 1
             raise OverBudget(refused)
-        reservation = object()
-        self._reserved[reservation] = worst
+        self._reserved.append(worst)
         try:
             yield
         finally:
-            del self._reserved[reservation]
+            self._reserved.remove(worst)
 
     def charge(self, spent: UsageSum) -> None:
-        """Count what was spent today. Never refused."""
         self._turn_the_day()
         self._spent += spent
 
@@ -122,7 +119,7 @@ class DailyBudget:
             limit_nano=self._limit_nano,
             unpriced_tokens=self._spent.unpriced_tokens,
             limit_tokens=self._limit_tokens,
-            reserved_nano=sum(worst.cost_nano for worst in self._reserved.values()),
+            reserved_nano=sum(worst.cost_nano for worst in self._reserved),
             share=max((used / limit for limit, used in limits if limit is not None), default=None),
             warn_share=self._warn_share,
             refused=self._refused,
@@ -148,7 +145,7 @@ class DailyBudget:
         return found
 
     def _turn_the_day(self) -> None:
-        """A new day begins with nothing spent; running calls stay reserved. A clock that is set back frees nothing."""
+        """A clock that is set back frees nothing; running calls stay reserved."""
         today = self.today()
         if today > self._day:
             self._spent, self._told, self._refused = UsageSum(), False, 0

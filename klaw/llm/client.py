@@ -17,13 +17,11 @@ from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
-from klaw.llm.local.process import LocalProcess
-from klaw.llm.local.provider import LocalModel, LocalProvider
+from klaw.llm.local_model import LocalModel, LocalProcess, LocalProvider
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.registry import Registry
-from klaw.llm.router import Router
+from klaw.llm.router import Registry, Router
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
 from klaw.store.kinds import usage as stored_usage
@@ -36,8 +34,7 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LlmClient:
-    """What all calls to models share. Each call takes one of ``slots``: a turn takes its first before it reads
-    anything."""
+    """What all calls to models share."""
 
     router: Router
     registry: Registry
@@ -70,9 +67,8 @@ class Meter:
         await self._registry.know(*(model.name for model in models))
         prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
-        worst = self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))
-        first: ProviderError | None = None
-        with self._budget.reserved(worst):
+        errors: list[ProviderError] = []
+        with self._budget.reserved(self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))):
             for place, model in enumerate(models):
                 written: list[str] = []
                 try:
@@ -82,16 +78,13 @@ class Meter:
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
                     raise
-                except BadCall:  # the model is told of it
-                    raise
                 except ProviderError as error:
-                    if written:
+                    if written or isinstance(error, BadCall):  # the model is told of a bad call
                         raise
-                    first = first or error
+                    errors.append(error)
                     if place + 1 < len(models):
                         log.warning("llm_fallback", model=model.name, code=error.code, attempt=place)
-        assert first is not None
-        raise first
+        raise errors[0]
 
     async def post(
         self,
@@ -102,13 +95,8 @@ class Meter:
         prompt_tokens: int,
         within_s: float,
     ) -> T:
-        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known. ``prompt_tokens`` is an
-        estimate.
-
-        Raises:
-            OverBudget: a daily limit could be passed; nothing was sent.
-            ProviderError
-        """
+        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known; ``prompt_tokens`` is an
+        estimate. Raises OverBudget (nothing was sent), ProviderError."""
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
@@ -132,7 +120,7 @@ class Meter:
         return usage.record(self._by_model)
 
     def take(self) -> dict[str, Any]:
-        """``record``, and begin at zero: a running call is in the next one."""
+        """``record``, and begin at zero."""
         record = self.record()
         self._by_model.clear()
         return record
@@ -163,10 +151,9 @@ class Meter:
         return completion
 
     def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
-        by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
+        spent = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
         return UsageSum(
-            cost_nano=max(spent.cost_nano for spent in by_model),
-            unpriced_tokens=max(spent.unpriced_tokens for spent in by_model),
+            cost_nano=max(each.cost_nano for each in spent), unpriced_tokens=max(each.unpriced_tokens for each in spent)
         )
 
 
@@ -196,12 +183,8 @@ class TokenCorrection:
             self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
 
     def overflowed(self, model: str, *, refused: int, usable: int) -> None:
-        """A prompt was too long: make the next one shorter.
-
-        Args:
-            refused: estimated tokens of the refused prompt.
-            usable: estimated tokens that were planned for it (``Budget.usable``).
-        """
+        """A prompt was too long: make the next one shorter. Both are estimates of tokens: ``refused`` of that prompt,
+        ``usable`` of what was planned for it (``Budget.usable``)."""
         shorter = max(1.0, refused * OVERFLOW_SHARE)
         self._ratios[model] = _bounded(self.of(model) * max(1.0, usable / shorter))
 
@@ -211,13 +194,10 @@ def _bounded(ratio: float) -> float:
 
 
 CORRECTION_TURNS = 200
-"""The newest turns, for the corrections at the start."""
 
 
 @attrs.frozen(kw_only=True)
 class Llm(LlmClient):
-    """The client of a running server."""
-
     core: Core
     local: LocalModel
     correction: TokenCorrection = attrs.Factory(TokenCorrection)
@@ -245,7 +225,7 @@ def build(core: Core) -> Llm:
     config, local = core.config, LocalModel()
     registry = Registry(config, core.clock)
     ready_s = config.local_model.start_timeout_s
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry.context_tokens)
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry)
     limits = config.llm
     budget = DailyBudget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
     core.health.add(router.problems, budget.problems, registry.problems)
@@ -263,9 +243,10 @@ def build(core: Core) -> Llm:
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
     """The client of a command that runs by itself: without limits, and nothing is stored."""
+    registry = Registry(config, clock)
     return LlmClient(
-        router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0)),
-        registry=Registry(config, clock),
+        router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0), registry),
+        registry=registry,
         budget=DailyBudget(None, None, 1.0, clock),
         slots=Slots(1),
     )

@@ -6,30 +6,26 @@ The answer is not trusted: each result must name a text that was sent, once, and
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
 from klaw.llm.errors import ContextTooLong, ProviderError, ProviderMalformed, ProviderRefused
+from klaw.llm.providers.http import HttpEndpoint
 from klaw.llm.service import Service
 from klaw.llm.types import Usage
 
-if TYPE_CHECKING:
-    from klaw.llm.providers.http import HttpEndpoint  # loads its HTTP library
-
 T = TypeVar("T")
 Path: TypeAlias = Literal["embeddings", "rerank"]
-"""What follows a provider's ``baseUrl``."""
 
 _OF_THE_TEXT = frozenset({400, 413, 422})
-"""May be about one of the texts."""
 
 
 @attrs.frozen(kw_only=True)
 class ModelEndpoint:
-    """One model behind one address. ``name`` is ``provider/model``."""
+    """A model behind an address of its own. ``name`` is ``provider/model``."""
 
-    service: "Service[HttpEndpoint]"
+    service: Service[HttpEndpoint]
     name: str
     model: str
 
@@ -48,8 +44,6 @@ class ModelEndpoint:
 
         Raises:
             ProviderError
-
-        Cancellation: the connection is closed at once.
         """
 
         def whole(answer: Mapping[str, Any]) -> tuple[T, Usage | None]:
@@ -70,10 +64,7 @@ def is_of_the_text(error: ProviderError) -> bool:
 
 
 def read_vectors(answer: Mapping[str, Any], count: int, dimension: int | None = None) -> list[list[float]]:
-    """The vectors of ``count`` texts, in their order.
-
-    ``dimension`` None: they only have to be of the same. Raises ProviderMalformed.
-    """
+    """The vectors of ``count`` texts, in their order; ``dimension`` None: of any one size. Raises ProviderMalformed."""
     placed = _by_index(answer.get("data"), count)
     if len(placed) < count:
         raise ProviderMalformed(f"the LLM provider gave {len(placed)} vectors for {count} texts")
@@ -115,7 +106,6 @@ def _numbers(values: object) -> list[float]:
 
 
 def _usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Some say only the sum, which is all prompt."""
     told = answer.get("usage")
     counts = [told.get(name) for name in ("prompt_tokens", "total_tokens")] if isinstance(told, dict) else []
     counted = max((each for each in counts if type(each) is int), default=0)

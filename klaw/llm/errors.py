@@ -4,28 +4,28 @@ from klaw.errors import KlawError
 
 
 class ProviderError(KlawError):
-    """The LLM could not answer. ``retryable``: the same request may succeed later.
+    """The LLM could not answer. Its text may reach everybody and every log. The provider's own words may not: ``told``
+    has them, for the caller's user.
 
-    Its text may reach everybody and every log. The provider's own words may not: ``told`` has them, for the caller's
-    user.
+    Args:
+        retryable: the same request may succeed later.
+        origin: model and address.
+        hint: what to look at.
+        known_words: the provider's words that can hold nobody's message (``refusals.loggable``); ``said`` has all.
     """
 
     code = "llm_failed"
     retryable = True
     origin = ""
-    """Model and address."""
     hint = ""
-    """What to look at."""
     said = ""
-    """The provider's words, see ``klaw.llm.providers.refusals.shown``."""
     known_words = ""
-    """Those of them that can hold nobody's message, see ``klaw.llm.providers.refusals.loggable``."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)
 
     def told(self) -> str:
-        """The text with the provider's words."""
+        """The text with all of the provider's words."""
         return self._text(self.said)
 
     def _text(self, said: str) -> str:
@@ -42,7 +42,7 @@ class ProviderTimeout(ProviderError):
 
 
 class ProviderNetworkError(ProviderError):
-    """The connection broke, or none could be made."""
+    """The connection broke."""
 
     code = "llm_unreachable"
 
@@ -52,11 +52,10 @@ class ProviderUnreachable(ProviderNetworkError):
 
 
 class ProviderRefused(ProviderError):
-    """The provider answered with an error status. ``status`` is the HTTP status code."""
+    """The provider answered with the HTTP status ``status``. ``param``: the member of the request that it names."""
 
     code = "llm_refused"
     param = ""
-    """The member of the request that it names."""
 
     def __init__(self, message: str, *, status: int, retryable: bool, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -78,8 +77,8 @@ class OverQuota(ProviderRefused):
 
 
 class ContextTooLong(ProviderRefused):
-    """The prompt does not fit into the model's context; a shorter one may. ``context_tokens`` is the context length if
-    it is not the one that the caller planned with."""
+    """The prompt does not fit into the model's context. ``context_tokens`` is that if it is not what the caller planned
+    with."""
 
     code = "context_too_long"
     context_tokens: int | None = None

@@ -15,13 +15,13 @@ from typing import Annotated, Any, TypeAlias
 import attrs
 import trio
 
+from klaw.actor.failure import error_class
 from klaw.convert import JOURNAL, Form
 from klaw.domain.usage import UsageSum
 from klaw.errors import NoPriceList
 from klaw.llm.types import Usage
 
 _NANO_PER_TOKEN = Decimal(1000)
-"""At a price of one dollar a million."""
 _MOST_TOKENS = 10_000_000
 """What a provider reports beyond it is nonsense, and would make sums overflow."""
 
@@ -31,8 +31,6 @@ Money: TypeAlias = Annotated[Decimal, Form(Decimal, str)]
 
 @attrs.frozen
 class Tier:
-    """A price for calls with more prompt tokens than a bound."""
-
     above: int
     price: Money
 
@@ -51,7 +49,7 @@ class Rate:
 
 @attrs.frozen(kw_only=True)
 class Prices:
-    """What a model costs. Without a price of its own, what is read from or written to a cache costs like the rest."""
+    """What a model costs. What is read from or written to a cache costs like the rest if it has no price of its own."""
 
     input: Rate
     output: Rate
@@ -75,7 +73,7 @@ def cost_nano(usage: Usage, prices: Prices) -> int:
 
 
 def plausible(usage: Usage) -> Usage:
-    """The counts of a provider made plausible: none is negative, and the parts of the prompt fit into it."""
+    """The counts of a provider, so that none is negative and the parts of the prompt fit into it."""
     prompt = _count(usage.prompt_tokens)
     cached = min(prompt, _count(usage.cached_tokens))
     return Usage(
@@ -91,7 +89,7 @@ def _count(tokens: int | None) -> int:
 
 
 def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
-    """One call. ``prices`` None: unknown."""
+    """``prices`` None: unknown."""
     usage = plausible(usage)
     tokens = usage.prompt_tokens + usage.completion_tokens
     return UsageSum(
@@ -108,14 +106,12 @@ def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) ->
 
 
 FREE_VARIANT = ":free"
-"""OpenRouter's free models."""
 ANSWER_S = 60.0
-"""A cold start on a slow card takes some seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class WantedPrice:
-    """A question for the price list: ``api_url`` or ``service``, since only the service itself says what a model costs
+    """A question for the price list, with ``api_url`` or ``service``: only the service itself says what a model costs
     there."""
 
     model: str
@@ -125,16 +121,15 @@ class WantedPrice:
 
 @attrs.frozen(kw_only=True)
 class PricePeriod:
-    """Prices from a date on, or between two times of the day (ISO-8601, UTC). None: always."""
+    """Prices from a date on, or between two times of the day (ISO-8601, UTC). ``prices`` None: a call does not cost by
+    tokens only."""
 
     from_date: str | None = None
     from_time: str | None = None
     until_time: str | None = None
     prices: Prices | None
-    """None: a call does not cost by tokens only."""
 
     def holds(self, moment: dt.datetime) -> bool:
-        """``moment`` is in UTC."""
         if self.from_date is not None:
             return moment.date().isoformat() >= self.from_date
         if self.from_time is None or self.until_time is None:
@@ -147,7 +142,7 @@ class PricePeriod:
 
 @attrs.frozen(kw_only=True)
 class ListedPrices:
-    """An entry of the price list. Of several periods that hold, the last one counts."""
+    """Of several periods that hold, the last one counts."""
 
     context_tokens: int | None
     periods: tuple[PricePeriod, ...]
@@ -166,26 +161,19 @@ async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
     """Ask the price list, in the same order; None for what it does not know. Raises NoPriceList."""
     question = json.dumps([attrs.asdict(each) for each in wanted]).encode()
     command = [sys.executable, "-m", "klaw.llm.prices"]
-    with trio.move_on_after(ANSWER_S) as scope:
-        try:
-            done = await trio.run_process(
-                command, stdin=question, capture_stdout=True, stderr=subprocess.DEVNULL, check=False
-            )
-        except OSError as error:
-            raise NoPriceList("the price list could not be started") from error
-    if scope.cancelled_caught or done.returncode != 0:
-        raise NoPriceList("the price list did not answer")
     try:
+        with trio.fail_after(ANSWER_S):
+            done = await trio.run_process(command, stdin=question, capture_stdout=True, stderr=subprocess.DEVNULL)
         answers = JOURNAL.read(json.loads(done.stdout), Answers)
-    except ValueError as error:
-        raise NoPriceList("the price list gave an invalid answer") from error
+    except (OSError, subprocess.CalledProcessError, trio.TooSlowError, ValueError) as error:
+        raise NoPriceList(f"the price list did not answer ({error_class(error)})") from error
     if len(answers) != len(wanted):
         raise NoPriceList("the price list gave another number of answers")
     return answers
 
 
 def answer(wanted: Sequence[WantedPrice]) -> Answers:
-    """Look models up; imports the library. Raises ImportError."""
+    """Imports the library. Raises ImportError."""
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot = get_snapshot()

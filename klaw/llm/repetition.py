@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import attrs
 
 TAIL_CHARS = 2400
-"""The end that is looked at."""
 HOLD_CHARS = 16
 """The end of a text is held back while it repeats what came before, so that a loop is not shown at all; this much of it
 always is."""
@@ -38,7 +37,7 @@ OLD_SHARE = 0.7
 
 SENTENCES = 6
 SENTENCE_WORDS = 4
-"""In that many sentences or lines of that many words there are no more than two different ones."""
+"""So many sentences or lines of so many words each have no more than two different ones among them."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _WORD_OR_NUMBER = re.compile(r"\w+")
@@ -49,7 +48,7 @@ _FENCE = re.compile(r"^ {0,3}(```|~~~).*", re.MULTILINE)
 
 
 class RepetitionStop:
-    """Feed it a text as it is written; it gives what may be shown, and says when the rest is a repetition."""
+    """Feed it a text as it is written; it gives what may be shown."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -80,10 +79,10 @@ class RepetitionStop:
 
 @attrs.frozen
 class _Tail:
-    """The end of a text, with one sign in place of each number and each run of white space.
+    """The end of a text.
 
     Args:
-        flat: with those signs.
+        flat: with one sign in place of each number and each run of white space.
         places: of its characters in the text, and the end of the text.
         repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once at
             the end (the failure function of Knuth, Morris and Pratt, read backwards).
@@ -176,7 +175,6 @@ def _block(text: str) -> tuple[int, bool]:
 
 
 def _sentences_again(text: str) -> int | None:
-    """None when others stand between them."""
     found = [each for each in _SENTENCE.finditer(text) if len(each[0].split()) >= SENTENCE_WORDS]
     said = [" ".join(_WORD_OR_NUMBER.findall(each[0].lower())) for each in found]
     turns = set(said[-SENTENCES:])

@@ -1,47 +1,183 @@
-"""Finds the provider of a name ``provider/model``, and what is known of the model."""
+"""Finds the provider of a name ``provider/model``, and what is known of the model: from the configuration, the price
+list, and defaults. Facts are answered at once; ``Registry.know`` looks names up in the list.
+"""
 
-from collections.abc import Callable, Mapping
+import datetime as dt
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import attrs
+import structlog
 import trio
 
+from klaw.actor.clock import Clock, SystemClock
+from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
-from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
+from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig, ProviderModelConfig
 from klaw.config.schema import EngineConfig
-from klaw.errors import ConfigError
+from klaw.errors import ConfigError, NoPriceList
 from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
+from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice, look_up
 from klaw.llm.providers.anthropic import AnthropicDialect
+from klaw.llm.providers.http import IDLE_S, HttpEndpoint, HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.service import BreakerState, Closable, Service
 from klaw.llm.types import Model, Provider, Route
 
-if TYPE_CHECKING:
-    from klaw.llm.providers.http import HttpEndpoint, HttpSettings
-
-_NOTHING_WORKS = frozenset({401, 402, 403})
-"""Without a right key or without credit, for every call."""
+MAX_REMEMBERED = 512
+"""People try names."""
 
 PASSES_S = 300.0
 """An older failure says nothing of now."""
+_NOTHING_WORKS = frozenset({401, 402, 403})
+"""Without a right key or without credit, for every call."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
-"""What a call is for; decides on the models."""
+
+log = structlog.get_logger("klaw.llm")
+
+
+@attrs.frozen(kw_only=True)
+class ModelFacts:
+    """``context_tokens``: prompt and answer together. None: unknown."""
+
+    context_tokens: int | None
+    tools: bool
+    images: bool
+    prices: Prices | None
+
+
+class Registry:
+    """Facts about all models, also those that nobody has configured."""
+
+    def __init__(self, config: EngineConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._lock = trio.Lock()
+        self._listed: dict[str, ListedPrices | None] = {}
+        self.failed = False
+
+    async def know(self, *names: str) -> None:
+        """Look models up, ``provider/model``, where the list may know more than the configuration. The first time takes
+        a second."""
+        if not self._unknown(names):
+            return
+        async with self._lock:
+            wanted = self._unknown(names)
+            found: Sequence[ListedPrices | None] = [None] * len(wanted)
+            try:
+                if wanted:
+                    found = await look_up(list(wanted.values()))
+                    self.failed = False
+            except NoPriceList as error:
+                self.failed = True
+                log.warning("prices_not_found", error=error_class(error), reason=str(error))
+            if len(self._listed) + len(found) > MAX_REMEMBERED:
+                self._listed.clear()
+            self._listed |= zip(wanted, found, strict=True)
+
+    async def know_configured(self) -> None:
+        """So that no turn has to wait for it."""
+        await self.know(*configured_models(self._config))
+
+    def problems(self) -> Mapping[str, str]:
+        if not self.failed:
+            return {}
+        return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
+
+    def facts(self, name: str) -> ModelFacts:
+        """Also of a model that does not exist."""
+        provider, _, model = name.partition("/")
+        if provider == LOCAL_PROVIDER:
+            return ModelFacts(
+                context_tokens=self._config.local_model.context_tokens,
+                tools=self._config.local_model.tools,
+                images=False,
+                prices=FREE,
+            )
+        settings = self._config.providers.get(provider)
+        own = settings.models.get(model) if settings is not None else None
+        listed = self._listed.get(name)
+        prices = _own_prices(own) if own is not None else None
+        if prices is None and listed is not None:
+            prices = listed.prices_at(dt.datetime.fromtimestamp(self._clock.now(), dt.UTC))
+        return ModelFacts(
+            context_tokens=(own and own.context_tokens) or (listed and listed.context_tokens) or None,
+            tools=own is not None and own.tools,
+            images=settings is not None and settings.takes_images(model),
+            prices=prices,
+        )
+
+    def context_tokens(self, name: str) -> int:
+        """Context length to plan with: ``context.defaultBudgetTokens`` where it is not known."""
+        return self.facts(name).context_tokens or self._config.context.default_budget_tokens
+
+    def _unknown(self, names: Sequence[str]) -> dict[str, WantedPrice]:
+        asked = {name: self._question(name) for name in names if name not in self._listed}
+        return {name: question for name, question in asked.items() if question is not None}
+
+    def _question(self, name: str) -> WantedPrice | None:
+        """None where the list cannot know anything."""
+        provider, _, model = name.partition("/")
+        settings = self._config.providers.get(provider)
+        if settings is None or not model:
+            return None
+        own = settings.models.get(model)
+        if own is not None and own.context_tokens is not None and _own_prices(own) is not None:
+            return None
+        url = settings.base_url
+        if url is not None and not _is_public(url):
+            return None
+        return WantedPrice(model=model, api_url=url, service=settings.type if url is None else None)
+
+
+def _is_public(url: str) -> bool:
+    """Known services have names with a dot."""
+    host = urlsplit(url).hostname or ""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "." in host
+    return False
+
+
+def configured_models(config: EngineConfig) -> list[str]:
+    """``provider/model``: routes first, each once."""
+    names = [name for _, name in config.routing.places()]
+    names += [f"{provider}/{model}" for provider, model in config.endpoints.values()]
+    names += [f"{provider}/{model}" for provider, settings in config.providers.items() for model in settings.models]
+    return list(dict.fromkeys(names))
+
+
+def _own_prices(own: ProviderModelConfig) -> Prices | None:
+    if own.input_price is None or own.output_price is None:
+        return None
+    cached, written = own.cached_input_price, own.cache_write_price
+    return Prices(
+        input=_rate(own.input_price),
+        output=_rate(own.output_price),
+        cached_input=None if cached is None else _rate(cached),
+        cache_write=None if written is None else _rate(written),
+    )
+
+
+def _rate(price: float) -> Rate:
+    return Rate(Decimal(str(price)))
 
 
 class Router:
-    """All routes of a configuration. Providers are made when a route to them is first asked for. ``context_tokens``
-    None: by the configuration alone."""
+    """All routes of a configuration. Providers are made when a route to them is first asked for."""
 
-    def __init__(
-        self, config: EngineConfig, local: Callable[[], Provider], context_tokens: Callable[[str], int] | None = None
-    ) -> None:
+    def __init__(self, config: EngineConfig, local: Callable[[], Provider], registry: Registry | None = None) -> None:
         self._config = config
-        self._context_tokens = context_tokens or partial(context_tokens_of, config)
+        self._registry = registry or Registry(config, SystemClock())
         self._make_local = local
         self._local: Provider | None = None
         self._services: dict[str, Service[Provider]] = {}
@@ -50,7 +186,6 @@ class Router:
 
     @property
     def uses_local(self) -> bool:
-        """Its process must run."""
         return self._config.routing.uses_local
 
     def route(
@@ -99,7 +234,7 @@ class Router:
     def problems(self) -> Mapping[str, str]:
         """Providers that refuse everything, lack a secret or are paused. It passes when a call succeeds, or after
         ``PASSES_S``; not what stands in the way of a route."""
-        refusing, paused, unset = {}, {}, {}
+        found = {}
         now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():
             error = service.error
@@ -107,13 +242,13 @@ class Router:
             if is_old and (service.problem is None or name not in routed):
                 continue
             if service.problem is not None:
-                unset[f"llm:{name}"] = f"the LLM provider {name} is not set up: {service.problem}"
-            if service.breaker.state is not BreakerState.CLOSED:
+                found[f"llm:{name}"] = f"the LLM provider {name} is not set up: {service.problem}"
+            elif service.breaker.state is not BreakerState.CLOSED:
                 why = f": {error.text}" if error is not None else ""
-                paused[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"
+                found[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"
             elif error is not None and error.status in _NOTHING_WORKS:
-                refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
-        return refusing | paused | unset
+                found[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
+        return found
 
     async def aclose(self) -> None:
         providers: list[Closable] = [*self._all().values(), *([self._local] if self._local is not None else [])]
@@ -128,41 +263,33 @@ class Router:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
             raise ConfigError.of("must have the form provider/model", key)
+        settings, local = self._config.providers.get(provider), self._config.local_model
+        asked: Provider
+        own: ProviderModelConfig | None = None
         if provider == LOCAL_PROVIDER:
-            return self._local_model(name, model, key)
-        settings = self._config.providers.get(provider)
-        if settings is None:
+            if model != local.model:
+                raise ConfigError.of(f"names a local model that is not localModel.model, which is {local.model}", key)
+            if self._local is None:
+                self._local = self._make_local()
+            asked, most = self._local, local.max_reply_tokens
+        elif settings is None:
             known = ", ".join(sorted([LOCAL_PROVIDER, *self._config.providers]))
             raise ConfigError.of(f"names a provider that is not configured; known are {known}", key)
-        if provider not in self._services:
-            self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
-        known_model = settings.models.get(model)
-        reply = self._config.llm.max_reply_tokens
+        else:
+            if provider not in self._services:
+                self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
+            asked, own = self._services[provider], settings.models.get(model)
+            most = (own and own.max_output_tokens) or self._config.llm.max_reply_tokens
+        facts = self._registry.facts(name)
         return Model(
-            provider=self._services[provider],
+            provider=asked,
             name=name,
             model=model,
-            context_tokens=self._context_tokens(name),
-            max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
-            tools=known_model is not None and known_model.tools,
-            images=settings.takes_images(model),
-            json_schema=known_model is None or known_model.json_schema,
-        )
-
-    def _local_model(self, name: str, model: str, key: str) -> Model:
-        local = self._config.local_model
-        if model != local.model:
-            raise ConfigError.of(f"names a local model that is not localModel.model, which is {local.model}", key)
-        if self._local is None:
-            self._local = self._make_local()
-        return Model(
-            provider=self._local,
-            name=name,
-            model=model,
-            context_tokens=self._context_tokens(name),
-            max_output_tokens=min(self._config.llm.max_reply_tokens, local.max_reply_tokens),
-            tools=local.tools,
-            images=False,
+            context_tokens=self._registry.context_tokens(name),
+            max_output_tokens=min(self._config.llm.max_reply_tokens, most),
+            tools=facts.tools,
+            images=facts.images,
+            json_schema=own is None or own.json_schema,
         )
 
 
@@ -178,20 +305,14 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
 
 def _make(name: str, config: ProviderConfig) -> Provider:
     """Raises ConfigError for a secret. Reads files, so it is for a thread."""
-    from klaw.llm.providers.http import HttpProvider  # httpx2 takes a tenth of a second to import
-
     return HttpProvider(_settings(name, config), AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
 
 
-def _make_endpoint(name: str, config: ProviderConfig, path: Path) -> "HttpEndpoint":
-    from klaw.llm.providers.http import HttpEndpoint  # likewise
-
+def _make_endpoint(name: str, config: ProviderConfig, path: Path) -> HttpEndpoint:
     return HttpEndpoint(_settings(name, config), OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
 
 
-def _settings(name: str, config: ProviderConfig) -> "HttpSettings":
-    from klaw.llm.providers.http import IDLE_S, HttpSettings  # likewise
-
+def _settings(name: str, config: ProviderConfig) -> HttpSettings:
     path = join_path("providers", name)
     headers = f"{path}.headers"
     return HttpSettings(

@@ -10,7 +10,7 @@ import email.utils
 import enum
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, NewType, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 import structlog
@@ -31,12 +31,10 @@ from klaw.llm.errors import (
 from klaw.llm.types import Completion, OnDelta, Provider, Request
 
 BACKOFF = Backoff(1.0, 8.0)
-"""Between the attempts of one call."""
 MAX_RETRY_AFTER_S = 30.0
 """A longer pause is not waited for: somebody looks at the screen."""
 FAILURES_TO_OPEN = 3
 BREAK = Backoff(10.0, 300.0)
-"""The pause of a provider that failed so often in a row."""
 
 
 def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
@@ -73,54 +71,56 @@ class BreakerState(enum.StrEnum):
     HALF_OPEN = "half_open"
 
 
-Permit = NewType("Permit", int)
-"""Leave to make one call. Its outcome comes with it, so that a late one does not count for a later state."""
-
-
 class Breaker:
+    """Who is admitted gets the number of the breaker's state, and hands it in with the outcome: a late one does not
+    count for a later state."""
+
     def __init__(self) -> None:
-        self.state = BreakerState.CLOSED
         self.failures = 0
-        self._generation = Permit(0)
         self._openings = 0
         self._until = 0.0
+        self._tries = False
+        self._number = 0
 
-    def admit(self, now: float) -> Permit | None:
+    @property
+    def state(self) -> BreakerState:
+        if not self._openings:
+            return BreakerState.CLOSED
+        return BreakerState.HALF_OPEN if self._tries else BreakerState.OPEN
+
+    def admit(self, now: float) -> int | None:
         """Ask to make a call. None: not now. Else one of the methods below must be called exactly once."""
         if self.state is BreakerState.OPEN and now >= self._until:
-            self._move(BreakerState.HALF_OPEN)
-            return self._generation
-        return self._generation if self.state is BreakerState.CLOSED else None
+            self._tries = True
+            self._number += 1
+            return self._number
+        return self._number if self.state is BreakerState.CLOSED else None
 
-    def succeeded(self, permit: Permit) -> None:
+    def succeeded(self, number: int) -> None:
         """The provider answered, if only with a refusal."""
-        if permit == self._generation:
+        if number == self._number:
             self.failures = self._openings = 0
-            if self.state is not BreakerState.CLOSED:
-                self._move(BreakerState.CLOSED)
+            self._tries = False
 
-    def failed(self, permit: Permit, now: float, asked_s: float = 0.0) -> None:
+    def failed(self, number: int, now: float, asked_s: float = 0.0) -> None:
         """``asked_s`` is the pause that the provider asks for."""
-        if permit != self._generation:
+        if number != self._number:
             return
         self.failures += 1
-        if self.state is BreakerState.HALF_OPEN or self.failures >= FAILURES_TO_OPEN:
+        if self._tries or self.failures >= FAILURES_TO_OPEN:
             self._openings += 1
             self._until = now + max(BREAK.pause_s(self._openings), min(asked_s, BREAK.most_s))
-            self._move(BreakerState.OPEN)
+            self._tries = False
+            self._number += 1
 
-    def abandoned(self, permit: Permit) -> None:
+    def abandoned(self, number: int) -> None:
         """The call was cancelled: nothing is known."""
-        if permit == self._generation and self.state is BreakerState.HALF_OPEN:
-            self._move(BreakerState.OPEN)
+        if number == self._number:
+            self._tries = False
 
     def retry_in_s(self, now: float) -> float:
         """0 when a call may go through now."""
         return max(0.0, self._until - now) if self.state is BreakerState.OPEN else 0.0
-
-    def _move(self, state: BreakerState) -> None:
-        self.state = state
-        self._generation = Permit(self._generation + 1)
 
 
 log = structlog.get_logger("klaw.llm")
@@ -128,14 +128,14 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LastError:
+    """The failure of the last call; ``text`` is for everybody, ``told`` has the provider's words, for the operator.
+    ``at`` is ``trio.current_time``."""
+
     code: str
     text: str
-    """For everybody."""
     told: str
-    """With the provider's words, for the operator."""
     status: int | None
     at: float
-    """``trio.current_time``."""
 
 
 class Closable(Protocol):
@@ -147,14 +147,10 @@ T = TypeVar("T")
 
 
 class Service(Generic[C]):
-    """A provider, or one model of it at an address of its own. While its breaker is open, calls fail at once.
-
-    ``make`` may block, and raises ConfigError.
-    """
+    """A provider, or one model of it at an address of its own. ``make`` may block, and raises ConfigError."""
 
     def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
         self.problem: str | None = None
-        """Why it could not be made."""
         self._name = name
         self._make = make
         self._threads = threads
@@ -163,7 +159,6 @@ class Service(Generic[C]):
         self._closed = False
         self.breaker = Breaker()
         self.error: LastError | None = None
-        """None when the last call did not fail."""
 
     async def stream(self: "Service[Provider]", request: Request, on_delta: OnDelta) -> Completion:
         return await self.call(lambda provider: provider.stream(request, on_delta))
@@ -173,7 +168,7 @@ class Service(Generic[C]):
 
         Raises:
             ProviderPaused: it failed too often; nothing was sent.
-            ProviderNotSetUp: a secret is missing; the text names its key. The next call looks again.
+            ProviderNotSetUp: a secret is missing; the next call looks again.
             ProviderError: of the call.
         """
         permit = self.breaker.admit(trio.current_time())
@@ -186,17 +181,17 @@ class Service(Generic[C]):
         try:
             answer = await use(await self.ready())
         except ProviderError as error:
-            self._note(error)
-            if _is_outage(error):
-                asked_s = (error.retry_after_s if isinstance(error, ProviderRefused) else None) or 0.0
-                self.breaker.failed(permit, trio.current_time(), asked_s)
-                if self.breaker.state is BreakerState.OPEN:
-                    retry_s = self.breaker.retry_in_s(trio.current_time())
-                    log.warning(
-                        "llm_provider_paused", provider=self._name, count=self.breaker.failures, retry_s=retry_s
-                    )
-            else:
+            status = error.status if isinstance(error, ProviderRefused) else None
+            now = trio.current_time()
+            if not isinstance(error, ContextTooLong):
+                self.error = LastError(code=error.code, text=str(error), told=error.told(), status=status, at=now)
+            if not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError) or not error.retryable:
                 self.breaker.succeeded(permit)
+            else:  # it is down or wants a pause
+                self.breaker.failed(permit, now, getattr(error, "retry_after_s", None) or 0.0)
+                if self.breaker.state is BreakerState.OPEN:
+                    failures, retry_s = self.breaker.failures, self.breaker.retry_in_s(now)
+                    log.warning("llm_provider_paused", provider=self._name, count=failures, retry_s=retry_s)
             raise
         except BaseException:
             self.breaker.abandoned(permit)
@@ -206,7 +201,7 @@ class Service(Generic[C]):
         return answer
 
     async def ready(self) -> C:
-        """Make the provider if it is not made yet. Raises ProviderNotSetUp."""
+        """Make the provider. Raises ProviderNotSetUp."""
         async with self._lock:
             if self._closed:
                 raise ProviderNetworkError("the LLM provider's client is closed")
@@ -238,20 +233,3 @@ class Service(Generic[C]):
             "failed_s": None if error is None else round(now - error.at, 1),
             "adapted": {model: list(told) for model, told in getattr(self._made, "adapted", {}).items()},
         }
-
-    def _note(self, error: ProviderError) -> None:
-        if not isinstance(error, ContextTooLong):
-            self.error = LastError(
-                code=error.code,
-                text=str(error),
-                told=error.told(),
-                status=error.status if isinstance(error, ProviderRefused) else None,
-                at=trio.current_time(),
-            )
-
-
-def _is_outage(error: ProviderError) -> bool:
-    """Whether the provider is down or wants a pause."""
-    if isinstance(error, ProviderRefused):
-        return error.retryable
-    return isinstance(error, ProviderTimeout | ProviderNetworkError)

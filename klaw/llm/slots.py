@@ -16,12 +16,10 @@ from klaw.actor.supervisor import Vitals
 
 
 class Priority(enum.IntEnum):
-    """Lower goes first."""
+    """Lower goes first. BACKGROUND: subagents, summaries, topics; not interrupted once they have their slot."""
 
     INTERACTIVE = 0
-    """Somebody waits for the answer."""
     BACKGROUND = 1
-    """Subagents, summaries, topics. Never interrupted once it has its slot."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +33,7 @@ class SlotsReport:
 
 
 class Slots:
-    """``processing.maxConcurrentLlm`` slots with a first-in first-out queue per priority."""
+    """``processing.maxConcurrentLlm`` slots with a queue for each priority."""
 
     def __init__(self, total: int) -> None:
         if total < 1:
@@ -60,7 +58,7 @@ class Slots:
 
     @property
     def full(self) -> bool:
-        """Whether the next call has to wait."""
+        """The next call has to wait."""
         return self._busy >= self._total
 
     def report(self) -> SlotsReport:

@@ -1,4 +1,4 @@
-"""Provider-neutral values of one LLM call, and the models that calls go to. No I/O."""
+"""Values of one LLM call, the same for all providers, and the models that calls go to. No I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
@@ -10,7 +10,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 @attrs.frozen(kw_only=True)
 class ToolCall:
-    """The model asks for a tool. ``arguments`` is the model's text: meant to be JSON, not checked here."""
+    """The model asks for a tool. ``arguments`` is its text: meant to be JSON, not checked here."""
 
     id: str
     name: str
@@ -19,8 +19,6 @@ class ToolCall:
 
 @attrs.frozen(kw_only=True)
 class Image:
-    """The bytes of a picture file."""
-
     data: bytes = attrs.field(repr=False)
     media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
 
@@ -47,8 +45,7 @@ class ChatMessage:
         content: may be empty beside tool calls or images.
         tool_call_id: with role tool: the call that it answers.
         images: with role user, and only for a model that takes them.
-        stable_chars: for prompt caches: of the first system message, this many characters at the beginning are the same
-            in the chat's next turn.
+        stable_chars: of the first system message, for prompt caches: what is the same in the chat's next turn.
     """
 
     role: Role
@@ -75,8 +72,8 @@ class JsonSchema:
 
     Args:
         name: 1 to 64 letters, digits, ``_`` and ``-``; models are shown it.
-        schema: of type object. Each object lists all its properties as ``required`` and has ``additionalProperties:
-            false``, as every provider takes it.
+        schema: of type object. Each object in it lists all its properties as ``required`` and has
+            ``additionalProperties: false``, as every provider takes it.
     """
 
     name: str
@@ -92,8 +89,7 @@ class Request:
         messages: oldest first, system messages first.
         temperature, max_tokens: None leaves it to the provider.
         json_schema: of the answer; not together with ``tools``.
-        stable_messages: for prompt caches: this many first messages are sent again with the next request, as in a round
-            of tool calls.
+        stable_messages: how many of the first are sent again with the next request, for prompt caches.
     """
 
     model: str
@@ -107,8 +103,8 @@ class Request:
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens as counted by the provider. ``prompt_tokens`` includes those that were read from its cache, or written to
-    it, which some charge for; None if it does not say."""
+    """Tokens as counted by the provider. ``prompt_tokens`` includes those that were read from its cache or written to
+    it; these are None if it does not say."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -125,7 +121,7 @@ class TextDelta:
 
 @attrs.frozen
 class ReasoningDelta:
-    """The next piece of the model's thinking, which is no part of the answer; never empty."""
+    """The next piece of the model's thinking; never empty."""
 
     text: str
 
@@ -169,10 +165,8 @@ OnDelta: TypeAlias = Callable[[Delta], None]
 
 
 class Provider(Protocol):
-    """Answers requests of many tasks at once."""
-
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """Send a request and pass on the answer as it arrives; ``request.model`` is the provider's own name.
+        """Send a request and pass on the answer as it arrives.
 
         A callback and not an async generator, because a generator left half-way through runs its clean-up whenever the
         garbage collector likes.
@@ -194,9 +188,7 @@ class Model:
     """A model that can be asked.
 
     Args:
-        provider: shared by all its models.
-        name: ``provider/model``.
-        model: the provider's own name of it.
+        name: ``provider/model``; ``model`` is the provider's own name of it.
         context_tokens: prompt and answer together.
         max_output_tokens: never more than ``llm.maxReplyTokens``.
         json_schema: whether the API takes one.

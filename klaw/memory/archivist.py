@@ -24,8 +24,7 @@ from klaw.domain.topic import Topic, TopicCandidate
 from klaw.errors import ActorStopped, ConfigError, KlawError, StorageError, TopicChanged
 from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import Asker
-from klaw.memory.topics.maker import TopicMaker
-from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide
+from klaw.memory.topics.maker import MAX_CANDIDATES, MIN_COSINE, TopicMaker, candidates, decide
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import TopicChunk, cut, divide
 from klaw.store.engine import meta
@@ -57,7 +56,6 @@ class ArchivistStatus:
     failing: int = 0
     """Chunks and topics that failed and wait."""
     error: str | None = None
-    """Class of the last failure, until something succeeds."""
 
 
 @attrs.define(kw_only=True, eq=False, slots=False)

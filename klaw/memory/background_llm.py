@@ -42,8 +42,6 @@ log = structlog.get_logger("klaw.asking")
 
 @attrs.define
 class CallCharge:
-    """What one piece of work spends."""
-
     meter: Meter
     at: str = ""
     """When it was noted, ISO-8601 UTC; empty: nothing was spent, or it is not noted here."""

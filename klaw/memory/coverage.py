@@ -44,7 +44,6 @@ class CoveragePace:
     pass_every_s: float = 86_400.0
     """From the end of a pass to the begin of the next."""
     retry_s: float = 60.0
-    """After a step that failed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +55,6 @@ class CoverageStatus:
     repaired_texts: int = 0
     repaired_vectors: int = 0
     error: str | None = None
-    """Class of the error that stops the counting now."""
 
 
 @attrs.define
@@ -117,7 +115,6 @@ class Coverage(Nudge):
 
     @property
     def uncovered(self) -> int:
-        """How many messages of all chats are covered by nothing."""
         return sum(self._lost.values())
 
     def problems(self) -> dict[str, str]:

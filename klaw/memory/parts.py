@@ -26,8 +26,7 @@ from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.facts.people import People
 from klaw.memory.forget import compactor
 from klaw.memory.forget.forget import Forgetter
-from klaw.memory.recall.recall import Recall
-from klaw.memory.recall.rerank import CandidateReranker
+from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import SummaryMaker
 from klaw.memory.summaries.summarizer import Summarizer
@@ -65,7 +64,6 @@ class MemoryParts:
     """The actors beside the embedder, in the order of their start."""
 
     async def start_embedder(self) -> None:
-        """Start it, if the configuration has it; it loads its model by itself."""
         core = self.core
         if await core.readers.run(meta.owes_compaction):
             self.compactor.nudge()

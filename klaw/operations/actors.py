@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import attrs
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from klaw.actor.supervisor import ActorReport
     from klaw.llm.slots import SlotsReport
-    from klaw.operations.answers.server import Actors, TrioTasks
 
 NOUN = Noun("actors", "show the parts of the server with their queues (docs/operations.md)")
 TASKS = Noun("tasks", "show Trio's tasks")
@@ -25,13 +24,21 @@ ROOT = "supervisor"
 GATEWAY = "gateway"
 SLOTS = "llm.slots"
 MAX_TASKS = 2000
-"""Trio tasks shown; the rest is counted. A snapshot is taken in one step, which must stay short."""
+"""Trio tasks shown; the rest is counted, because a snapshot is taken in one step, which must be short."""
 MAX_FRAMES = 40
 _COUNTS = ("depth", "high_water", "capacity", "handled", "failed", "dropped")
 _HEAD = ["actor", "state", "since", "depth", "high", *_COUNTS[2:], "restarts", "last error", "activity"]
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
+class Actors(TypedDict):
+    now: float
+    tree: dict[str, Any]
+
+
+class TrioTasks(TypedDict):
+    task: dict[str, Any] | None
+    shown: int
+    left_out: int
 
 
 def _lines(answer: dict[str, Any]) -> Lines:
@@ -76,13 +83,10 @@ def _ago(moment: float | str | None, now: float) -> str:
     return span(now - (dt.datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else moment))
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
 @NOUN.operation("actors", Nothing, cli="", show=_lines, scope=Scope.OPERATOR, deadline_s=2, watch=True)
-async def actors(_asked: Nothing, _caller: Caller, parts: Parts) -> "Actors":
+async def actors(_asked: Nothing, _caller: Caller, parts: Parts) -> Actors:
     """Show the tree of actors with their queues, restarts and last errors."""
-    open_now = [attrs.asdict(connection) for connection in parts.listeners.connections()]
+    open_now = parts.listeners.connections()
     return {
         "now": parts.clock.now(),
         "tree": actor_tree(parts.core.supervisor.report(), parts.llm.slots.report(), open_now),
@@ -90,7 +94,7 @@ async def actors(_asked: Nothing, _caller: Caller, parts: Parts) -> "Actors":
 
 
 @TASKS.operation("tasks", Nothing, scope=Scope.OPERATOR, deadline_s=2)
-async def tasks(_asked: Nothing, _caller: Caller, _parts: Parts) -> "TrioTasks":
+async def tasks(_asked: Nothing, _caller: Caller, _parts: Parts) -> TrioTasks:
     """Show all Trio tasks, from the root down, with their stacks: places in the code only, no values.
 
     Every task has ``name``, ``stack`` (``file:line function``, outermost first) and ``nurseries``, each a list of
@@ -108,19 +112,11 @@ async def tasks(_asked: Nothing, _caller: Caller, _parts: Parts) -> "TrioTasks":
 def actor_tree(
     reports: Sequence["ActorReport"], slots: "SlotsReport | None", connections: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Nest actors by their ``parent``, else by the dotted prefix of their name.
+    """Nest actors by their ``parent``, else by the dotted prefix of their name; connections, each with an ``id``, hang
+    below the gateway.
 
-    A parent that is no actor (``chats``, ``store`` ...) appears as a node of kind ``group``. Connections hang below
-    ``gateway``; the LLM's slots stand as a node of kind ``slots`` below ``llm``.
-
-    Args:
-        reports: all actors in start order.
-        slots: of the LLM.
-        connections: one mapping each, with an ``id``.
-
-    Returns:
-        The root, of kind ``group``. Every node has ``name``, ``kind`` (actor, group, slots, connection) and
-        ``children``; an actor also all of ``ActorReport`` and its ``mailbox`` (None without one).
+    Every node has ``name``, ``kind`` (actor, group, slots, connection) and ``children``; an actor also all of
+    ``ActorReport``. A parent that is no actor (``chats``, ``store`` …) is a group, like the root.
     """
     root = _group(ROOT)
     nodes: dict[str, dict[str, Any]] = {
@@ -146,7 +142,7 @@ def actor_tree(
 
 
 def _parent_of(name: str) -> str | None:
-    """The part before the dot of a plain dotted name (chat names may hold dots and spaces)."""
+    """The part before the dot; names of chats may hold dots and spaces."""
     prefix, dot, _ = name.rpartition(".")
     return prefix if dot and " " not in name else None
 

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import attrs
 
@@ -12,20 +12,23 @@ from klaw.domain.context_used import KEY
 from klaw.domain.message import MOST_ON_PAGE
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.domain.text import plural
+from klaw.errors import ConfigError
 from klaw.operations import chats as all_chats
-from klaw.operations.handler import Caller, Parts
+from klaw.operations import stored
+from klaw.operations.handler import Caller, HasReaders, Parts
 from klaw.operations.lines import Lines
 from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, Slash, argument, chat_of, required
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
+    from klaw.actor.supervisor import ActorReport
     from klaw.chats.directory import ChatDirectory
     from klaw.domain.message import Message
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
-    from klaw.operations.answers.chats import ChatNow, ChatState, Messages, Stopping
-    from klaw.store.engine.database import Readers
+    from klaw.operations.answers import DegradedSince
     from klaw.store.kinds.messages import ChatRow
+    from klaw.wire.frames import MessagePage
 
 NOUN = Noun("chat", "show one chat, and choose its model")
 DEFAULT = "default"
@@ -54,6 +57,35 @@ class ModelChoice:
     name: str | None = argument("PROVIDER/MODEL, or default; without it the model is only shown")
 
 
+class ChatState(TypedDict):
+    session: "ChatRow"
+    now: dict[str, Any]
+    pending: int
+    actor: "ActorReport | None"
+    coverage: dict[str, int] | None
+    last_turn: dict[str, Any] | None
+
+
+class ChatNow(TypedDict):
+    """What a chat does; ``code`` and ``message`` say why its last message has no answer."""
+
+    name: str
+    state: str
+    turn: str | None
+    doing: str | None
+    code: str | None
+    message: str | None
+    messages: int
+    segment: int
+    model: str
+    degraded: "list[DegradedSince]"
+
+
+class Stopping(TypedDict):
+    chat: str
+    running: bool
+
+
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
@@ -67,7 +99,6 @@ def _status(answer: dict[str, Any]) -> Lines:
 
 
 def context_lines(answer: dict[str, Any]) -> Lines:
-    """A receipt in a few lines."""
     receipt = answer["receipt"]
     if receipt is None:
         return ["Nothing was answered in this chat yet."]
@@ -138,19 +169,16 @@ def _line(model: dict[str, Any]) -> str:
 
 
 @NOUN.operation("chat", NamedChat, scope=Scope.OPERATOR)
-async def chat(asked: NamedChat, caller: Caller, parts: Parts) -> "ChatState":
+async def chat(asked: NamedChat, caller: Caller, parts: Parts) -> ChatState:
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    from klaw.store.kinds import pending, turns
-
     chat = chat_of(asked.chat, caller.user, any_user=True)
-    assert chat is not None
-    session = await session_of(parts.readers, chat)
-    last = await parts.readers.run(turns.last, chat)
+    session = await session_of(chat, parts)
+    last = await parts.readers.run(stored.turns.last, chat)
     actor = next((each for each in parts.core.supervisor.report() if each.name == f"chat {chat}"), None)
     return {
         "session": session,
         "now": parts.chats.chat_status(chat),
-        "pending": await parts.readers.run(pending.count_pending, chat),
+        "pending": await parts.readers.run(stored.pending.count_pending, chat),
         "actor": actor,
         "coverage": parts.memory.coverage.chat(chat),
         "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
@@ -169,14 +197,14 @@ _MODELS = Slash(word="/models", help="list the models with their context length 
 
 
 @all_chats.NOUN.operation("chats_messages", ChatsMessages, route="GET {chat}/messages")
-async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messages":
+async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "MessagePage":
     """Show messages of a chat, oldest first: the newest, those before a message, or those after one."""
     from klaw.wire import frames
     from klaw.wire.codec import tree_of
 
     if asked.before is not None and asked.after is not None:
         raise OperationError("bad_args", "cannot stand beside after", field="before")
-    chat = all_chats.the_chat(asked, caller.user)
+    chat = chat_of(asked.chat, caller.user)
     await _session(parts.chats, chat)
     # One more than asked for tells whether there is more.
     if asked.after is not None:
@@ -187,7 +215,7 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
         page = _fitting(found[-asked.limit :][::-1])[::-1]
     shown = [frames.StoredMessage.of(each) for each in page]
     told = frames.MessagePage(chat=name_of(chat), messages=shown, more=len(found) > len(page))
-    return cast("Messages", tree_of(told))
+    return cast("MessagePage", tree_of(told))
 
 
 def _fitting(found: "list[Message]") -> "list[Message]":
@@ -209,9 +237,9 @@ async def _session(chats: "ChatDirectory", chat: ChatId) -> "ChatRow":
 
 
 @all_chats.NOUN.operation("chats_stop", all_chats.OfChat, changes=True, route="POST {chat}/stop")
-async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "Stopping":
+async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> Stopping:
     """Stop the running answer of a chat; ``running`` tells whether there was one."""
-    chat = all_chats.the_chat(asked, caller.user)
+    chat = chat_of(asked.chat, caller.user)
     running = await parts.chats.stop(caller.user, name_of(chat))
     if not running:
         await _session(parts.chats, chat)
@@ -219,11 +247,11 @@ async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> 
 
 
 @all_chats.NOUN.operation("chats_status", all_chats.OfChat, route="GET {chat}/status", show=_status, slash=_STATUS)
-async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "ChatNow":
+async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> ChatNow:
     """Show what a chat does now, why its last message has no answer, its model, and what is degraded."""
     from klaw.chats.directory import at_rest
 
-    chat = all_chats.the_chat(asked, caller.user)
+    chat = chat_of(asked.chat, caller.user)
     session = await _session(parts.chats, chat)
     now = at_rest(parts.chats.chat_status(chat), await parts.chats.unanswered(chat))
     return {
@@ -243,9 +271,7 @@ async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "Chat
 @NOUN.operation("chat_context", Nothing, show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
 async def context(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the last answer of the chat where this is asked was made from."""
-    from klaw.store.kinds import turns
-
-    last = await parts.readers.run(turns.last, caller.here)
+    last = await parts.readers.run(stored.turns.last, caller.here)
     return {"receipt": last.receipt if last else None}
 
 
@@ -253,7 +279,7 @@ async def context(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, An
 async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
     default, wanted = parts.llm.core.config.routing.default, asked.name
-    chosen = (await session_of(parts.readers, caller.here)).model if wanted is None else None
+    chosen = (await session_of(caller.here, parts)).model if wanted is None else None
     if wanted is not None and wanted.lower() != DEFAULT:
         _check(parts.llm, wanted)
         chosen = wanted
@@ -264,10 +290,10 @@ async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, A
 @NOUN.operation("chat_models", Nothing, show=_models, scope=Scope.CHAT, slash=_MODELS)
 async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List all models that the configuration names, and that of the chat where this is asked."""
-    from klaw.llm.registry import configured_models
+    from klaw.llm.router import configured_models
 
     config = parts.llm.core.config
-    used = (await session_of(parts.readers, caller.here)).model or config.routing.default
+    used = (await session_of(caller.here, parts)).model or config.routing.default
     names = list(dict.fromkeys([*configured_models(config), used]))
     await parts.llm.registry.know(*names)
     return {
@@ -278,11 +304,9 @@ async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any
     }
 
 
-async def session_of(readers: "Readers", chat: ChatId) -> "ChatRow":
+async def session_of(chat: ChatId, parts: HasReaders) -> "ChatRow":
     """A chat's row. Raises OperationError (``unknown_chat``)."""
-    from klaw.store.kinds import messages
-
-    session = await readers.run(messages.session, chat)
+    session = await parts.readers.run(stored.messages.session, chat)
     if session is None:
         raise OperationError("unknown_chat", "there is no such chat", field="chat")
     return session
@@ -290,8 +314,7 @@ async def session_of(readers: "Readers", chat: ChatId) -> "ChatRow":
 
 def _check(llm: "Llm", wanted: str) -> None:
     """Raises OperationError: a name cannot be used."""
-    from klaw.errors import ConfigError
-    from klaw.llm.registry import configured_models
+    from klaw.llm.router import configured_models
 
     config, known, asked = llm.core.config, configured_models(llm.core.config), wanted[:MAX_MODEL_NAME].lower()
     inside = [name for name in known if name.lower().endswith(f"/{asked}")]
@@ -319,7 +342,6 @@ def _check(llm: "Llm", wanted: str) -> None:
 
 
 def _known(llm: "Llm", name: str) -> dict[str, Any]:
-    """What is known of a model."""
     facts = llm.registry.facts(name)
     known = {"name": name, "context_tokens": facts.context_tokens, "tools": facts.tools, "images": facts.images}
     return {**known, "prices": _prices(facts.prices) if facts.prices is not None else "price unknown"}

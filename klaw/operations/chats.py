@@ -1,21 +1,22 @@
 """Chats: listing, titles, archive, export, deletion. The answers hold what was said, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.message import SHOWN
-from klaw.domain.names import ChatId, UserId, name_of
+from klaw.domain.names import name_of
+from klaw.domain.summary import Summary
 from klaw.domain.text import plural
-from klaw.operations import forget
+from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.chats import ChatPage, ForgetAnswer, ForgottenChats, OneChat, PartOfChat, Summaries
+    from klaw.operations.answers import ForgetAnswer, ForgottenChats, ListedChat
     from klaw.store.kinds.chats import StoredChat
 
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
@@ -60,7 +61,28 @@ class ChatsDelete(OfChat):
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
+class ChatPage(TypedDict):
+    user: str
+    archived: bool
+    count: int
+    next: int | None
+    chats: "list[ListedChat]"
+
+
+class OneChat(TypedDict):
+    chat: "StoredChat"
+
+
+class PartOfChat(TypedDict):
+    chat: str
+    format: str
+    messages: int
+    text: str
+    next: int | None
+
+
+class Summaries(TypedDict):
+    summaries: list[Summary]
 
 
 def _table(answer: dict[str, Any]) -> Lines:
@@ -110,8 +132,6 @@ def _summaries(answer: dict[str, Any]) -> Lines:
     return lines
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
 _LIST = op.Slash(
     word="/chats",
     help="list your chats",
@@ -124,11 +144,9 @@ _ARCHIVE = op.Slash(word="/archive", help="take this chat out of the list until 
 
 
 @NOUN.operation("chats_list", ChatsList, cli="list", show=_table, offline=True, slash=_LIST)
-async def list_chats(asked: ChatsList, caller: Caller, parts: DatabaseParts) -> "ChatPage":
+async def list_chats(asked: ChatsList, caller: Caller, parts: DatabaseParts) -> ChatPage:
     """List the chats, the last used first."""
-    from klaw.store.kinds import chats
-
-    only = op.chat_of(asked.chat, caller.user)
+    chats, only = stored.chats, op.chat_of(asked.chat, caller.user)
     if only is None:
         count = await parts.readers.run(chats.count, caller.user, archived=asked.archived)
         found = await parts.readers.run(chats.listed, caller.user, asked.limit, asked.offset, archived=asked.archived)
@@ -147,58 +165,41 @@ async def list_chats(asked: ChatsList, caller: Caller, parts: DatabaseParts) -> 
 
 
 @NOUN.operation("chats_rename", ChatsRename, cli="rename", show=_renamed, changes=True, slash=_RENAME)
-async def rename(asked: ChatsRename, caller: Caller, parts: Parts) -> "OneChat":
+async def rename(asked: ChatsRename, caller: Caller, parts: Parts) -> OneChat:
     """Give a chat a title; its name stays."""
-    from klaw.actor.clock import iso
-    from klaw.store.kinds import chats
-
     if asked.title is None:
         raise op.OperationError("bad_args", "say the title too, as in /rename Garden plans", field="title")
-    return {
-        "chat": await parts.writer.run(
-            chats.rename, caller.user, the_chat(asked, caller.user), asked.title, iso(parts.clock.now())
-        )
-    }
+    chat = op.chat_of(asked.chat, caller.user)
+    return {"chat": await parts.writer.run(stored.chats.rename, caller.user, chat, asked.title, parts.now())}
 
 
 @NOUN.operation("chats_archive", OfChat, cli="archive", show=_put_away, changes=True, slash=_ARCHIVE)
-async def archive(asked: OfChat, caller: Caller, parts: Parts) -> "OneChat":
+async def archive(asked: OfChat, caller: Caller, parts: Parts) -> OneChat:
     """Take a chat out of the list until its next message; nothing of it is forgotten."""
-    return {"chat": await _archive(asked, caller, parts, archived=True)}
+    return await _archive(asked, caller, parts, archived=True)
 
 
 @NOUN.operation("chats_restore", OfChat, cli="restore", show=_put_away, changes=True)
-async def restore(asked: OfChat, caller: Caller, parts: Parts) -> "OneChat":
+async def restore(asked: OfChat, caller: Caller, parts: Parts) -> OneChat:
     """Bring an archived chat back into the list."""
-    return {"chat": await _archive(asked, caller, parts, archived=False)}
+    return await _archive(asked, caller, parts, archived=False)
 
 
-async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: bool) -> "StoredChat":
-    from klaw.actor.clock import iso
-    from klaw.store.kinds import chats
-
-    chat = the_chat(asked, caller.user)
-    return await parts.writer.run(chats.archive, caller.user, chat, iso(parts.clock.now()), archived=archived)
-
-
-def the_chat(asked: OfChat, user: UserId) -> ChatId:
-    """The chat's id, checked but not looked up. Raises OperationError."""
-    found = op.chat_of(asked.chat, user)
-    assert found is not None
-    return found
+async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: bool) -> OneChat:
+    chat = op.chat_of(asked.chat, caller.user)
+    return {"chat": await parts.writer.run(stored.chats.archive, caller.user, chat, parts.now(), archived=archived)}
 
 
 @NOUN.operation("chats_export", ChatsExport, cli="export", offline=True, document=True)
-async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> "PartOfChat":
+async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> PartOfChat:
     """Write a chat with all its messages as Markdown, or with --json as JSON."""
     from klaw.operations.explain.chat_document import part
-    from klaw.store.kinds import chats, messages
 
-    chat = the_chat(asked, caller.user)
-    about = await parts.readers.run(chats.get, caller.user, chat)
+    chat = op.chat_of(asked.chat, caller.user)
+    about = await parts.readers.run(stored.chats.get, caller.user, chat)
     if about is None:
         raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
-    found = await parts.readers.run(messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
+    found = await parts.readers.run(stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
     said, room = found[:1], PART_CHARS
     for each in found[1:PART_MESSAGES]:
         room -= len(said[-1].content)
@@ -217,11 +218,10 @@ async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> "P
 
 
 @NOUN.operation("chats_summaries", OfChat, cli="summaries", show=_summaries, offline=True)
-async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "Summaries":
+async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> Summaries:
     """Show the summaries of a chat: what stands in the place of messages that are too old for a request."""
-    from klaw.store.kinds import summaries as sql
-
-    return {"summaries": await parts.readers.run(sql.of_chat, the_chat(asked, caller.user))}
+    chat = op.chat_of(asked.chat, caller.user)
+    return {"summaries": await parts.readers.run(stored.summaries.of_chat, chat)}
 
 
 @NOUN.operation(
@@ -235,10 +235,10 @@ async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "Sum
 )
 async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgottenChats":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
-    name = name_of(the_chat(asked, caller.user))
-    wanted = await parts.memory.forgetter.find(f"chat:{name}", caller.user)
+    name, forgetter = name_of(op.chat_of(asked.chat, caller.user)), parts.memory.forgetter
+    wanted = await forgetter.find(f"chat:{name}", caller.user)
     if not asked.dry_run and await parts.chats.stop(caller.user, name):
-        wanted = await parts.memory.forgetter.find(f"chat:{name}", caller.user)  # with what the turn has written
+        wanted = await forgetter.find(f"chat:{name}", caller.user)  # with what the turn has written
     with_facts, dry_run = asked.with_facts, asked.dry_run
     return without_messages(await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run))
 

@@ -17,7 +17,7 @@ from klaw.operations.operation import Name, Noun, OfUser, Query, Scope, Slash, a
 
 if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
-    from klaw.operations.answers.chats import ForgetAnswer, NamedMessage, StillHeld
+    from klaw.operations.answers import ForgetAnswer, NamedMessage, StillHeld
     from klaw.store.forget.proof import HoldingFile
     from klaw.store.forget.reach import ForgetTarget
 

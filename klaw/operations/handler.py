@@ -1,11 +1,10 @@
 """What the handler of an operation is given beside its arguments: who asks, and the parts of the server.
 
-``async def handler(asked: Arguments, caller: Caller, parts: Parts)``; one that the command line may carry out without
-a server takes ``DatabaseParts``. The decorators of ``Noun`` have the types for it, so that a type checker finds what is
-not there. The command line imports this module, so it imports none of the parts itself.
+The command line imports this module, so it imports none of the parts itself.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -43,7 +42,7 @@ class Caller:
 
     user: UserId = LOCAL_USER
     operator: bool = False
-    """Whether the data of other users may be asked for."""
+    """May ask for the data of other users."""
     everybody: bool = False
     """An operator who asks as no user in particular: where no user is named, all are meant if that makes sense."""
     chat: ChatId | None = None
@@ -72,17 +71,14 @@ class HasReaders(Protocol):
 
 
 class DatabaseParts(HasReaders, Protocol):
-    """What there is without a server."""
+    """What there is without a server. There all but ``readers``, ``paths`` and ``clock`` may raise ConfigError."""
 
     @property
     def paths(self) -> "Paths": ...
     @property
     def clock(self) -> "Clock": ...
     @property
-    def config(self) -> "EngineConfig":
-        """Raises ConfigError without a server, as all below."""
-        ...
-
+    def config(self) -> "EngineConfig": ...
     @property
     def embedder(self) -> "Embedder": ...
     @property
@@ -91,7 +87,7 @@ class DatabaseParts(HasReaders, Protocol):
     def search(self) -> "MemorySearch": ...
     @property
     def budget(self) -> "DailyBudget | None":
-        """The daily limits, which a server counts."""
+        """The daily limits, which only a server counts."""
         ...
 
 
@@ -106,12 +102,17 @@ class Access(Protocol):
 class Listeners:
     """What a server has once it listens."""
 
-    connections: Callable[[], Sequence[Any]]
+    connections: Callable[[], list[dict[str, Any]]]
     http_connections: Callable[[], int]
     address: Callable[[], str | None]
     access: Access
     check_up: Callable[..., Awaitable[dict[str, Any]]]
     """What ``klaw doctor`` finds, of a server whose status and health are these."""
+
+
+def _at(path: str) -> Any:
+    """The default of a field that is a part of another one."""
+    return attrs.Factory(attrgetter(path), takes_self=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -129,44 +130,24 @@ class Parts:
     chats: "ChatDirectory"
     _listeners: Listeners | None = None
 
+    readers: "Readers" = attrs.field(init=False, default=_at("core.readers"))
+    writer: "Writer" = attrs.field(init=False, default=_at("core.writer"))
+    paths: "Paths" = attrs.field(init=False, default=_at("core.paths"))
+    clock: "Clock" = attrs.field(init=False, default=_at("core.clock"))
+    config: "EngineConfig" = attrs.field(init=False, default=_at("core.config"))
+    embedder: "Embedder" = attrs.field(init=False, default=_at("memory.embedder"))
+    recall: "Recall" = attrs.field(init=False, default=_at("memory.recall"))
+    search: "MemorySearch" = attrs.field(init=False, default=_at("memory.search"))
+    budget: "DailyBudget | None" = attrs.field(init=False, default=_at("llm.budget"))
+
     @property
     def listeners(self) -> Listeners:
         """What only a server that listens has."""
         assert self._listeners is not None
         return self._listeners
 
-    @property
-    def readers(self) -> "Readers":
-        return self.core.readers
+    def now(self) -> str:
+        """The time, as it is stored."""
+        from klaw.actor.clock import iso
 
-    @property
-    def writer(self) -> "Writer":
-        return self.core.writer
-
-    @property
-    def paths(self) -> "Paths":
-        return self.core.paths
-
-    @property
-    def clock(self) -> "Clock":
-        return self.core.clock
-
-    @property
-    def config(self) -> "EngineConfig":
-        return self.core.config
-
-    @property
-    def embedder(self) -> "Embedder":
-        return self.memory.embedder
-
-    @property
-    def recall(self) -> "Recall":
-        return self.memory.recall
-
-    @property
-    def search(self) -> "MemorySearch":
-        return self.memory.search
-
-    @property
-    def budget(self) -> "DailyBudget | None":
-        return self.llm.budget
+        return iso(self.clock.now())

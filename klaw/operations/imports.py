@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, TypeVar, cast
 
 import attrs
 
+from klaw.actor.clock import iso
 from klaw.convert import Bounds, Check
 from klaw.domain import fact, person
+from klaw.domain.attachment import NamedFile
 from klaw.domain.chat import chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
@@ -15,25 +17,18 @@ from klaw.domain.message import instant
 from klaw.domain.names import CHAT_FORM, chat_id, chat_name
 from klaw.domain.person import Person
 from klaw.domain.text import plural
-from klaw.operations import forget
+from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table, minute
-from klaw.operations.uploads import UploadId, piece
+from klaw.operations.uploads import UploadedPiece, UploadId, piece
 
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
     from klaw.core import Core
-    from klaw.operations.answers.chats import (
-        ForgottenChats,
-        Imports,
-        KeptFile,
-        MissingMessages,
-        RememberedCounts,
-        StoredMessages,
-        UploadedPiece,
-    )
+    from klaw.operations.answers import ForgottenChats
+    from klaw.store.kinds.imports import ImportSummary
 
 T = TypeVar("T")
 
@@ -41,7 +36,7 @@ NOUN = op.Noun("import", "move in what was said in other programs (docs/import.m
 
 AT_ONCE = 20
 CHARS_AT_ONCE = 10_000
-"""Messages in one transaction, and characters of them: who waits for the writer shares a group with so much."""
+"""Messages in one transaction, and characters of them: others who wait for the writer share a group with it."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it."""
 MAX_DATA = 900_000
@@ -66,13 +61,11 @@ class ImportPut(op.OfUser):
 
 
 def _fact(given: Fact) -> Fact:
-    """Raises ValueError."""
     fact.check(given)
     return _timed(given, given.created_at, given.updated_at)
 
 
 def _person(given: Person) -> Person:
-    """Raises ValueError."""
     person.check(given)
     return _timed(given, given.created_at, given.updated_at, given.said_at)
 
@@ -120,7 +113,7 @@ class ImportUndo(op.OfUser):
 
 
 class ImportParts(Protocol):
-    """What storing an import takes of a server; it is also done without one."""
+    """What storing an import takes of a server, also without one."""
 
     @property
     def core(self) -> "Core": ...
@@ -144,23 +137,40 @@ def _undone(answer: dict[str, Any]) -> Lines:
     return [f"{plural(answer['messages'], 'message')}, {facts} and {people} of the import:", *forget.lines(answer)]
 
 
+class Imports(TypedDict):
+    user: str
+    imports: "list[ImportSummary]"
+
+
+class RememberedCounts(TypedDict):
+    facts: int
+    people: int
+
+
+class StoredMessages(TypedDict):
+    chat: str
+    added: int
+    known: int
+    elsewhere: int
+
+
+class MissingMessages(TypedDict):
+    missing: list[str]
+
+
 @NOUN.operation("import_put", ImportPut, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> "StoredMessages":
+async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> StoredMessages:
     """Store a part of a chat of another program, a few messages at a time."""
     import trio
 
-    from klaw.actor.clock import iso
     from klaw.store.engine import connect
-    from klaw.store.kinds import imports
 
-    into, counts = (
-        chat_id(caller.user, asked.into) if asked.into else None,
-        dict.fromkeys(("added", "known", "elsewhere"), 0),
-    )
+    core, into = parts.core, chat_id(caller.user, asked.into) if asked.into else None
+    counts = dict.fromkeys(("added", "known", "elsewhere"), 0)
     for part in _slices(asked.said):
         begin = trio.current_time()
-        done = await parts.core.writer.run(
-            imports.put,
+        done = await core.writer.run(
+            stored.imports.put,
             caller.user,
             ImportId(asked.origin),
             part,
@@ -169,66 +179,61 @@ async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> "StoredMe
             title=asked.title,
             topics=asked.topics,
             into=into,
-            at=iso(parts.core.clock.now()),
-            limits=parts.core.attachments.limits,
+            at=iso(core.clock.now()),
+            limits=core.attachments.limits,
         )
         into = done.chat
         for name in counts:
             counts[name] += getattr(done, name)
         if done.added:
             pause = (trio.current_time() - begin) * PAUSE_FACTOR
-            durable = await parts.core.files.run(imports.sync, parts.core.paths.data_dir, done.logs)
-            await parts.core.writer.run_alone(imports.settle, durable)
+            durable = await core.files.run(stored.imports.sync, core.paths.data_dir, done.logs)
+            await core.writer.run_alone(stored.imports.settle, durable)
             await trio.sleep(pause)
     if counts["added"]:  # else the writer does it, for seconds where the disk is busy
-        await parts.core.files.run(connect.checkpoint, parts.core.paths.database)
+        await core.files.run(connect.checkpoint, core.paths.database)
     parts.embedder.nudge()
     assert into is not None
     return cast("StoredMessages", {"chat": into.partition(":")[2], **counts})
 
 
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> "RememberedCounts":
+async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> RememberedCounts:
     """Store facts and people of another Klaw, a few at a time."""
     import trio
 
-    from klaw.actor.clock import iso
-    from klaw.store.kinds import imports
-
-    added = {}
-    for name, given in (("facts", asked.facts), ("people", asked.people)):
-        added[name] = 0
+    async def add(given: Sequence[Fact | Person]) -> int:
+        added, origin = 0, ImportId(asked.origin)
         for first in range(0, len(given), AT_ONCE):
-            begin, part = trio.current_time(), given[first : first + AT_ONCE]
-            added[name] += await parts.core.writer.run(
-                imports.remember, caller.user, ImportId(asked.origin), given=part, at=iso(parts.core.clock.now())
-            )
+            begin, part, at = trio.current_time(), given[first : first + AT_ONCE], iso(parts.core.clock.now())
+            added += await parts.core.writer.run(stored.imports.remember, caller.user, origin, given=part, at=at)
             await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
+        return added
+
+    counts: RememberedCounts = {"facts": await add(asked.facts), "people": await add(asked.people)}
     parts.embedder.nudge()
-    return {"facts": added["facts"], "people": added["people"]}
+    return counts
 
 
 @NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)
-async def missing(asked: ImportMissing, caller: Caller, parts: ImportParts) -> "MissingMessages":
+async def missing(asked: ImportMissing, caller: Caller, parts: ImportParts) -> MissingMessages:
     """Which messages of an export are not here, so that their files are needed."""
-    from klaw.store.kinds import imports
-
-    return {"missing": await parts.core.readers.run(imports.missing, caller.user, asked.ids)}
+    return {"missing": await parts.core.readers.run(stored.imports.missing, caller.user, asked.ids)}
 
 
 @NOUN.operation("import_upload", ImportUpload, scope=op.Scope.OPERATOR, changes=True)
-async def upload(asked: ImportUpload, caller: Caller, parts: ImportParts) -> "UploadedPiece":
+async def upload(asked: ImportUpload, caller: Caller, parts: ImportParts) -> UploadedPiece:
     """Upload a piece of a file of an export; import_keep is told of the last one."""
     return {"size": await parts.core.originals.add(caller.user, asked.upload, asked.offset, piece(asked.data))}
 
 
 @NOUN.operation("import_keep", ImportKeep, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> "KeptFile":
+async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> NamedFile:
     """Keep an uploaded file for a message that comes next."""
     kept = await parts.core.attachments.take(
         caller.user, asked.name, partial(parts.core.originals.taken_out, caller.user, asked.upload)
     )
-    return {"sha256": kept.sha256, "name": kept.name}
+    return NamedFile(sha256=kept.sha256, name=kept.name)
 
 
 def _slices(said: Sequence[ImportedMessage]) -> Iterator[list[ImportedMessage]]:
@@ -244,11 +249,9 @@ def _slices(said: Sequence[ImportedMessage]) -> Iterator[list[ImportedMessage]]:
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
-async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "Imports":
+async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> Imports:
     """List what was imported and is not forgotten."""
-    from klaw.store.kinds import imports
-
-    return {"user": caller.user, "imports": await parts.readers.run(imports.listed, caller.user)}
+    return {"user": caller.user, "imports": await parts.readers.run(stored.imports.listed, caller.user)}
 
 
 @NOUN.operation(
@@ -265,10 +268,8 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenCha
 
     When the server is interrupted meanwhile, it goes on with it at its next start.
     """
-    from klaw.store.kinds import imports
-
     wanted = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user)
-    count = await parts.readers.run(imports.count, caller.user, ImportId(asked.origin))
+    count = await parts.readers.run(stored.imports.count, caller.user, ImportId(asked.origin))
     with_facts, dry_run = asked.with_facts, asked.dry_run
     done = await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run)
     return without_messages(done, count)

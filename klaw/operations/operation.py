@@ -1,22 +1,20 @@
 """What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown.
 
-A module of this package makes a ``Noun`` and declares its operations::
-
-    from klaw.operations import operation as op  # or its names, where one line of them is enough
-
-    notes = op.Noun("notes", "list and add notes")
+    NOUN = Noun("notes", "list and add notes")
 
     @attrs.frozen(kw_only=True)
-    class NoteList(op.OfUser):
-        limit: Annotated[int, Bounds(1, 100)] = op.argument("notes on a page", default=50)
+    class NoteList(OfUser):
+        limit: Annotated[int, Bounds(1, 100)] = argument("notes on a page", default=50)
 
-    @notes.operation("note_list", NoteList, cli="list", show=_lines)
-    async def list_notes(asked: NoteList, caller: Caller, parts: Parts) -> dict[str, Any]:
+    class Notes(TypedDict):
+        notes: list[Note]
+
+    @NOUN.operation("note_list", NoteList, cli="list", show=_lines)
+    async def list_notes(asked: NoteList, caller: Caller, parts: Parts) -> Notes:
         '''List the notes, the newest first.'''
 
-That is all: admin socket, ``klaw notes list`` and, with ``slash=``, the chat command are made of it. What a handler is
-given is explained in ``handler``. It imports what is heavy itself, because the command line imports this module only
-for the arguments and ``show``.
+All doors are made of it. A handler imports what is heavy itself (the store: ``operations.stored``), because the command
+line imports this only for the arguments and ``show``.
 """
 
 import enum
@@ -34,16 +32,12 @@ from klaw.operations.lines import Again, Lines, ShownLines
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
 Query: TypeAlias = Annotated[str, Bounds(1, 4_000)]
-"""A question; written as JSON it still fits into one request."""
 Limit: TypeAlias = Annotated[int, Bounds(1, 100)]
-"""How many results a page has."""
 Whole: TypeAlias = Annotated[int, Bounds(1)]
-"""Number of a page, or of an entry."""
 UserName: TypeAlias = Annotated[str, Check(user_id, Bounds(pattern=USER_FORM))]
 
 
 def _named_chat(text: str) -> str:
-    """Raises InvalidName."""
     owner, colon, name = text.rpartition(":")
     if colon:
         user_id(owner)
@@ -52,7 +46,7 @@ def _named_chat(text: str) -> str:
 
 
 ChatName: TypeAlias = Annotated[str, Check(_named_chat, Bounds(pattern=CHAT_FORM))]
-"""Of the user; in the place of the name its id is also taken, ``USER:NAME``."""
+"""The name of a chat of the user, or its id, ``USER:NAME``."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -61,19 +55,16 @@ Handler: TypeAlias = Callable[..., Any]
 OnlineHandler: TypeAlias = Callable[[A, Caller, Parts], Awaitable[R]]
 OfflineHandler: TypeAlias = Callable[[A, Caller, DatabaseParts], Awaitable[R]]
 
-
-# -- what is asked ----------------------------------------------------------------------------------------------------
-
 _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
 """Codes whose text says that the field is one of ``args``."""
 
 
 class OperationError(KlawError):
-    """What was asked cannot be done. ``code`` is for programs, ``problems`` names the fields, the text is for people.
+    """What was asked cannot be done.
 
     Args:
-        code: in lower case, such as ``unknown_fact``.
-        message: what is wrong and what to do.
+        code: for programs, in lower case, such as ``unknown_fact``.
+        message: for people: what is wrong and what to do.
         field: the argument that it is about.
         problems: several at once, instead of a message.
     """
@@ -98,31 +89,30 @@ class Scope(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Argument:
-    """How the command line shows one argument."""
+    """How the command line and forms show one argument."""
 
     help: str
-    """What it means, for ``--help``."""
     metavar: str | None = None
-    """What stands for its value in ``--help``; the field's name in capitals if None."""
+    """Stands for its value in ``--help``, instead of the field's name in capitals."""
     positional: bool = False
     """It has no option."""
     option: str | None = None
-    """Another option than ``--field-name``; of what is true by default it is the one that makes it false."""
+    """Another option than ``--field-name``; if it is true by default, the option that makes it false."""
     old_option: str | None = None
-    """What the option was called before; still taken, and not shown."""
+    """A former option, still taken and not shown."""
     words: bool = False
-    """Several words are one text, so that no quotes are needed; an option with several values takes them all."""
+    """Several words are one text without quotes; an option with several values takes them all."""
     stdin: bool = False
     """``-`` reads it from standard input."""
     file: bool = False
     """``@FILE`` reads it from a file."""
     most_bytes: int = 65_536
-    """How long a text may be in UTF-8."""
+    """Limit of a text in UTF-8."""
     hidden: bool = False
     """The command line does not have it."""
     upload: str | None = None
-    """On the command line several may be given, which are asked for one after the other. Of one that names a file of
-    this machine the bytes are uploaded (``kb_upload``), and this argument gets the upload's id instead."""
+    """The command line takes several values and asks for each. The bytes of one that names a file of this machine are
+    uploaded (``kb_upload``), and this argument gets the upload's id instead."""
     title: str = ""
     """Its label in a form, if not its name in words."""
     examples: Sequence[str] = ()
@@ -132,23 +122,19 @@ class Argument:
 
 
 def argument(help: str, *, default: Any = None, **how: Any) -> Any:  # noqa: A002  as argparse calls it
-    """A field of a class of arguments.
-
-    Args:
-        help, how: see ``Argument``.
-        default: when it is not given; ``attrs.NOTHING``: it must be given.
-    """
+    """A field of a class of arguments; with the default ``attrs.NOTHING`` it must be given. ``help``, ``how``: see
+    ``Argument``."""
     return attrs.field(default=default, metadata={"argument": Argument(help=help, **how)})
 
 
 def required(help: str, **how: Any) -> Any:  # noqa: A002
-    """A field that must be given, without an option on the command line."""
+    """A positional field that must be given."""
     return argument(help, default=attrs.NOTHING, positional=True, **how)
 
 
 @attrs.frozen(kw_only=True)
 class Nothing:
-    """No arguments."""
+    pass
 
 
 @attrs.frozen(kw_only=True)
@@ -176,23 +162,24 @@ class PagedArguments(OfUser):
 
 
 def more(answer: Mapping[str, Any]) -> list[Again]:
-    """How to see the next page of what a list of pages answers."""
+    """How to see the next page of a list."""
     found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
     return [found] if answer["next"] is not None else []
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
-    """In a chat: how many entries of a list of pages there are beside those that are ``found`` in the answer."""
+    """In a chat: how many more entries there are than those that the answer has as ``found``."""
     left = answer["count"] - len(answer[found])
     return [f"  … and {left} more; `{command}` shows all."] if left else []
 
 
+@overload
+def chat_of(named: str, user: UserId, *, any_user: bool = False, field: str = "chat") -> ChatId: ...
+@overload
+def chat_of(named: str | None, user: UserId, *, any_user: bool = False, field: str = "chat") -> ChatId | None: ...
 def chat_of(named: str | None, user: UserId, *, any_user: bool = False, field: str = "chat") -> ChatId | None:
-    """A chat of the user, by its name or its id; with ``any_user`` the id may be of another one's.
-
-    Raises:
-        OperationError: ``bad_args``.
-    """
+    """A chat of the user, by its name or its id; with ``any_user`` the id may be of another user's. Raises
+    OperationError."""
     if named is None:
         return None
     owner, colon, name = named.rpartition(":")
@@ -206,7 +193,7 @@ def chat_of(named: str | None, user: UserId, *, any_user: bool = False, field: s
 
 
 def understood(field: str, read: Callable[..., T], *given: Any) -> T:
-    """What a function makes of an argument. Raises OperationError for what it refuses."""
+    """What a function makes of an argument. Raises OperationError."""
     try:
         return read(*given)
     except InvalidValue as error:
@@ -223,7 +210,7 @@ def timed(field: str, text: str | None, now: float, *, until: bool = False) -> s
 
 
 def something(fields: Any) -> Any:
-    """Check of arguments that change a noun: at least one is given."""
+    """Check that at least one is given. Raises ValueError."""
     values = attrs.asdict(fields)
     if all(value is None for value in values.values()):
         raise ValueError(f"must have at least one of {', '.join(values)}")
@@ -232,17 +219,16 @@ def something(fields: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Slash:
-    """An operation as a slash command. Two may have the same word: then the one with ``rest`` is taken when text
-    follows the word."""
+    """An operation as a slash command. Of two with the same word the one with ``rest`` is taken when text follows."""
 
     word: str
     """With the slash."""
     help: str = ""
     """One line of /help."""
     rest: str | None = None
-    """The argument that the text behind the word becomes."""
+    """The argument that gets the text behind the word."""
     of_chat: str | None = None
-    """The argument that the name of the chat becomes in which it is given."""
+    """The argument that gets the name of the chat."""
     given: Mapping[str, Any] = attrs.field(factory=dict)
     """Other arguments."""
     show: Callable[[Any], Lines | ShownLines] | None = None
@@ -263,50 +249,36 @@ class Operation:
     """A coroutine function; a plain one where the noun is local."""
     scope: Scope = Scope.OWN
     changes: bool = False
-    """Whether it changes something; what only reads may be repeated."""
+    """It changes something; what only reads may be repeated."""
     offline: bool = False
-    """Whether the command line may carry it out without a server, over the database."""
+    """The command line may carry it out over the database, without a server."""
     alone: bool = False
-    """Whether a running server is never asked, although it could be."""
+    """A running server is never asked."""
     deadline_s: float = 10.0
     watch: bool = False
-    """Whether the command line may repeat it until it is stopped."""
+    """The command line may repeat it until it is stopped."""
     document: bool = False
-    """Its answer is a part of a document: ``text``, and ``next``, the argument ``after`` for the part that follows it,
-    None behind the last. The command line asks for all of them and writes the document, with ``--to`` into a file."""
+    """It answers a part of a document: ``text``, and ``next``, the argument ``after`` for the next part, None behind
+    the last. The command line asks for all and writes the document, with ``--to`` into a file."""
     confirm: str | None = None
-    """What a person is asked before it is done. It has an argument ``dry_run``, which is true unless it is given: the
-    command line asks first with it."""
+    """What a person is asked before it is done. Its argument ``dry_run`` is true by default: the command line asks
+    first with it."""
     cli: str | None = None
     """Its word behind the noun's; empty: the noun's own command; None: not on the command line."""
     route: str | None = None
-    """Method and path of its REST route below the noun's, where these are others than those of its word:
-    ``DELETE sources/{source}``."""
+    """Method and path of its REST route below the noun's, if not those of its word: ``DELETE sources/{source}``."""
     show: Callable[[Any], Lines | ShownLines] = lambda _answer: ()
     """What a terminal shows of the result as JSON has it."""
     slash: Slash | None = None
     mcp: str | None = None
-    """Its name among the tools of ``operations.model_tools``, which programs call for their models; they are told the
-    whole docstring of the handler."""
+    """Its name among the tools of ``operations.model_tools``; models are told the handler's whole docstring."""
+    answers: Any = None
+    """The type of what it answers, if the handler's annotation does not name it."""
 
     @property
     def help(self) -> str:
         """The first paragraph of the handler's docstring."""
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
-
-    answers: Any = None
-    """The type of what it answers, where the handler does not name it."""
-
-    @property
-    def answer(self) -> Any:
-        """The type of what it answers; a text as its handler's annotation is the name of one in ``answers``."""
-        from klaw.operations.answers import named
-
-        if self.answers is not None:
-            return self.answers
-
-        kind = self.handler.__annotations__.get("return", Any)
-        return named(kind) if isinstance(kind, str) else kind
 
 
 @attrs.frozen(kw_only=True)
@@ -318,9 +290,9 @@ class Noun:
     invalid: str = "bad_args"
     """Code of what is wrong in the nested ``fields`` of its operations."""
     local: bool = False
-    """Its operations need no server, and only the command line has them (``cli.here``)."""
+    """Only the command line has its operations, and they need no server (``cli.here``)."""
     of_machine: bool = False
-    """It is about the whole machine, not about one installation: root stays root."""
+    """It is about the whole machine, not one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
     records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
     """The ``Records`` of what is kept of it."""
@@ -334,7 +306,7 @@ class Noun:
         self, name: str, arguments: type[A], **how: Any
     ) -> Callable[[OnlineHandler[A, R]], OnlineHandler[A, R]]: ...
     def operation(self, name: str, arguments: type[Any], **how: Any) -> Callable[[Handler], Handler]:
-        """Declare a handler to be an operation; its docstring's first paragraph is the help. ``how``: see there."""
+        """Declare a handler to be an operation; ``how``: see ``Operation``."""
 
         def declare(handler: Handler) -> Handler:
             self.add(name, arguments, handler, **how)
@@ -348,13 +320,13 @@ class Noun:
 
 
 def told(field: "attrs.Attribute[Any]") -> Argument:
-    """How a field of a class of arguments is shown."""
+    """How an argument is shown."""
     found: Argument = field.metadata["argument"]
     return found
 
 
 def without_none(found: Any) -> Any:
-    """A type without None and what is annotated."""
+    """A type without None and without ``Annotated``."""
     while True:
         if get_origin(found) is Annotated:
             found = get_args(found)[0]

@@ -1,7 +1,4 @@
-"""Finding an operation and carrying it out: reading its arguments, checking who asks, giving it the parts it needs.
-
-Every door comes through here, so that what a user may do is decided in one place.
-"""
+"""Finding an operation, reading its arguments, checking who asks, and carrying it out, for every door."""
 
 import difflib
 import enum
@@ -18,6 +15,7 @@ import klaw.operations.memory
 from klaw.convert import REQUESTS
 from klaw.domain.names import UserId
 from klaw.errors import BadValue, InvalidValue, KlawError, Problem
+from klaw.operations import stored
 from klaw.operations.handler import Caller, HasReaders
 from klaw.operations.operation import Noun, Operation, OperationError, Scope
 
@@ -57,12 +55,7 @@ def read_call(name: str, given: Mapping[str, Any]) -> Call:
 
 
 async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, Any]:
-    """Carry out an operation; the result is as JSON has it.
-
-    Args:
-        call: what is asked.
-        caller: who asks.
-        parts: what the operation's handler takes: ``Parts`` of a server for any.
+    """Carry out an operation; the result is as JSON has it. ``parts``: what its handler takes.
 
     Raises:
         OperationError: the caller may not, or it cannot be done.
@@ -116,23 +109,17 @@ MOST_TOLD = 10
 ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
 """The form of Klaw's ids, which names and numbers do not have."""
 DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
-"""How those look that follow from what they name."""
+"""The form of ids that follow from what they name."""
 
 
 async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: bool) -> Any:
-    """The arguments with every id whole; what is no beginning of one stays as it is, for the handler to refuse.
-
-    Args:
-        readers, asked: what is read, and for what.
-        user: whose ids.
-        any_turn: turns are found whosever they are, as ``klaw receipt`` finds them.
+    """The arguments with every id of the user whole (``any_turn``: turns of any user's); what is no beginning of one
+    stays as it is, for the handler to refuse.
 
     Raises:
         OperationError: ``ambiguous_id`` with those that begin so.
         StorageError: the store cannot be read.
     """
-    from klaw.store.kinds import records
-
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):
         kind: str | None = field.metadata["argument"].id_of
@@ -141,12 +128,12 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
             continue
         of, _, text = given.rpartition(":")  # ``klaw forget`` names facts and people by ``fact:ID``
         looks_so = DIGEST if kind == "kb_document" else ID
-        if (of and not records.has_history(of)) or not looks_so.fullmatch(text):
+        if (of and not stored.records.has_history(of)) or not looks_so.fullmatch(text):
             continue
         if kind == "message" and text.isdecimal():  # a number of a chat
             continue
         whose = None if any_turn and kind == "turn" else user
-        found = await readers.run(records.beginning_with, of or kind, whose, text, MOST_TOLD + 1)
+        found = await readers.run(stored.records.beginning_with, of or kind, whose, text, MOST_TOLD + 1)
         if len(found) > 1:
             more = " …" if len(found) > MOST_TOLD else ""
             several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"
@@ -161,20 +148,18 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 
 @cache
 def modules() -> tuple[str, ...]:
-    """Names of the package's modules, below it, in the order of their last parts."""
+    """The package's modules and those of ``memory``, ordered by their last parts."""
     folders = {"": klaw.operations.__path__, "memory.": klaw.operations.memory.__path__}
     found = [each.name for prefix, path in folders.items() for each in pkgutil.iter_modules(path, prefix)]
-    return tuple(sorted(set(found) - {"memory"}, key=lambda name: name.rpartition(".")[2]))
+    return tuple(sorted(set(found) - {"answers", "memory"}, key=lambda name: name.rpartition(".")[2]))
 
 
 def nouns_of(module: str) -> list[Noun]:
-    """The nouns that a module makes."""
     return [each for each in vars(import_module(module)).values() if isinstance(each, Noun)]
 
 
 @cache
 def nouns() -> tuple[Noun, ...]:
-    """All nouns."""
     return tuple(noun for module in modules() for noun in nouns_of(f"klaw.operations.{module}"))
 
 

@@ -1,13 +1,15 @@
-"""Arguments and tables that are made from the class of a noun, by the notes on its fields (``domain.notes``)."""
+"""Arguments, tables and types of answers that are made from the class of a noun, by the notes on its fields
+(``domain.notes``)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, NotRequired, TypedDict, get_origin
 
 import attrs
 
-from klaw.convert import Bounds, Check
+from klaw.convert import REQUESTS, Bounds, Check, Form
 from klaw.domain.notes import Column, Edit, Quotes, notes
+from klaw.json_schema import SchemaType
 from klaw.operations.lines import Table, details, minute
 from klaw.operations.operation import OfUser, argument, something, without_none
 
@@ -20,8 +22,8 @@ NO_MORE: Mapping[str, Column] = MappingProxyType({})
 
 
 def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any]:
-    """The arguments of adding one: in ``fields`` those of its fields that have ``Edit``, and those of ``more``. What
-    must be given needs no option."""
+    """The arguments of adding one: in ``fields`` its fields with ``Edit``, and those of ``more``. What must be given
+    needs no option."""
     made = {}
     for field, note in editable(cls):
         kind, how = note.given or field.type, {"default": _plain_default(field), "option": note.option}
@@ -35,24 +37,21 @@ def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any
 
 
 def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) -> type[Any]:
-    """The arguments of changing one, beside those of ``of_one``: as ``to_add``, but nothing must be given. A field of
-    ``more`` takes the place of one with its option."""
+    """The arguments of changing one, beside those of ``of_one``: as ``to_add``, but nothing must be given, and an empty
+    text empties an optional field. A field of ``more`` takes the place of one with its option."""
     own = {each.metadata["argument"].option for each in attrs.fields(more)} if more is not None else set()
-    made = {
-        note.name or field.name: _argument(
-            or_none(note.given or field.type), note, option=note.option, stdin=_is_long(note.given or field.type)
-        )
-        for field, note in editable(cls)
-        if note.option is None or note.option not in own
-    }
-    kind: Any = class_of(f"{cls.__name__}Fields", made, more)
-    changes = Annotated[kind, Check(something, Bounds(1))]
-    fields = typed(changes, argument("what to change", default=attrs.NOTHING))
+    made = {}
+    for field, note in editable(cls):
+        if note.option is None or note.option not in own:
+            given = note.given or field.type
+            read = _or_empty(given) if field.default is None else or_none(given)
+            made[note.name or field.name] = _argument(read, note, option=note.option, stdin=_is_long(given))
+    inner: Any = class_of(f"{cls.__name__}Fields", made, more)
+    fields = typed(Annotated[inner, Check(something, Bounds(1))], argument("what to change", default=attrs.NOTHING))
     return class_of(f"{cls.__name__}Edit", {"fields": fields}, base=of_one)
 
 
 def editable(cls: type[Any]) -> "list[tuple[attrs.Attribute[Any], Edit]]":
-    """The fields that people set, with their notes."""
     of_names = notes(cls, Edit)
     return [(field, of_names[field.name]) for field in attrs.fields(cls) if field.name in of_names]
 
@@ -86,16 +85,30 @@ def or_none(kind: Any) -> Any:
     return kind | None
 
 
+def _or_empty(kind: Any) -> Any:
+    """Of an optional field: the type, or an empty text."""
+
+    def read(value: Any) -> Any:
+        return value if value == "" else REQUESTS.read(value, kind)
+
+    return Annotated[or_none(kind), Form(read, str), SchemaType(or_none(without_none(kind)))]
+
+
 def own_fields(cls: type[Any], given: Any) -> dict[str, Any]:
-    """What was given, by the names of the class's fields."""
-    of_names = notes(cls, Edit)
-    return {
-        name: getattr(given, note.name or name) for name, note in of_names.items() if hasattr(given, note.name or name)
-    }
+    """The arguments by the names of the class's fields."""
+    of_names = {name: note.name or name for name, note in notes(cls, Edit).items()}
+    return {name: getattr(given, other) for name, other in of_names.items() if hasattr(given, other)}
+
+
+def changes(cls: type[Any], given: Any) -> dict[str, Any]:
+    """The fields to change with their new values; an optional one is emptied by an empty text."""
+    optional = {field.name for field in attrs.fields(cls) if field.default is None}
+    found = {name: value for name, value in own_fields(cls, given).items() if value is not None}
+    return {name: None if value == "" and name in optional else value for name, value in found.items()}
 
 
 def typed(kind: Any, made: Any) -> Any:
-    """A field of ``argument`` with its type, for a class that is made at run time."""
+    """A field of ``argument`` with its type."""
     made.type = kind
     return made
 
@@ -104,7 +117,7 @@ def typed(kind: Any, made: Any) -> Any:
 
 
 def columns(cls: type[Any], more: Mapping[str, Column] = NO_MORE, *, alone: bool = False) -> dict[str, Column]:
-    """The fields that a list shows, by their names, and others; the widest last. ``alone``: that one thing shows."""
+    """The columns of a list, the widest last. ``alone``: also those that only one thing alone shows."""
     ordered = sorted({**notes(cls, Column), **more}.items(), key=lambda each: each[1].wide)
     return {name: note for name, note in ordered if alone or not note.alone}
 
@@ -121,7 +134,7 @@ def cell(name: str, note: Column, value: Any) -> str:
 
 
 def table(cls: type[Any], rows: Sequence[Mapping[str, Any]], **more: Column) -> Table:
-    """Some of them, one a line, with more columns; a column of what none of them has is left out."""
+    """Things, one a line, with more columns; an optional column that none of them has is left out."""
     optional = {field.name for field in attrs.fields(cls) if field.default is None}
     shown = {
         name: note
@@ -132,6 +145,7 @@ def table(cls: type[Any], rows: Sequence[Mapping[str, Any]], **more: Column) -> 
 
 
 def _table(shown: Mapping[str, Column], rows: Sequence[Sequence[str]], *before: str) -> Table:
+    """``before``: heads of columns that stand before those of the fields."""
     head = [*before, *(note.title or name for name, note in shown.items())]
     right = {at for at, note in enumerate(shown.values(), len(before)) if note.right}
     return Table([head, *rows], right=frozenset(right | ({0} if before else set())))
@@ -146,7 +160,7 @@ def one(cls: type[Any], row: Mapping[str, Any], **more: Column) -> Table:
 
 
 def versions(cls: type[Any], word: str, changes: Sequence[Mapping[str, Any]]) -> Table:
-    """A history: what it is known by, and what was not always the same."""
+    """A history: what the thing is known by, and what was not always the same."""
     there = [each[word] for each in changes if each[word] is not None]
     shown = {
         name: note
@@ -165,3 +179,15 @@ def versions(cls: type[Any], word: str, changes: Sequence[Mapping[str, Any]]) ->
 def head(cls: type[Any]) -> str:
     """The field that people know one by."""
     return next(iter(notes(cls, Quotes)))
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def fields_of(name: str, cls: type[Any], *without: str, maybe: Collection[str] = (), **more: Any) -> Any:
+    """The type of an object with the fields of a class but for some. ``maybe``: those that may be left out. ``more``:
+    other fields with their types, also in place of one of the class."""
+    made: Any = TypedDict
+    kinds = {field.name: field.type for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))}
+    kept = {each: NotRequired[kind] if each in maybe else kind for each, kind in kinds.items() if each not in without}
+    return made(name, {**kept, **more})

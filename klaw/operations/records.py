@@ -1,9 +1,5 @@
-"""What the operations of all nouns have in common, made from the noun's class and its ``Kind``: arguments, what a
-terminal shows, the types of the answers, and handlers.
-
-Notes on the fields of the class (``domain.notes``) say what people may set (``Edit``) and what lists show (``Column``).
-A module of a noun makes its ``Records`` and declares the operations that it has, with a handler of its own where there
-is more to do than to change a row::
+"""The common operations of nouns, made from the noun's class with its notes and its ``Kind``: arguments, what a
+terminal shows, types of answers, and handlers, unless a noun has more to do than to change a row::
 
     FACTS = Records(NOUN, Fact, "fact", "facts", kind=_kind)
     FACTS.declare("history")
@@ -21,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 import attrs
 
 from klaw.errors import KlawError
+from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines
 from klaw.operations.operation import Name, Noun, OfUser, OperationError, PagedArguments, Whole, argument, more
 from klaw.operations.record_fields import (
     cell,
+    changes,
     class_of,
     columns,
     head,
@@ -71,17 +69,15 @@ class Records:
     """The operations of a noun.
 
     Args:
-        noun: has them.
-        cls: what they are about, with its notes. ``declare`` takes one that has ``id``, ``user``, ``created_at`` and
-            ``updated_at``.
-        word, many: what one and several are called, in arguments, answers and names of operations.
+        cls: what they are about; for ``declare`` it has ``id``, ``user``, ``created_at`` and ``updated_at``.
+        word, many: what one and several are called in arguments, answers and names of operations.
         kind: how the store keeps it; a function, because the command line imports no store.
-        id_help: of the argument that names one.
+        id_help: help of the argument that names one.
         shown: a class with more fields, which the answers have.
-        adding, editing: classes with more of what may be said of a new one, or changed.
+        adding, editing: classes with more arguments for adding and editing.
         unknown: makes what is raised where there is none of this id.
-        meant: the id of what an argument means, if it may be another text; ``field`` names the argument.
-        what_happened: what a change was, of the values before and after it.
+        meant: finds the id that an argument means, if it may be another text.
+        what_happened: describes a change by the values before and after it.
     """
 
     noun: Noun
@@ -101,12 +97,8 @@ class Records:
         self.noun.records.append(self)
 
     def handler(self, what: What, **how: Any) -> Callable[[H], H]:
-        """Declare an operation with a handler of its own.
-
-        Args:
-            what: arguments, answer and what is shown are made for it, unless ``how`` has others.
-            how: as for ``Noun.operation``; ``more``: fields that the answer has beside its own.
-        """
+        """Declare an operation with a handler of its own. ``how``: as for ``Noun.operation``; ``more``: further fields
+        of the answer."""
 
         def declare(handler: H) -> H:
             self.noun.add(f"{self.word}_{what}", handler=handler, **self._made(what, how))
@@ -115,7 +107,7 @@ class Records:
         return declare
 
     def declare(self, *whats: What, **how: Any) -> None:
-        """Declare operations that do nothing but read or change rows."""
+        """Declare operations that only read or change rows."""
         for what in whats:
             self._declare(what, getattr(self, f"_{what}"), how)
 
@@ -150,7 +142,7 @@ class Records:
         return {**made, "cli": what, "changes": changes, **given}
 
     def _parts_of(self, what: What) -> tuple[type[Any], Callable[..., Lines], tuple[str, dict[str, Any]]]:
-        """The arguments, what is shown, and the name and fields of the answer."""
+        """Arguments, what is shown, and name and fields of the answer."""
         name, word, shown = self._name, self.word, self.shown
         if what == "list":
             page = {"user": str, "count": int, self.many: _list_of(shown), "next": or_none(int)}
@@ -184,27 +176,22 @@ class Records:
         return str(row[head(self.cls)]), ", ".join(shown)
 
     def list_lines(self, answer: dict[str, Any]) -> Lines:
-        """A page of them."""
         if not answer[self.many]:
             none = f"no {self.many}: `klaw {self.noun.word} add {head(self.cls).upper()}` adds one"
             return [f"no more {self.many}" if answer["count"] else none]
         return [table(self.shown, answer[self.many]), *more(answer)]
 
     def one_lines(self, answer: dict[str, Any]) -> Lines:
-        """One with all that is known of it."""
         return [one(self.shown, answer[self.word])]
 
     def removed_lines(self, answer: dict[str, Any]) -> list[Line]:
-        """What was removed, and how to undo that."""
         gone = answer["removed"]
         return [f"removed {self._called(gone)}", f"to undo this: klaw {self.noun.word} undo {gone['id']}"]
 
     def history_lines(self, answer: dict[str, Any]) -> Lines:
-        """All versions."""
         return [versions(self.cls, self.word, answer["changes"])]
 
     def undone_lines(self, answer: dict[str, Any]) -> Lines:
-        """What holds again."""
         now = self.one_lines(answer) if answer[self.word] is not None else [f"removed {answer['id']}"]
         return [*now, *(f"restored: {self._called(each)}" for each in answer["revived"])]
 
@@ -214,22 +201,18 @@ class Records:
     # -- handlers of what is kept without more ado ---------------------------------------------------------------------
 
     def none_such(self) -> KlawError:
-        """What is raised where there is none of this id."""
         if self.unknown is not None:
             return self.unknown()
         return OperationError(f"unknown_{self.word}", f"there is no {self.word} with this id", field=self.word)
 
     async def id_of(self, asked: Any, caller: Caller, parts: Any) -> str:
-        """The id of what an argument means."""
         named: str = getattr(asked, self.word)
         return named if self.meant is None else await self.meant(named, caller, parts)
 
     async def _list(self, asked: PagedArguments, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
-        from klaw.store.kinds import records
-
         kind = self.kind()
-        total = await parts.readers.run(records.count, kind, caller.user)
-        found = await parts.readers.run(records.page, kind, caller.user, asked.limit, asked.offset)
+        total = await parts.readers.run(stored.records.count, kind, caller.user)
+        found = await parts.readers.run(stored.records.page, kind, caller.user, asked.limit, asked.offset)
         return {"user": caller.user, "count": total, self.many: found, "next": asked.following(total)}
 
     async def _show(self, asked: Any, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
@@ -239,42 +222,28 @@ class Records:
         return {self.word: found}
 
     async def _add(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
-        from klaw.actor.clock import iso
-
-        at = iso(parts.clock.now())
-        fields = own_fields(self.cls, asked.fields)
+        at, fields = parts.now(), own_fields(self.cls, asked.fields)
         made = self.cls(id=parts.core.new_id(), user=caller.user, created_at=at, updated_at=at, **fields)
         return {self.word: await self._put(made, at, parts)}
 
     async def _edit(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
-        from klaw.actor.clock import iso
-
-        present, at = (await self._show(asked, caller, parts))[self.word], iso(parts.clock.now())
-        given = {name: value for name, value in own_fields(self.cls, asked.fields).items() if value is not None}
-        changed = attrs.evolve(present, **given)
+        present, at = (await self._show(asked, caller, parts))[self.word], parts.now()
+        changed = attrs.evolve(present, **changes(self.cls, asked.fields))
         if changed != present:
             changed = await self._put(attrs.evolve(changed, updated_at=at), at, parts)
         return {self.word: changed}
 
     async def _put(self, value: Any, at: str, parts: Parts) -> Any:
-        from klaw.store.kinds import records
-
-        return await parts.writer.run(records.put, self.kind(), value, at)
+        return await parts.writer.run(stored.records.put, self.kind(), value, at)
 
     async def _delete(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
-        from klaw.actor.clock import iso
-        from klaw.store.kinds import records
-
         present = (await self._show(asked, caller, parts))[self.word]
-        await parts.writer.run(records.remove, self.kind(), caller.user, present.id, iso(parts.clock.now()))
+        await parts.writer.run(stored.records.remove, self.kind(), caller.user, present.id, parts.now())
         return {"removed": present}
 
     async def _history(self, asked: Any, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
-        named = await self.id_of(asked, caller, parts)
-        past = await parts.readers.run(self.kind().history, caller.user, named)
-        if not past:
-            raise self.none_such()
-        changes = [
+        named, past = await self._past(asked, caller, parts)
+        changed = [
             {
                 "entry": now.entry,
                 "at": now.time,
@@ -284,15 +253,17 @@ class Records:
             for before, now in pairwise((None, *past))
             if now is not None
         ]
-        return {"user": caller.user, "id": named, "changes": changes}
+        return {"user": caller.user, "id": named, "changes": changed}
 
     async def _undo(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
-        from klaw.actor.clock import iso
-        from klaw.store.kinds import records
+        named, _ = await self._past(asked, caller, parts)
+        value = await parts.writer.run(stored.records.undo, self.kind(), caller.user, named, asked.entry, parts.now())
+        return {"id": named, self.word: value, "revived": []}
 
-        named, at = await self.id_of(asked, caller, parts), iso(parts.clock.now())
+    async def _past(self, asked: Any, caller: Caller, parts: DatabaseParts) -> tuple[str, list[Any]]:
+        """The id of what is meant, and all that it was. Raises what ``none_such`` makes."""
+        named = await self.id_of(asked, caller, parts)
         past = await parts.readers.run(self.kind().history, caller.user, named)
         if not past:
             raise self.none_such()
-        value = await parts.writer.run(records.undo, self.kind(), caller.user, named, asked.entry, at)
-        return {"id": named, self.word: value, "revived": []}
+        return named, past

@@ -1,11 +1,10 @@
 """Runs of tasks and subagents. The answers hold what was asked and what came of it, so they never go into a log."""
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import attrs
 
-from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
 from klaw.operations import operation as op
@@ -13,7 +12,7 @@ from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import Again, Lines, Table, details, minute
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.work import OneRun, RunPage, RunTranscript
+    from klaw.operations.answers import RunAnswer
     from klaw.runs.service import Scheduling
 
 NOUN = op.Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
@@ -48,11 +47,37 @@ class RunCancel(op.OfUser):
     )
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
+class RunPage(TypedDict):
+    user: str
+    task: str | None
+    status: str | None
+    runs: "list[RunAnswer]"
+    next: str | None
+
+
+class OneRun(TypedDict):
+    run: "RunAnswer"
+    cancelled: NotRequired[bool]
+
+
+class CallInRun(TypedDict):
+    name: str
+    arguments: str
+
+
+class SaidInRun(TypedDict):
+    role: str
+    content: str
+    calls: list[CallInRun]
+
+
+class RunTranscript(TypedDict):
+    run: str
+    messages: list[SaidInRun]
+    cut: bool
 
 
 def run_table(runs: list[dict[str, Any]]) -> Lines:
-    """Runs, one a line."""
     if not runs:
         return ["no runs: `klaw schedule run TASK` starts one"]
     return [Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))]
@@ -66,7 +91,6 @@ def _row(run: dict[str, Any]) -> list[str]:
 
 
 def runs_page(answer: dict[str, Any]) -> Lines:
-    """A page of runs."""
     more: Lines = ["", Again("more: ", {"before": answer["next"]})] if answer["next"] is not None else []
     return [*run_table(answer["runs"]), *more]
 
@@ -115,23 +139,18 @@ def took(run: dict[str, Any]) -> str:
 
 
 def status_of(run: dict[str, Any]) -> str:
-    """Its status in words."""
     return str(run["status"]).replace("_", " ")
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
-async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters, task: str | None) -> "RunPage":
+async def list_of_runs(asked: RunFilters, task: str | None, caller: Caller, parts: Parts) -> RunPage:
     """A page of a user's runs, of one task or of all."""
     if asked.before is not None:
-        await _found(scheduling, user, asked.before)
-    # One more than is shown, to know whether there are more.
-    wanted = asked.limit + 1
-    found = await scheduling.runs(user, task=task, status=asked.status, before=asked.before, limit=wanted)
+        await _found(asked.before, caller, parts)
+    scheduling, wanted = parts.tasks.scheduling, asked.limit + 1  # one more tells whether there are more
+    found = await scheduling.runs(caller.user, task=task, status=asked.status, before=asked.before, limit=wanted)
     shown = found[: asked.limit]
     return {
-        "user": user,
+        "user": caller.user,
         "task": task,
         "status": asked.status.value if asked.status is not None else None,
         "runs": [scheduling.run_json(run) for run in shown],
@@ -139,8 +158,8 @@ async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters
     }
 
 
-async def _found(scheduling: "Scheduling", user: UserId, run: str) -> Run:
-    found = await scheduling.run(user, run)
+async def _found(run: str, caller: Caller, parts: Parts) -> Run:
+    found = await parts.tasks.scheduling.run(caller.user, run)
     if found is None:
         raise op.OperationError("unknown_run", "there is no such run")
     return found
@@ -153,17 +172,15 @@ _CANCEL = op.Slash(word="/cancel", help="end a run: /cancel with its id or the n
 
 
 @NOUN.operation("runs", RunList, cli="", show=runs_page, slash=_LIST)
-async def list_runs(asked: RunList, caller: Caller, parts: Parts) -> "RunPage":
+async def list_runs(asked: RunList, caller: Caller, parts: Parts) -> RunPage:
     """List the runs, the newest first."""
-    return await list_of_runs(parts.tasks.scheduling, caller.user, asked, asked.task)
+    return await list_of_runs(asked, asked.task, caller, parts)
 
 
 @NOUN.operation("run_show", OfRun, cli="show", show=_run)
-async def show(asked: OfRun, caller: Caller, parts: Parts) -> "OneRun":
+async def show(asked: OfRun, caller: Caller, parts: Parts) -> OneRun:
     """Show a run with its request and its result."""
-    return {
-        "run": parts.tasks.scheduling.run_json(await _found(parts.tasks.scheduling, caller.user, asked.run), whole=True)
-    }
+    return {"run": parts.tasks.scheduling.run_json(await _found(asked.run, caller, parts), whole=True)}
 
 
 def _transcript(answer: dict[str, Any]) -> Lines:
@@ -175,9 +192,9 @@ def _transcript(answer: dict[str, Any]) -> Lines:
 
 
 @NOUN.operation("run_transcript", OfRun, cli="transcript", show=_transcript)
-async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> "RunTranscript":
+async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> RunTranscript:
     """Show what was said in a run: its request, calls of tools with their results, and answers."""
-    run = await _found(parts.tasks.scheduling, caller.user, asked.run)
+    run = await _found(asked.run, caller, parts)
     told = await parts.tasks.scheduling.transcript(run)
     return {"run": run.id, "messages": told["messages"], "cut": told["cut"]}
 
@@ -187,27 +204,26 @@ def _cancelled(answer: dict[str, Any]) -> Lines:
 
 
 @NOUN.operation("run_cancel", RunCancel, cli="cancel", show=_cancelled, changes=True, slash=_CANCEL)
-async def cancel(asked: RunCancel, caller: Caller, parts: Parts) -> "OneRun":
+async def cancel(asked: RunCancel, caller: Caller, parts: Parts) -> OneRun:
     """End a run that is in progress or waits for its turn."""
-    run = await _meant(parts.tasks.scheduling, caller.user, asked.run)
-    if not await parts.tasks.scheduling.cancel(caller.user, run.id):
-        over = await _found(parts.tasks.scheduling, caller.user, run.id)
-        raise op.OperationError("run_over", f"this run is over ({status_of({'status': over.status.value})})")
-    return {
-        "run": parts.tasks.scheduling.run_json(await _found(parts.tasks.scheduling, caller.user, run.id)),
-        "cancelled": True,
-    }
+    scheduling = parts.tasks.scheduling
+    run = await _meant(scheduling, caller, asked.run)
+    going = await scheduling.cancel(caller.user, run.id)
+    told = scheduling.run_json(await _found(run.id, caller, parts))
+    if not going:
+        raise op.OperationError("run_over", f"this run is over ({status_of(told)})")
+    return {"run": told, "cancelled": True}
 
 
-async def _meant(scheduling: "Scheduling", user: UserId, which: str | None) -> Run:
+async def _meant(scheduling: "Scheduling", caller: Caller, which: str | None) -> Run:
     """The run of an id; or the one in progress that a task has, or that there is. Raises OperationError."""
-    unfinished = scheduling.unfinished(user)
+    unfinished = scheduling.unfinished(caller.user)
     meant = [run for run in unfinished if which in (None, run.id, run.task)]
     if len(meant) == 1:
         return meant[0]
     if meant:
         raise op.OperationError("ambiguous_run", "\n".join(["Which one? Give its id:", *_told(scheduling, meant)]))
-    if which is not None and (over := await scheduling.run(user, which)) is not None:
+    if which is not None and (over := await scheduling.run(caller.user, which)) is not None:
         return over
     if not unfinished:
         raise op.OperationError("unknown_run", "No run is in progress." if which is None else "there is no such run")

@@ -1,23 +1,21 @@
 """Scheduled tasks. The answers hold what tasks ask for, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict, cast
 
 import attrs
 
 from klaw.convert import Form, Wire
 from klaw.domain.names import clock_text, name_of
+from klaw.domain.notes import Edit, notes
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run, Task, TriggerInput
+from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Task, TriggerInput
 from klaw.domain.text import span
-from klaw.errors import ConfigError
+from klaw.errors import ConfigError, NotStarted
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import Lines, Table, details, minute
-from klaw.operations.record_fields import class_of, editable, typed
-from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
-
-if TYPE_CHECKING:
-    from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, TaskList
+from klaw.operations.record_fields import class_of, editable, fields_of, typed
+from klaw.operations.runs import OneRun, RunFilters, RunPage, list_of_runs, run_table, runs_page, status_of
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
 SHOWN_IN_CHAT = 50
@@ -44,7 +42,9 @@ _MESSAGE = op.argument(
 )
 _FIELDS = {**_texts(TriggerInput), "message": typed(str | None, _MESSAGE), **_texts(Task, "name", "message", "enabled")}
 _NEW = op.argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
-_CLEAR = op.argument("remove model, inject-into, timeout, max-tokens or daily-tokens; repeatable", metavar="OPTION")
+_CLEAR = op.argument(
+    "empty model, inject-into, timeout, max-tokens or daily-tokens, as '' for it does; repeatable", metavar="OPTION"
+)
 TriggerFields: Any = class_of("TriggerFields", _texts(TriggerInput))
 NewTask: Any = class_of(
     "NewTask",
@@ -55,21 +55,28 @@ NewTask: Any = class_of(
     },
 )
 TaskChanges: Any = class_of("TaskChanges", {**_FIELDS, "clear": typed(tuple[str, ...] | None, _CLEAR)})
-_CLEARED = {"inject-into": "injectInto", "max-tokens": "maxTokens", "daily-tokens": "dailyTokens"}
+_OPTIONAL = {
+    note.name or name: name.replace("_", "-") if name != "timeout_s" else "timeout"
+    for name, note in notes(Task, Edit).items()
+    if attrs.fields_dict(Task)[name].default is None
+}
+"""The fields that may be empty, by their names in JSON, and what ``clear`` calls them."""
 
 
 def _fields(raw: Any) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise TypeError("must be an object")
     # To task_input an empty text is a field that is not given, because models fill what they do not use with it.
-    given = {name: " " if value == "" else value for name, value in raw.items()}
-    if isinstance(clear := raw.get("clear"), list):
-        given["clear"] = [_CLEARED.get(each, each) if isinstance(each, str) else each for each in clear]
-    return given
+    return {name: " " if value == "" else value for name, value in raw.items()}
 
 
 def _changes(raw: Any) -> dict[str, Any]:
-    if fields := _fields(raw):
+    empty = [name for name in _OPTIONAL if isinstance(raw, dict) and raw.get(name) == ""]
+    fields = _fields({name: value for name, value in raw.items() if name not in empty} if empty else raw)
+    of_option = {option: name for name, option in _OPTIONAL.items()}
+    if isinstance(clear := fields.get("clear", []), list) and (clear or empty):
+        fields["clear"] = [*empty, *(of_option.get(each, each) if isinstance(each, str) else each for each in clear)]
+    if fields:
         return fields
     raise ValueError("must have what is to be changed")
 
@@ -98,6 +105,62 @@ class TaskRuns(RunFilters):
 @attrs.frozen(kw_only=True)
 class Heartbeat(op.OfUser):
     state: str | None = op.argument("off: it speaks nowhere")
+
+
+class TriggerAnswer(TypedDict):
+    """``kind`` tells which of the others are there."""
+
+    kind: str
+    shown: str
+    expression: NotRequired[str]
+    zone: NotRequired[str | None]
+    seconds: NotRequired[int]
+    instant: NotRequired[str]
+
+
+TaskAnswer: TypeAlias = Annotated[
+    dict[str, Any],
+    fields_of(
+        "TaskAnswer",
+        Task,
+        "anchor_at",
+        trigger=TriggerAnswer,
+        zone=str,
+        next_fires=list[str],
+        running=bool,
+        last_run="RunAnswer | None",
+        warning=str | None,
+    ),
+]
+
+
+class TaskList(TypedDict):
+    user: str
+    tasks: list[TaskAnswer]
+
+
+class OneTask(TypedDict):
+    task: TaskAnswer
+
+
+class NamedTask(TypedDict):
+    user: str
+    name: str
+
+
+class RemovedTask(TypedDict):
+    removed: NamedTask
+
+
+class PreviewedTrigger(TypedDict):
+    trigger: TriggerAnswer
+    zone: str
+    next_fires: list[str]
+
+
+class Heart(TypedDict):
+    chat: str | None
+    every: str | None
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
@@ -191,55 +254,52 @@ _HEARTBEAT = op.Slash(
 
 
 @NOUN.operation("schedule_list", op.OfUser, cli="list", show=_table, slash=_LIST)
-async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> "TaskList":
+async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> TaskList:
     """List the tasks with their next and their last runs."""
     return {"user": caller.user, "tasks": await parts.tasks.scheduling.tasks(caller.user)}
 
 
 @NOUN.operation("schedule_preview", TriggerFields, cli="preview", show=_preview, scope=op.Scope.USER)
-async def preview(asked: Any, _caller: Caller, parts: Parts) -> "PreviewedTrigger":
+async def preview(asked: Any, _caller: Caller, parts: Parts) -> PreviewedTrigger:
     """Show the next times of a schedule without making a task: give one of --cron, --every and --at."""
     given = {name: value for name, value in attrs.asdict(asked).items() if value is not None}
     return cast("PreviewedTrigger", parts.tasks.scheduling.preview(given))
 
 
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
-async def add(asked: TaskAdd, caller: Caller, parts: Parts) -> "OneTask":
+async def add(asked: TaskAdd, caller: Caller, parts: Parts) -> OneTask:
     """Make a task: give --message and one of --cron, --every and --at."""
     return {"task": await parts.tasks.scheduling.add(caller.user, asked.fields)}
 
 
 @NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)
-async def edit(asked: TaskEdit, caller: Caller, parts: Parts) -> "OneTask":
+async def edit(asked: TaskEdit, caller: Caller, parts: Parts) -> OneTask:
     """Change a task; what is not given stays as it is."""
     return {"task": await parts.tasks.scheduling.edit(caller.user, asked.name, asked.fields)}
 
 
 @NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)
-async def remove(asked: OfTask, caller: Caller, parts: Parts) -> "RemovedTask":
+async def remove(asked: OfTask, caller: Caller, parts: Parts) -> RemovedTask:
     """Remove a task for good; its runs stay."""
     removed = await parts.tasks.scheduling.remove(caller.user, asked.name)
     return {"removed": {"user": removed.user, "name": removed.name}}
 
 
 @NOUN.operation("schedule_enable", TaskEnable, cli="enable", show=_task, changes=True)
-async def enable(asked: TaskEnable, caller: Caller, parts: Parts) -> "OneTask":
+async def enable(asked: TaskEnable, caller: Caller, parts: Parts) -> OneTask:
     """Let a task run by its schedule again, from now on."""
     return {"task": await parts.tasks.scheduling.enable(caller.user, asked.name, asked.enabled, now=asked.now)}
 
 
 @NOUN.operation("schedule_disable", OfTask, cli="disable", show=_task, changes=True)
-async def disable(asked: OfTask, caller: Caller, parts: Parts) -> "OneTask":
+async def disable(asked: OfTask, caller: Caller, parts: Parts) -> OneTask:
     """Do not run a task by its schedule, without removing it."""
     return {"task": await parts.tasks.scheduling.enable(caller.user, asked.name, enabled=False)}
 
 
 @NOUN.operation("schedule_run", OfTask, cli="run", show=_started, changes=True)
-async def run_now(asked: OfTask, caller: Caller, parts: Parts) -> "OneRun":
+async def run_now(asked: OfTask, caller: Caller, parts: Parts) -> OneRun:
     """Start a run now, whatever the schedule says, and do not wait for its end."""
-    from klaw.errors import NotStarted
-
-    run: Run
     try:
         run = await parts.tasks.scheduling.run_now(caller.user, asked.name)
     except NotStarted as error:
@@ -250,25 +310,26 @@ async def run_now(asked: OfTask, caller: Caller, parts: Parts) -> "OneRun":
 
 
 @NOUN.operation("schedule_runs", TaskRuns, cli="runs", show=runs_page)
-async def runs(asked: TaskRuns, caller: Caller, parts: Parts) -> "RunPage":
+async def runs(asked: TaskRuns, caller: Caller, parts: Parts) -> RunPage:
     """List the runs of a task, the newest first."""
-    return await list_of_runs(parts.tasks.scheduling, caller.user, asked, asked.name)
+    return await list_of_runs(asked, asked.name, caller, parts)
 
 
 @NOUN.operation("heartbeat", Heartbeat, show=_heartbeat, changes=True, slash=_HEARTBEAT)
-async def heartbeat(asked: Heartbeat, caller: Caller, parts: Parts) -> "Heart":
+async def heartbeat(asked: Heartbeat, caller: Caller, parts: Parts) -> Heart:
     """Let the heartbeat speak in the chat where this is asked, or nowhere."""
+    scheduling = parts.tasks.scheduling
     if (asked.state or "").lower() == "off":
-        await parts.tasks.scheduling.pair_heartbeat(caller.user, None)
+        await scheduling.pair_heartbeat(caller.user, None)
         return {"chat": None, "every": None}
     if asked.state is not None or caller.chat is None:
         text = "say /heartbeat in a chat to let the heartbeat speak there, or /heartbeat off"
         raise op.OperationError("bad_args", text, field="state")
-    if not parts.tasks.scheduling.heartbeat_s:
+    if not scheduling.heartbeat_s:
         raise op.OperationError(
             "heartbeat_off",
             "Heartbeats are off, so nothing was changed: set heartbeat.intervalSeconds in the configuration, start the "
             "server again, and then say /heartbeat here.",
         )
-    await parts.tasks.scheduling.pair_heartbeat(caller.user, name_of(caller.chat))
-    return {"chat": name_of(caller.chat), "every": span(parts.tasks.scheduling.heartbeat_s)}
+    await scheduling.pair_heartbeat(caller.user, name_of(caller.chat))
+    return {"chat": name_of(caller.chat), "every": span(scheduling.heartbeat_s)}

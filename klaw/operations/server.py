@@ -1,12 +1,14 @@
 """What operators ask of a server beside its status: health, log level, MCP servers, a reindex, tokens, models, a
 check-up; and what `klaw backup` asks of it."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 import attrs
 
+from klaw.actor.clock import iso
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
+from klaw.errors import ActorStopped, ConfigError
 from klaw.operations.handler import OPERATOR, Caller, Parts
 from klaw.operations.lines import Lines, ShownLines, minute
 from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, argument, required
@@ -14,17 +16,8 @@ from klaw.operations.perform import operations, perform, read
 
 if TYPE_CHECKING:
     from klaw.core import Health
-    from klaw.operations.answers.server import (
-        CheckUp,
-        DegradedPart,
-        HealthAnswer,
-        LogLevel,
-        McpAnswer,
-        Models,
-        RevokedTokens,
-        TestedModel,
-        Tokens,
-    )
+    from klaw.llm.trial import ModelCheck
+    from klaw.operations.answers import DegradedSince
     from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
     from klaw.toolbox.tools import McpServers
@@ -52,6 +45,17 @@ class Log:
     )
 
 
+class HealthAnswer(TypedDict):
+    state: str
+    writer_ping_ms: float | None
+    degraded: "list[DegradedSince]"
+    failed_actors: list[str]
+
+
+class LogLevel(TypedDict):
+    level: str
+
+
 def _health(answer: dict[str, Any]) -> ShownLines:
     problems = [each["text"] for each in answer["degraded"]]
     problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
@@ -61,16 +65,16 @@ def _health(answer: dict[str, Any]) -> ShownLines:
     return ShownLines(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
-def listed(health: "Health") -> "list[DegradedPart]":
-    """What is degraded and since when, as JSON has it."""
-    from klaw.actor.clock import iso
+def listed(health: "Health") -> "list[DegradedSince]":
+    """What is degraded and since when."""
+    from klaw.operations.answers import DegradedSince
 
     problems = health.problems()
-    return [{"code": code, "text": text, "since": iso(health.since[code])} for code, text in problems.items()]
+    return [DegradedSince(code=code, text=text, since=iso(health.since[code])) for code, text in problems.items()]
 
 
 @HEALTH.operation("health", Nothing, cli="", show=_health, scope=Scope.USER, deadline_s=8)
-async def health(_asked: Nothing, caller: Caller, parts: Parts) -> "HealthAnswer":
+async def health(_asked: Nothing, caller: Caller, parts: Parts) -> HealthAnswer:
     """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code
     is 0 if all is ok, 3 if something is degraded, 1 if nothing can be stored or no server answers.
 
@@ -79,7 +83,6 @@ async def health(_asked: Nothing, caller: Caller, parts: Parts) -> "HealthAnswer
     import trio
 
     from klaw.actor.supervisor import ActorState
-    from klaw.errors import ActorStopped
 
     ping_ms, begin = None, trio.current_time()
     with trio.move_on_after(WRITER_PING_S):
@@ -97,7 +100,7 @@ async def health(_asked: Nothing, caller: Caller, parts: Parts) -> "HealthAnswer
 @LOG.operation(
     "log", Log, cli="", show=lambda answer: [answer["level"]], scope=Scope.OPERATOR, changes=True, deadline_s=2
 )
-async def log(asked: Log, _caller: Caller, _parts: Parts) -> "LogLevel":
+async def log(asked: Log, _caller: Caller, _parts: Parts) -> LogLevel:
     """Show the level of the server's log, or set it until the next start."""
     from klaw.actor import log as logging
 
@@ -114,6 +117,11 @@ class Mcp:
     names: Annotated[tuple[Name, ...], Bounds(0, 100)] = argument(
         "only these servers (default: all)", default=(), positional=True, metavar="NAME"
     )
+
+
+class McpAnswer(TypedDict):
+    servers: list[dict[str, Any]]
+    config_changed: bool
 
 
 def _lines(answer: dict[str, Any]) -> Lines:
@@ -142,14 +150,12 @@ def in_short(server: dict[str, Any]) -> str:
 
 
 def servers_json(mcp: "McpServers") -> list[dict[str, Any]]:
-    """The servers that are switched on, as JSON has them."""
-    from klaw.actor.clock import iso
-
+    """The servers that are switched on."""
     return [{**attrs.asdict(report), "since": iso(report.since)} for report in mcp.report()]
 
 
 @MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)
-async def servers(asked: Mcp, _caller: Caller, parts: Parts) -> "McpAnswer":
+async def servers(asked: Mcp, _caller: Caller, parts: Parts) -> McpAnswer:
     """List the MCP servers with their state and their tools."""
     found = servers_json(parts.tools.mcp)
     known = [server["name"] for server in found]
@@ -201,15 +207,51 @@ class ModelToTest:
     model: Name = required("PROVIDER/MODEL")
 
 
+class Token(TypedDict):
+    id: str
+    user: str
+    created_at: str
+    operator: NotRequired[bool]
+    login_of: NotRequired[str]
+    expires_at: NotRequired[str]
+
+
+class Tokens(TypedDict):
+    allow_local: bool
+    tokens: list[Token]
+
+
+class RevokedTokens(TypedDict):
+    revoked: list[Token]
+
+
+class Models(TypedDict):
+    models: list[str]
+    default: str
+
+
+class TestedModel(TypedDict):
+    model: str
+    checks: "list[ModelCheck]"
+
+
+class CheckUp(TypedDict):
+    ok: bool
+    problems: int
+    warnings: int
+    findings: list[dict[str, Any]]
+    chats: dict[str, Any]
+
+
 @TOKENS.operation("token_list", Nothing, scope=Scope.OPERATOR)
-async def tokens(_asked: Nothing, _caller: Caller, parts: Parts) -> "Tokens":
+async def tokens(_asked: Nothing, _caller: Caller, parts: Parts) -> Tokens:
     """List the tokens and the browsers that are logged in: their ids, users and dates."""
     access = await parts.core.files.run(parts.listeners.access.listed)
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
 @TOKENS.operation("token_revoke", TokenToRevoke, scope=Scope.OPERATOR, changes=True)
-async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> "RevokedTokens":
+async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> RevokedTokens:
     """Revoke the tokens of a user, or one token or login; their connections are closed."""
     revoked = await parts.core.files.run(parts.listeners.access.revoke, asked.name)
     if not revoked:
@@ -218,29 +260,28 @@ async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> "Revoke
 
 
 @MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR)
-async def models(_asked: Nothing, _caller: Caller, parts: Parts) -> "Models":
+async def models(_asked: Nothing, _caller: Caller, parts: Parts) -> Models:
     """List the models of the configuration, the usual one first."""
-    from klaw.llm.registry import configured_models
+    from klaw.llm.router import configured_models
 
     config = parts.llm.core.config
     return {"models": configured_models(config), "default": config.routing.default}
 
 
 @MODELS.operation("models_test", ModelToTest, scope=Scope.OPERATOR, changes=True, deadline_s=120)
-async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> "TestedModel":
+async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> TestedModel:
     """Ask a model a few tiny questions and say what works; it costs a few tokens."""
-    from klaw.errors import ConfigError
     from klaw.llm.trial import trials_of
 
     try:
         trials = trials_of(parts.llm.core.config, parts.llm.router, asked.model)
     except ConfigError as error:
         raise OperationError("bad_model", str(error), field="model") from None
-    return {"model": asked.model, "checks": [check for trial in trials for check in await trial.run()]}
+    return {"model": asked.model, "checks": [check for trial in trials for check in await trial()]}
 
 
 @DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)
-async def doctor(_asked: Nothing, _caller: Caller, parts: Parts) -> "CheckUp":
+async def doctor(_asked: Nothing, _caller: Caller, parts: Parts) -> CheckUp:
     """Check the installation and say what to do; it changes nothing."""
     about = [await perform(read(operations()[name], {}), OPERATOR, parts) for name in ("status", "health")]
     return cast("CheckUp", await parts.listeners.check_up(*about))

@@ -2,13 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import attrs
 
 from klaw import __version__
+from klaw.actor.clock import iso
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
+from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import ShownLines, Table, minute, size
 from klaw.operations.operation import Nothing, Noun, Scope
@@ -16,12 +18,34 @@ from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.server import StatusAnswer
+    from klaw.operations.answers import DegradedSince
 
 STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
+class StatusAnswer(TypedDict):
+    version: str
+    pid: int
+    started_at: str
+    uptime_s: float
+    rss_bytes: int
+    address: str | None
+    connections: int
+    http_connections: int
+    schema: int
+    counts: dict[str, int]
+    llm: dict[str, Any]
+    embedder: dict[str, Any]
+    mcp: list[dict[str, Any]]
+    coverage: dict[str, Any]
+    tasks: dict[str, Any]
+    summaries: dict[str, Any]
+    topics: Any
+    metrics: dict[str, Any]
+    threads: list[Any]
+    degraded: "list[DegradedSince]"
+    disk: dict[str, int]
+    log_level: str
 
 
 def _status(answer: dict[str, Any]) -> ShownLines:
@@ -63,7 +87,6 @@ def _counted(counts: dict[str, int], *nouns: str) -> str:
 
 
 def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
-    """What calls to models cost since 00:00 UTC, and how the daily limits stand."""
     tokens = today["prompt_tokens"] + today["completion_tokens"]
     unknown = f", {today['unpriced_calls']} of unknown price" if today["unpriced_calls"] else ""
     limit = f"; {budget_text(budget)}" if budget["share"] is not None else ""
@@ -71,7 +94,6 @@ def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
 
 
 def _provider(provider: dict[str, Any]) -> str:
-    """An LLM service and whether it is asked now."""
     name, error, calls = provider["name"], provider.get("error"), plural(provider["failures"], "failed call")
     match provider["state"]:
         case "open":
@@ -89,7 +111,6 @@ def _provider(provider: dict[str, Any]) -> str:
 
 
 def _coverage(coverage: dict[str, Any]) -> str:
-    """Whether every message can be brought back."""
     if coverage["error"]:
         return f"not known: the indexes cannot be read ({coverage['error']}); `klaw doctor` says more"
     lost, silent = coverage["uncovered"], coverage["wordless"]
@@ -102,7 +123,6 @@ def _coverage(coverage: dict[str, Any]) -> str:
 
 
 def _tasks(tasks: dict[str, Any]) -> list[str]:
-    """How tasks and runs stand, and what of them needs somebody."""
     off = tasks["count"] - tasks["enabled"]
     first = plural(tasks["count"], "task") + (f", {off} of them disabled" if off else "")
     following = tasks["next"]
@@ -123,7 +143,6 @@ def _tasks(tasks: dict[str, Any]) -> list[str]:
 
 
 def _summaries(summaries: dict[str, Any]) -> str:
-    """What the summarizer did, and what it waits for."""
     if not summaries["enabled"]:
         return "off"
     said = f"{summaries['made']} made since the start"
@@ -136,7 +155,6 @@ def _summaries(summaries: dict[str, Any]) -> str:
 
 
 def _topics(status: dict[str, Any] | None, metrics: dict[str, Any]) -> str:
-    """What the archivist has done since the start, and what waits."""
     if status is None:
         return "off (topics.enabled)"
     made, merged = (metrics[f"klaw_topics_{name}_total"]["value"] for name in ("extracted", "merged"))
@@ -150,28 +168,23 @@ def _with_reason(state: str, reason: str | None) -> str:
     return f"{state} ({reason})" if reason else state
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
 @STATUS.operation("status", Nothing, cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
-async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswer":
+async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer:
     """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
     is, 3 if something is, 1 if no server answers.
     """
     from klaw.actor import log as logging
-    from klaw.actor.clock import iso
-    from klaw.store.kinds import inventory, usage
-    from klaw.store.kinds.usage import UsageFilters
     from klaw.upkeep import disk_usage
 
-    counts = await parts.core.readers.run(inventory.counts)
+    core, today = parts.core, stored.usage.UsageFilters(since=parts.llm.budget.today())
+    counts = await parts.readers.run(stored.inventory.counts)
     coverage, embedder = parts.memory.coverage.report(), parts.memory.embedder.status
     counted_at = coverage["counted_at"]
     return {
         "version": __version__,
         "pid": os.getpid(),
-        "started_at": iso(parts.core.started_at),
-        "uptime_s": round(parts.core.clock.now() - parts.core.started_at, 1),
+        "started_at": iso(core.started_at),
+        "uptime_s": round(core.clock.now() - core.started_at, 1),
         "rss_bytes": _rss_bytes(),
         "address": parts.listeners.address(),
         "connections": len(parts.listeners.connections()),
@@ -179,11 +192,11 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
         "schema": counts.pop("schema"),
         "counts": counts,
         "llm": {
-            "model": parts.core.config.routing.default,
+            "model": core.config.routing.default,
             "slots": parts.llm.slots.report(),
             "providers": parts.llm.router.report(),
             "budget": budget_json(parts.llm.budget.report()),
-            "today": await parts.core.readers.run(usage.total, UsageFilters(since=parts.llm.budget.today())),
+            "today": await parts.readers.run(stored.usage.total, today),
             "local": parts.llm.local.report() if parts.llm.router.uses_local else None,
         },
         "embedder": {**attrs.asdict(embedder), "since": iso(embedder.since)},
@@ -191,19 +204,16 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
         "coverage": {**coverage, "counted_at": iso(counted_at) if counted_at is not None else None},
         "tasks": await parts.tasks.scheduling.overview(),
         "summaries": parts.memory.summarizer.report(),
-        "topics": parts.memory.archivist.status if parts.core.config.topics.enabled else None,
-        "metrics": parts.core.metrics.report(),
-        "threads": [each.report() for each in (parts.core.files, parts.tools.threads, parts.agent.workspace.threads)],
-        "degraded": listed(parts.core.health),
+        "topics": parts.memory.archivist.status if core.config.topics.enabled else None,
+        "metrics": core.metrics.report(),
+        "threads": [each.report() for each in (core.files, parts.tools.threads, parts.agent.workspace.threads)],
+        "degraded": listed(core.health),
         "disk": {
-            **await parts.core.files.run(disk_usage, parts.core.paths, abandon=True),
-            "commit_log_bytes": parts.core.store.journal.pending_bytes,
+            **await core.files.run(disk_usage, core.paths, abandon=True),
+            "commit_log_bytes": core.store.journal.pending_bytes,
         },
         "log_level": logging.level(),
     }
-
-
-# -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _rss_bytes() -> int:

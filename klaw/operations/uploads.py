@@ -1,7 +1,7 @@
 """Pieces of files, as operations take and give them."""
 
 import base64
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NotRequired, TypedDict
 
 import attrs
 
@@ -10,9 +10,6 @@ from klaw.domain.attachment import Sha256
 from klaw.errors import InvalidValue
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
-
-if TYPE_CHECKING:
-    from klaw.operations.answers.chats import PieceOfFile
 
 FILES = op.Noun("files", "read the files of messages")
 
@@ -34,6 +31,19 @@ def _bytes(text: str) -> bytes:
         raise InvalidValue("must be base64") from None
 
 
+class UploadedPiece(TypedDict):
+    size: int
+    upload: NotRequired[str]
+
+
+class PieceOfFile(TypedDict):
+    """``type`` is the media type by the content, ``bytes`` the size of the whole file."""
+
+    type: str
+    bytes: int
+    data: str
+
+
 @attrs.frozen(kw_only=True)
 class FilePiece(op.OfUser):
     sha256: Sha256 = op.required("the file's SHA-256")
@@ -41,7 +51,7 @@ class FilePiece(op.OfUser):
 
 
 @FILES.operation("file_piece", FilePiece, route="GET {sha256}/piece")
-async def file_piece(asked: FilePiece, caller: Caller, parts: Parts) -> "PieceOfFile":
+async def file_piece(asked: FilePiece, caller: Caller, parts: Parts) -> PieceOfFile:
     """Give a piece of a file of a message in base64; an empty one behind its end."""
     attachments = parts.core.attachments
     found = await attachments.find(caller.user, asked.sha256)

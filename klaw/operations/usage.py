@@ -2,20 +2,20 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, UsageSum, dollars
+from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table
 from klaw.operations.operation import Nothing, Noun, Scope, Slash, UserName, argument
 
 if TYPE_CHECKING:
     from klaw.llm.budget import BudgetReport
-    from klaw.operations.answers.chats import UsageAnswer
 
 NOUN = Noun("usage", "show what calls to models used and cost (docs/usage.md)")
 SHOWN_MODELS = 5
@@ -34,7 +34,26 @@ class UsageArguments:
     user: UserName | None = argument("of this user only (default: all users)", metavar="NAME")
 
 
-# -- how it is shown --------------------------------------------------------------------------------------------------
+@attrs.frozen(kw_only=True)
+class Spending(UsageSum):
+    """Sums of calls to models."""
+
+    cost_usd: float
+
+
+@attrs.frozen(kw_only=True)
+class SpendingOf(Spending):
+    key: str | None
+
+
+class UsageAnswer(TypedDict):
+    since: str
+    days: int
+    user: str | None
+    by: str
+    groups: list[SpendingOf]
+    total: Spending
+    budget: "BudgetReport | None"
 
 
 def _lines(answer: dict[str, Any]) -> Lines:
@@ -61,11 +80,7 @@ def _row(name: str, each: dict[str, Any]) -> list[str]:
 
 
 def cost_of(each: Mapping[str, Any]) -> str:
-    """What some calls cost, for people.
-
-    Args:
-        each: with all ``FIELDS``.
-    """
+    """What calls cost, for people. ``each`` has all ``FIELDS``."""
     spent = UsageSum(**{name: each[name] for name in FIELDS})
     if not spent.unpriced_calls:
         return dollars(spent.cost_nano)
@@ -77,7 +92,6 @@ def _budget(budget: dict[str, Any] | None) -> list[str]:
 
 
 def budget_text(budget: dict[str, Any]) -> str:
-    """How the daily limits stand."""
     parts = []
     if budget["limit_nano"] is not None:
         parts.append(f"{dollars(budget['spent_nano'])} of {dollars(budget['limit_nano'])}")
@@ -101,7 +115,6 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
 
 
 def _spent(each: Mapping[str, Any]) -> str:
-    """Tokens and cost in one line."""
     if not each["calls"]:
         return "nothing."
     cached = f" ({each['cached_tokens']:,} cached)" if each["cached_tokens"] else ""
@@ -110,11 +123,7 @@ def _spent(each: Mapping[str, Any]) -> str:
     return f"{cost_of(each)}; {tokens}; {plural(each['calls'], 'call')}{estimated}."
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
 def spent_json(spent: UsageSum, **more: str | None) -> Any:
-    """Sums as JSON has them."""
     return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
 
 
@@ -124,15 +133,14 @@ def budget_json(report: "BudgetReport") -> Any:
 
 
 @NOUN.operation("usage", UsageArguments, cli="", show=_lines, offline=True)
-async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> "UsageAnswer":
+async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> UsageAnswer:
     """Show tokens and cost by day, chat, model, task or source."""
-    from klaw.store.kinds import usage
-    from klaw.store.kinds.usage import UsageFilters
-
     today = dt.datetime.fromtimestamp(parts.clock.now(), dt.UTC).date()
     since = (today - dt.timedelta(days=asked.days - 1)).isoformat()
     user = None if caller.everybody and asked.user is None else caller.user
-    total, groups = await parts.readers.run(usage.both, UsageFilters(since=since, user=user), asked.by)
+    total, groups = await parts.readers.run(
+        stored.usage.both, stored.usage.UsageFilters(since=since, user=user), asked.by
+    )
     return {
         "since": since,
         "days": asked.days,
@@ -154,15 +162,13 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
 )
 async def chat_usage(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
-    from klaw.store.kinds import usage
-
     budget = parts.llm.budget
-    used, problems = await parts.readers.run(usage.of_chat, caller.here, budget.today()), budget.problems()
+    used, problems = await parts.readers.run(stored.usage.of_chat, caller.here, budget.today()), budget.problems()
     return {
         "chat": spent_json(used.chat),
         "today": spent_json(used.today),
         "lately": spent_json(used.lately),
-        "days": usage.DAYS,
+        "days": stored.usage.DAYS,
         "models": [spent_json(group.spent, key=group.key) for group in used.models],
         "budget": problems.get("budget_used_up") or problems.get("budget_low"),
     }

@@ -1,29 +1,26 @@
-"""Where a message lives now and what would bring it back.
-
-The answer names a few words of the message: it is shown to the person who asks and never logged.
-"""
+"""Where a message lives now and what would bring it back; what an answer was made from, and what its turn did with one
+message. The answers may quote what was said, so they never go into a log."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
+from klaw.domain.turn import TurnRecord
 from klaw.operations import operation as op
-from klaw.operations.handler import Caller, DatabaseParts
+from klaw.operations import stored
+from klaw.operations.handler import Caller, DatabaseParts, HasReaders
 from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message
-    from klaw.memory.embed.embedder import Embedder
-    from klaw.memory.recall.recall import Recall
-    from klaw.operations.answers.memory import WhyAnswer
+    from klaw.operations.answers import WhyAnswer
     from klaw.operations.explain.message_place import LocatedMessage
-    from klaw.store.engine.database import Readers
-    from klaw.store.search.whereabouts import Target
 
 NOUN = op.Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
+RECEIPT = op.Noun("receipt", "show what an answer was made from (docs/receipts.md)")
 
 TURNS = 20
 """Newest turns of the chat that are looked through."""
@@ -41,8 +38,6 @@ class Why:
     user: op.UserName | None = op.argument("whose message (default: any user's; with a chat: local)", metavar="NAME")
     query: op.Query | None = op.argument("also test whether this question would recall it", metavar="TEXT")
 
-
-# -- how it is shown --------------------------------------------------------------------------------------------------
 
 _PLACES = {
     "pending": "in the next request: it waits for its answer",
@@ -80,7 +75,6 @@ _TURNS = {
 
 
 def lines(answer: dict[str, Any]) -> Lines:
-    """The answer as text."""
     message, text = answer["message"], answer["full_text"]
     long = f"{plural(message['characters'], 'character')}, {plural(message['tokens'], 'token')}"
     kind = f"{message['role']}, {message['type']}, {long}"
@@ -179,12 +173,11 @@ def _query(query: dict[str, Any]) -> str:
 
 
 async def find_message(
-    readers: "Readers", named: str, chat: str | None, user: UserId | None, *, field: str = "message"
+    parts: HasReaders, named: str, chat: str | None, user: UserId | None, *, field: str = "message"
 ) -> "Message":
     """The message that was named.
 
     Args:
-        readers: of the store.
         named: its id, or its chat and number; with ``chat`` also the number alone.
         chat: its chat, by name or id.
         user: whose message; None: any user's, and with a chat's name the local user's.
@@ -193,21 +186,16 @@ async def find_message(
     Raises:
         OperationError: ``unknown_message``; ``bad_args`` for what names no message, or several users' ones.
     """
-    from klaw.store.search import whereabouts
-
-    found = await readers.run(whereabouts.find_message, _target(named, chat, user, field))
+    found = await parts.readers.run(stored.whereabouts.find_message, _target(named, chat, user, field))
     if not found:
         raise op.OperationError("unknown_message", _UNKNOWN)
     if len(found) > 1:
-        raise op.OperationError(
-            "bad_args", "is required, because several users have a message of this id", field="user"
-        )
+        several = "is required, because several users have a message of this id"
+        raise op.OperationError("bad_args", several, field="user")
     return found[0]
 
 
-def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "Target":
-    from klaw.store.search.whereabouts import Target
-
+def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "stored.whereabouts.Target":
     def known(text: str | None, field: str) -> ChatId | None:
         return op.chat_of(text, user or UserId(LOCAL_USER), any_user=user is None, field=field)
 
@@ -219,11 +207,8 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
     if mark or (given is not None and number.isdecimal()):
         if not number.isdecimal() or not 1 <= int(number) < 1 << 62:
             raise op.OperationError("bad_args", "after # stands the number of a message: 1, 2, 3 …", field=field)
-        return Target(seq=int(number), chat=given)
-    return Target(id=named, chat=given, user=user)
-
-
-# -- the operation ----------------------------------------------------------------------------------------------------
+        return stored.whereabouts.Target(seq=int(number), chat=given)
+    return stored.whereabouts.Target(id=named, chat=given, user=user)
 
 
 @NOUN.operation("why", Why, cli="", show=lines, offline=True, mcp="why")
@@ -236,16 +221,14 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     from klaw.agent.workspace import Workspace
     from klaw.context.pinned_facts import standing
     from klaw.operations.explain.message_place import combine, describe, words_of
-    from klaw.store.kinds import facts
-    from klaw.store.search import whereabouts
 
     whose = caller.user if asked.user is not None or not caller.operator else None
-    message = await find_message(parts.readers, asked.message, asked.chat, whose)
+    message = await find_message(parts, asked.message, asked.chat, whose)
     fixed = await Workspace(parts.paths.workspace, parts.paths.data_dir).fetch(message.user)
-    kept = await parts.readers.run(facts.standing, message.user)
+    kept = await parts.readers.run(stored.facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
     about = await parts.readers.run(
-        whereabouts.locate,
+        stored.whereabouts.locate,
         message,
         words_of(message),
         turns_each=TURNS,
@@ -255,15 +238,15 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     if about is None:  # it is gone meanwhile
         raise op.OperationError("unknown_message", _UNKNOWN)
     found = combine(message, about, parts.config, fixed)
-    tried = await _tried(found, parts.recall, parts.embedder, asked.query) if asked.query is not None else None
+    tried = await _tried(found, asked.query, parts) if asked.query is not None else None
     return describe(found, parts.config, tried)
 
 
-async def _tried(found: "LocatedMessage", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:
+async def _tried(found: "LocatedMessage", query: str, parts: DatabaseParts) -> dict[str, Any]:
     """What Auto-RAG would make of the message for a question that was asked now, without any text."""
-    missing = await embedder.prepare()
+    missing = await parts.embedder.prepare()
     scope, message = found.scope, found.message
-    recalled = await recall.search(query, scope)
+    recalled = await parts.recall.search(query, scope)
     of_it = [(at, each) for at, each in enumerate(recalled.candidates, 1) if each.message.rowid == message.rowid]
     place, candidate = of_it[0] if of_it else (None, None)
     shown = candidate and attrs.asdict(
@@ -278,3 +261,56 @@ async def _tried(found: "LocatedMessage", recall: "Recall", embedder: "Embedder"
         "place": place,
         "candidate": shown,
     }
+
+
+# -- what an answer was made from --------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Receipt:
+    turn: op.Name | None = op.argument("id of the turn (default: the newest)", positional=True, id_of="turn")
+    chat: op.ChatName | None = op.argument("the newest turn of this chat", metavar="NAME")
+    user: op.UserName | None = op.argument(
+        "the newest turn of this user; with --chat: whose chat (default: local)", metavar="NAME"
+    )
+    why: op.Name | None = op.argument(
+        "tell why this message was recalled or not: its number, main#12, or its id", metavar="MESSAGE", id_of="message"
+    )
+    texts: bool = op.argument("also what its lines quote: messages, facts, topics", default=False, hidden=True)
+
+
+@attrs.frozen(kw_only=True)
+class TurnReceipt(TurnRecord):
+    """What an answer was made from; ``why`` where it was asked for."""
+
+
+def _receipt(answer: dict[str, Any]) -> Lines:
+    from klaw.operations.explain.receipt_text import lines, why_lines
+
+    return why_lines(answer) if "why" in answer else lines(answer)
+
+
+@RECEIPT.operation("receipt", Receipt, cli="", show=_receipt, offline=True)
+async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnReceipt:
+    """Show what an answer was made from: context, recall, tools and usage."""
+    from klaw.operations.explain.message_outcome import explain_message, with_search
+
+    if asked.turn is not None and (asked.chat is not None or asked.user is not None):
+        raise op.OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
+    whose = caller.user if asked.user is not None or not caller.operator else None
+    chat = op.chat_of(asked.chat, caller.user, any_user=whose is None)
+    turn = await parts.readers.run(stored.turns.find, asked.turn, chat, whose)
+    if turn is None:
+        raise op.OperationError("unknown_turn", "there is no such turn")
+    answer = attrs.asdict(turn)
+    if asked.texts:
+        answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)
+    if asked.why is None:
+        return cast("TurnReceipt", answer)
+    of_chat = turn.chat if asked.why.isdecimal() else None
+    of_user = None if ":" in asked.why and caller.operator else turn.user
+    message = await find_message(parts, asked.why, of_chat, of_user, field="why")
+    told = explain_message(turn, message)
+    if told["as"] == "not_found":  # the receipt itself does not say what became of it
+        told = await with_search(told, message, turn, parts)
+    return cast("TurnReceipt", {**answer, "why": told})

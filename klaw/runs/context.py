@@ -74,7 +74,6 @@ def assemble(
 
 
 def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
-    """An earlier run as messages of a request."""
     said = []
     for message in run.messages:
         if message.ends_a_run:

@@ -54,7 +54,6 @@ def limits_of(task: Task | None, config: SubagentsConfig) -> TokenCounts:
 
 
 def day_of(moment: str) -> str:
-    """The UTC day that a run's ``started_at`` counts for: ``2026-11-22``."""
     return moment[:10]
 
 
@@ -112,7 +111,6 @@ class Ledger:
         self._readers = readers
         self._days: dict[str, Counter[Key]] = {}
         self._reserved: Counter[str] = Counter()
-        """Tokens set aside, by run."""
         self._of_run: dict[str, tuple[str, Key]] = {}
 
     async def open(self, run: Run) -> None:
@@ -129,7 +127,6 @@ class Ledger:
             del self._days[old]
 
     def close(self, run: Run) -> None:
-        """The run has ended."""
         self._of_run.pop(run.id, None)
         self._reserved.pop(run.id, None)
 
@@ -148,7 +145,6 @@ class Ledger:
         }
 
     def left(self, run: Run, limits: TokenCounts) -> int | None:
-        """Tokens that an open run may still use; None for no limit."""
         left = left_of(limits, self.used(run))
         return None if left is None else max(0, left)
 

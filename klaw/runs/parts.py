@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -23,16 +24,13 @@ class TaskParts:
     core: Core
     scheduler: Scheduler
     scheduling: Scheduling
-    """What users can ask of tasks and runs."""
     tools: Sequence[ToolSpec]
 
     async def start(self, agent: Agent) -> None:
-        """Start the scheduler; its runs are made with the agent."""
         await self.core.supervisor.start(self.scheduler.spec(agent))
 
 
 def build(core: Core) -> TaskParts:
-    """Make the parts; nothing runs yet."""
     planner = Scheduler()
     scheduling = Scheduling(planner, core, default_zone=default_zone(core.config.subagents.zone))
     core.health.add(planner.problems)
@@ -45,34 +43,22 @@ _FOLDER = "zoneinfo/"
 log = structlog.get_logger("klaw.runs")
 
 
-def default_zone(configured: str, environ: Mapping[str, str] | None = None, etc: Path = Path("/etc")) -> str:
-    """The zone of cron tasks that name none: ``subagents.zone``, or the machine's for ``system``.
-
-    The machine's is in ``TZ``, else what ``/etc/localtime`` links to, else in ``/etc/timezone``; UTC when none of them
-    names a known zone. Reads two files at most: ask once, at start.
-    """
+def default_zone(configured: str, environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> str:
+    """The zone of cron tasks that name none: ``subagents.zone``, or the machine's for ``system``: in ``TZ``, else what
+    ``/etc/localtime`` links to, else in ``/etc/timezone``; UTC when none of them names a known zone. Blocks."""
     if configured != SYSTEM_ZONE:
         return configured
-    for name in _candidates(os.environ if environ is None else environ, etc):
-        try:
-            return zone(name).key
-        except InvalidName:
-            continue
+    for name in _candidates(environ, etc):
+        with suppress(InvalidName):
+            return zone(name.removeprefix(":").rpartition(_FOLDER)[2]).key
     log.warning("time_zone_unknown", name=FALLBACK)
     return FALLBACK
 
 
 def _candidates(environ: Mapping[str, str], etc: Path) -> Iterator[str]:
-    if environ.get("TZ"):
-        yield environ["TZ"].removeprefix(":").rpartition(_FOLDER)[2]
-    try:
+    yield environ.get("TZ", "")
+    with suppress(OSError, RuntimeError):  # RuntimeError: links in a circle
         linked = str((etc / "localtime").resolve())
-    except (OSError, RuntimeError):  # RuntimeError: links in a circle
-        linked = ""
-    if _FOLDER in linked:
-        yield linked.rpartition(_FOLDER)[2]
-    try:
-        with (etc / "timezone").open(encoding="utf-8") as file:
-            yield file.read(MAX_ZONE + 1).strip()
-    except (OSError, ValueError):
-        return
+        yield linked if _FOLDER in linked else ""
+    with suppress(OSError, ValueError), (etc / "timezone").open(encoding="utf-8") as file:
+        yield file.read(MAX_ZONE + 1).strip()

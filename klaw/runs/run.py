@@ -27,25 +27,23 @@ from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
 from klaw.runs.context import assemble, instructions, situation
 from klaw.runs.due import is_retried
-from klaw.runs.limits import Ledger, RunLimit, TokenCounts, day_of, refusal, tells_user
+from klaw.runs.limits import Ledger, RunLimit, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge
-from klaw.runs.start_run import Job
 from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 
 log = structlog.get_logger("klaw.run")
 
 
-async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
-    """Carry a begun run out, and store its end; ``job.live`` then holds the last state. Expected failures end the run
+async def carry_out(live: LiveRun, agent: Agent, ledger: Ledger) -> None:
+    """Carry a begun run out, and store its end; it then holds the last state. Expected failures end the run
     with a status that says so. After any other exception its end may be stored or not; see ``recovery.settle``.
 
     Raises ActorStopped: the store is gone; then, as after cancellation, the run is found as interrupted at the next
     start. ``live.cancel`` ends it instead.
     """
-    live = job.live
-    course = _Course(live=live, agent=agent, limits=job.limits, ledger=ledger, meter=agent.llm.meter())
-    verdict, text = await course.run(job.timeout_s)
+    course = _Course(live=live, agent=agent, ledger=ledger, meter=agent.llm.meter())
+    verdict, text = await course.run()
     live.describe(usage=course.meter.record())
     # No checkpoint in between: a cancellation either counts here, or is refused as too late.
     live.ending = True
@@ -64,16 +62,15 @@ class _Course:
 
     live: LiveRun
     agent: Agent
-    limits: TokenCounts
     ledger: Ledger
     meter: Meter
     _with_tools: bool = False
 
-    async def run(self, timeout_s: float) -> tuple[Verdict, str]:
+    async def run(self) -> tuple[Verdict, str]:
         """How the run ends, and its final text."""
         live = self.live
         try:
-            with trio.move_on_after(timeout_s), live.scope:
+            with trio.move_on_after(live.timeout_s), live.scope:
                 return await self._work()
         except ActorStopped:
             raise
@@ -85,7 +82,7 @@ class _Course:
             if isinstance(error, ProviderError):
                 live.describe(retryable=error.retryable)
             return Verdict(status=RunStatus.FAILED, error=code, note=note), ""
-        note = f"it did not end within {timeout_s:g} s"
+        note = f"it did not end within {live.timeout_s:g} s"
         return Verdict(status=RunStatus.TIMED_OUT, error="timeout", note=note), ""
 
     async def _work(self) -> tuple[Verdict, str]:
@@ -117,7 +114,7 @@ class _Course:
             meter=self.meter,
             about=about,
             tools=tools,
-            max_tokens=self.ledger.left(run, self.limits),
+            max_tokens=self.ledger.left(run, live.limits),
         )
         outcome = await conversation.run()
         live.describe(**attrs.asdict(outcome, filter=attrs.filters.exclude("text", "echo", "images")))
@@ -130,9 +127,9 @@ class _Course:
 
     def _reached(self, needed: int) -> LimitReached:
         """The limit that ended the conversation."""
-        note = f"the limit of one run is {self.limits.get(RunLimit.RUN)} tokens"
+        note = f"the limit of one run is {self.live.limits.get(RunLimit.RUN)} tokens"
         used = self.ledger.used(self.live.run)
-        return refusal(self.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
+        return refusal(self.live.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
 
     async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         await self.live.transcribe(role, kind, text, metadata)
@@ -172,7 +169,7 @@ class _Course:
         """Ask after the calls that somebody waits for, and within the limits."""
         live = self.live
         async with self.agent.llm.slots.slot(Priority.BACKGROUND):
-            with self.ledger.call(live.run, self.limits, estimated, most) as call:
+            with self.ledger.call(live.run, live.limits, estimated, most) as call:
 
                 def count(usage: Usage) -> None:
                     call.count(usage)

@@ -24,7 +24,7 @@ from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, LimitReached, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.runs.limits import RunLimit
+from klaw.runs.limits import Key, RunLimit, TokenCounts
 from klaw.store.kinds import run_edits
 from klaw.store.kinds.run_edits import RunLines
 
@@ -140,20 +140,21 @@ log = structlog.get_logger("klaw.run")
 
 @attrs.define(kw_only=True, eq=False)
 class LiveRun:
-    """One run under way."""
-
     run: Run
     core: Core
+    limits: TokenCounts
+    timeout_s: float
     said: Callable[[], None]
     """Called when a message of it was stored in a chat."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    over: trio.Event = attrs.Factory(trio.Event)
+    """Set when its end is stored, or will not be."""
     cancelled_because: str | None = None
     undelivered: str | None = None
     """A text for a chat that does not exist."""
     ending: bool = False
     """Its work is over; only its end is to be stored."""
     _lost: bool = False
-    """A write was given up."""
     _seq: int = 1
     _lock: trio.Lock = attrs.Factory(trio.Lock)
 
@@ -165,6 +166,10 @@ class LiveRun:
             self.cancelled_because = reason
             self.scope.cancel(reason=reason)
         return True
+
+    @property
+    def key(self) -> Key:
+        return self.run.user, self.run.task
 
     @property
     def target(self) -> ChatId | None:

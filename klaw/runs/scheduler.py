@@ -27,7 +27,8 @@ from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
-from klaw.runs.start_run import Job, RunStarter, Spawn, timed_heartbeat
+from klaw.runs.run_state import LiveRun
+from klaw.runs.start_run import RunStarter, Spawn, timed_heartbeat
 from klaw.store.kinds import runs, tasks
 from klaw.store.kinds.inventory import newest_time
 
@@ -45,8 +46,6 @@ log = structlog.get_logger("klaw.scheduler")
 
 @attrs.frozen(kw_only=True)
 class RunNow:
-    """Run a task now, whatever its trigger says. Answers its run, stored."""
-
     user: UserId
     name: TaskName
     reply: Reply[Run]
@@ -59,20 +58,18 @@ class TasksChanged:
 
 @attrs.frozen
 class RunEnded:
-    job: Job
+    live: LiveRun
 
 
 Msg: TypeAlias = Spawn | RunNow | TasksChanged | RunEnded
 
 
 class Scheduler:
-    """Handle of the scheduler."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("subagents.scheduler", CAPACITY)
-        self.live: dict[str, Job] = {}
+        self.live: dict[str, LiveRun] = {}
         """Runs under way, by id; the tools of a run find it here."""
-        self.queued: deque[Job] = deque()
+        self.queued: deque[LiveRun] = deque()
         """Stored runs that wait for a place."""
         self.wake_at: float | None = None
         """When it looks again at the latest, in Unix seconds."""
@@ -96,19 +93,19 @@ class Scheduler:
         return found
 
     @property
-    def jobs(self) -> list[Job]:
+    def unfinished(self) -> list[LiveRun]:
         """Runs under way, and behind them those that wait for a place."""
         return [*self.live.values(), *self.queued]
 
-    def job(self, user: UserId, run: str) -> Job | None:
-        return next((job for job in self.jobs if job.run.id == run and job.run.user == user), None)
+    def find(self, user: UserId, run: str) -> LiveRun | None:
+        return next((live for live in self.unfinished if live.run.id == run and live.run.user == user), None)
 
     def cancel(self, user: UserId, run: str) -> bool:
         """End a run; False when it neither goes on nor waits. Raises ActorStopped."""
         if self.mailbox.closed:
             raise ActorStopped("the scheduler is stopping")
-        job = self.job(user, run)
-        cancelled = job is not None and job.live.cancel(CANCELLED)
+        live = self.find(user, run)
+        cancelled = live is not None and live.cancel(CANCELLED)
         self.nudge()  # of one that waits the scheduler stores the end
         return cancelled
 
@@ -155,7 +152,7 @@ class _Actor:
         self.vitals.doing("recovering")
         agent = self.agent
         for again in await recover(agent.core):
-            self.scheduler.queued.append(await self.beginner.job_again(again))
+            self.scheduler.queued.append(await self.beginner.live_again(again))
         for record in await agent.core.readers.run(runs.last_of_tasks):
             self._remember(record)
         newest = await agent.core.readers.run(newest_time)
@@ -181,11 +178,11 @@ class _Actor:
     async def _handle(self, message: Msg) -> None:
         match message:
             case Spawn():
-                mine = [job.run for job in self.scheduler.jobs if job.run.user == message.user]
+                mine = [live.run for live in self.scheduler.unfinished if live.run.user == message.user]
                 spawned = sum(run.kind is RunKind.SPAWNED for run in mine)
                 await self._begin(message, self.beginner.spawn, message, spawned)
             case RunNow():
-                if any((job.run.user, job.run.task) == (message.user, message.name) for job in self.scheduler.queued):
+                if any(live.key == (message.user, message.name) for live in self.scheduler.queued):
                     # One more would do the same again; and so the queue has a bound.
                     message.reply.fail(NotStarted(f"a run of {message.name} waits for its turn already"))
                     return
@@ -193,28 +190,28 @@ class _Actor:
             case TasksChanged():
                 pass
             case RunEnded():
-                self._forget(message.job)
+                self._forget(message.live)
             case _:
                 assert_never(message)
 
-    async def _begin(self, message: Spawn | RunNow, begin: Callable[..., Awaitable[Job]], *args: Any) -> None:
+    async def _begin(self, message: Spawn | RunNow, begin: Callable[..., Awaitable[LiveRun]], *args: Any) -> None:
         try:
-            job = await begin(*args)
+            live = await begin(*args)
         except ActorStopped:
             raise
         except KlawError as error:
             message.reply.fail(error)
             return
-        self.scheduler.queued.append(job)
-        message.reply.set(job.run)
+        self.scheduler.queued.append(live)
+        message.reply.set(live.run)
 
     # -- starting --------------------------------------------------------------------------------------------------
 
     async def _start_due(self) -> float:
         """Start what waits or is due. Returns the Trio time at which to look again at the latest."""
         self._look_at_the_clocks()
-        for job in [job for job in self.scheduler.queued if job.live.cancelled_because is not None]:
-            self._launch_queued(job)  # its own task stores the end, so that nobody waits here for a full disk
+        for live in [live for live in self.scheduler.queued if live.cancelled_because is not None]:
+            self._launch_queued(live)  # its own task stores the end, so that nobody waits here for a full disk
         if self.scheduler.mailbox.closed:
             return math.inf  # shutting down: what is due now is due at the next start too
         if trio.current_time() < self.not_before:
@@ -256,7 +253,7 @@ class _Actor:
     async def _state(self) -> SchedulerState:
         agent = self.agent
         now = agent.core.clock.now()
-        every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
+        every = await agent.core.readers.run(tasks.everybodys, enabled_only=True)
         attempts = await agent.core.readers.run(runs.latest_attempts, iso(now))
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
@@ -268,7 +265,7 @@ class _Actor:
         return SchedulerState(
             tasks=[timed for task in every if (timed := timed_heartbeat(task, interval_s)) is not None],
             attempts=attempts,
-            running=[(job.run.user, job.run.task) for job in self.scheduler.live.values()],
+            running=[live.key for live in self.scheduler.live.values()],
             now=now,
             awake_since=self.awake_since,
         )
@@ -276,7 +273,7 @@ class _Actor:
     async def _fire(self, fire: Fire) -> None:
         self.vitals.doing("starting a task")
         began = await self.beginner.fire(fire)
-        if isinstance(began, Job):
+        if isinstance(began, LiveRun):
             self._launch(began)
         elif began.status is RunStatus.REFUSED:
             self._remember(began)
@@ -286,47 +283,46 @@ class _Actor:
     def _start_queued(self, *, before: float) -> None:
         """Start what was asked for at once, up to ``before`` (Unix seconds), as far as there are places, the oldest
         first."""
-        for job in [*self.scheduler.queued]:
-            if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
-                self._launch_queued(job)
+        for live in [*self.scheduler.queued]:
+            if from_iso(live.run.due) <= before and self._has_room(live.key):
+                self._launch_queued(live)
 
     def _has_room(self, key: TaskKey) -> bool:
         """Whether there is a place, and the task does not run already."""
-        live = self.scheduler.live.values()
-        if len(live) >= self.agent.core.config.subagents.max_concurrent:
+        running = self.scheduler.live.values()
+        if len(running) >= self.agent.core.config.subagents.max_concurrent:
             return False
-        return all((job.run.user, job.run.task) != key for job in live)
+        return all(live.key != key for live in running)
 
-    def _launch_queued(self, job: Job) -> None:
-        self.scheduler.queued.remove(job)
-        self._launch(job)
+    def _launch_queued(self, live: LiveRun) -> None:
+        self.scheduler.queued.remove(live)
+        self._launch(live)
 
-    def _launch(self, job: Job) -> None:
-        self.scheduler.live[job.run.id] = job
-        self.nursery.start_soon(self._carry_out, job)
+    def _launch(self, live: LiveRun) -> None:
+        self.scheduler.live[live.run.id] = live
+        self.nursery.start_soon(self._carry_out, live)
 
-    async def _carry_out(self, job: Job) -> None:
-        structlog.contextvars.bind_contextvars(user=job.run.user, run=job.run.id)
+    async def _carry_out(self, live: LiveRun) -> None:
+        structlog.contextvars.bind_contextvars(user=live.run.user, run=live.run.id)
         try:
-            await carry_out(job, self.agent, self.beginner.ledger)
+            await carry_out(live, self.agent, self.beginner.ledger)
         except ActorStopped:
             raise
         except Exception as error:  # noqa: BLE001 - one broken run must not end the others
             log.error("run_broken", error=error_class(error), where=where(error))
-            job.live.run = await settle(job.run, self.agent.core, error="internal", note=BROKEN)
+            live.run = await settle(live.run, self.agent.core, error="internal", note=BROKEN)
         finally:
-            self.scheduler.mailbox.tell_self(RunEnded(job))
+            self.scheduler.mailbox.tell_self(RunEnded(live))
 
     # -- the account -----------------------------------------------------------------------------------------------
 
-    def _forget(self, job: Job) -> None:
-        self.scheduler.live.pop(job.run.id, None)
-        self.beginner.ledger.close(job.run)
-        self._remember(job.run)
-        job.over.set()
+    def _forget(self, live: LiveRun) -> None:
+        self.scheduler.live.pop(live.run.id, None)
+        self.beginner.ledger.close(live.run)
+        self._remember(live.run)
+        live.over.set()
 
     def _remember(self, run: Run) -> None:
-        """Note whether a task's last run failed, for the status."""
         if run.status.over and run.kind is not RunKind.SPAWNED:
             if run.error is not None:
                 self.scheduler.failing[run.user, run.task] = run.error

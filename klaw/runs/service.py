@@ -5,7 +5,6 @@ is done for one user, and touches nothing of another.
 """
 
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -26,7 +25,6 @@ from klaw.runs.start_run import Spawn, timed_heartbeat
 from klaw.runs.triggers import next_fires, shown
 from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
-from klaw.store.kinds.messages import CONVERSATIONS
 
 _T = TypeVar("_T")
 ANSWER_S = 30.0
@@ -46,21 +44,15 @@ class Scheduling:
     ActorStopped or ActorTooSlow when it does not answer."""
 
     def __init__(self, scheduler: Scheduler, core: Core, *, default_zone: str) -> None:
-        self._scheduler = scheduler
-        self._readers = core.readers
-        self._writer = core.writer
-        self._config = core.config
-        self._clock = core.clock
-        self._files = core.files
-        self._conversations = core.paths.data_dir / CONVERSATIONS
-        self._zone = default_zone
+        self._scheduler, self._core, self._zone = scheduler, core, default_zone
+        self._readers, self._writer = core.readers, core.writer
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
         """Make a task of raw fields (see ``task_input``). Raises TaskError, TaskExists."""
         task = task_input.draft(
-            raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers
+            raw, user=user, now=self._core.clock.now(), default_zone=self._zone, providers=self._providers
         )
         if len(await self._readers.run(stored_tasks.of_user, user)) >= MAX_TASKS:
             raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
@@ -75,7 +67,9 @@ class Scheduling:
         if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
             problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
             raise TaskError([Problem(path="name", message=problem)])
-        changed = task_input.edit(task, raw, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        changed = task_input.edit(
+            task, raw, now=self._core.clock.now(), default_zone=self._zone, providers=self._providers
+        )
         if changed is not task:
             await self._writer.run(stored_tasks.put, changed, "existing")
             self._scheduler.nudge()
@@ -86,23 +80,20 @@ class Scheduling:
         return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
 
     async def remove(self, user: UserId, name: str) -> Task:
-        """Remove a task; its runs stay, and one that goes on is carried out. Raises NoSuchTask."""
-        removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._clock.now()))
+        removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._core.clock.now()))
         self._scheduler.nudge()
         return removed
 
     async def task(self, user: UserId, name: str) -> Any:
-        """One task. Raises NoSuchTask."""
         return await self._view(await self._readers.run(stored_tasks.existing, user, _name(name)))
 
     async def tasks(self, user: UserId) -> list[Any]:
-        """All tasks of a user, by name."""
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
     def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """When a task with these raw fields (``cron`` and ``zone``, ``every`` or ``at``) would run next. Raises
         TaskError: fields are wrong; all are named."""
-        now = self._clock.now()
+        now = self._core.clock.now()
         trigger = task_input.trigger_of(raw, now=now, default_zone=self._zone)
         zone, anchor = raw.get("zone") or self._zone, task_input.anchor(trigger, now)
         fires = next_fires(trigger, anchor=anchor, after=anchor, count=PREVIEWED_FIRES)
@@ -119,7 +110,7 @@ class Scheduling:
             if present is not None:
                 await self.remove(user, HEARTBEAT)
             return None
-        now = iso(self._clock.now())
+        now = iso(self._core.clock.now())
         task = present or Task(
             user=user,
             name=HEARTBEAT,
@@ -136,8 +127,7 @@ class Scheduling:
 
     @property
     def heartbeat_s(self) -> int:
-        """Pause between heartbeats; 0 when the configuration has them off."""
-        return self._config.heartbeat.interval_s
+        return self._core.config.heartbeat.interval_s
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
@@ -173,20 +163,20 @@ class Scheduling:
 
     async def end(self, user: UserId, run: str) -> None:
         """End a run, and return when its end is stored; at once when it does not go on. Raises like ``cancel``."""
-        job = self._scheduler.job(user, run)
-        if job is not None and self._scheduler.cancel(user, run):
+        live = self._scheduler.find(user, run)
+        if live is not None and self._scheduler.cancel(user, run):
             with answer_within(ANSWER_S, "the run"):
-                await job.over.wait()
+                await live.over.wait()
 
     async def run(self, user: UserId, run: str) -> Run | None:
         """A run by its id, with what it has spent so far."""
-        if (job := self._scheduler.job(user, run)) is not None:
-            return job.run
+        if (live := self._scheduler.find(user, run)) is not None:
+            return live.run
         return await self._readers.run(runs.get, user, run)
 
     async def transcript(self, run: Run) -> dict[str, Any]:
         """What was said in a run, oldest first, as JSON; of a very long one the end (``cut``)."""
-        found, whole = await self._files.run(transcripts.of_run, self._conversations, run)
+        found, whole = await self._core.files.run(transcripts.of_run, self._core.paths.conversations, run)
         messages = [
             {
                 "role": said.role,
@@ -212,13 +202,13 @@ class Scheduling:
 
     def unfinished(self, user: UserId) -> list[Run]:
         """A user's runs that go on or wait for a place, in the order in which they were begun."""
-        return [job.run for job in self._scheduler.jobs if job.run.user == user]
+        return [live.run for live in self._scheduler.unfinished if live.run.user == user]
 
     def run_json(self, run: Run, *, whole: bool = False) -> Any:
         """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be
         long."""
         told = _fields(run, without=frozenset() if whole else LONG)
-        if run.status is RunStatus.RUNNING and any(job.run.id == run.id for job in self._scheduler.queued):
+        if run.status is RunStatus.RUNNING and any(live.run.id == run.id for live in self._scheduler.queued):
             told["status"] = WAITING
         return told
 
@@ -226,8 +216,8 @@ class Scheduling:
 
     async def overview(self) -> dict[str, Any]:
         """All users' tasks and runs in figures, for the operator, as JSON. Raises StorageError."""
-        now = self._clock.now()
-        every = await self._readers.run(partial(stored_tasks.everybodys, enabled_only=False))
+        now = self._core.clock.now()
+        every = await self._readers.run(stored_tasks.everybodys, enabled_only=False)
         attempts = await self._readers.run(runs.latest_attempts, iso(now))
         since = iso(now - UNDELIVERED_DAYS * 86_400)
         fires = [
@@ -257,10 +247,10 @@ class Scheduling:
 
     @property
     def _providers(self) -> frozenset[str]:
-        return frozenset({LOCAL_PROVIDER, *self._config.providers})
+        return frozenset({LOCAL_PROVIDER, *self._core.config.providers})
 
     async def _view(self, task: Task) -> Any:
-        now = self._clock.now()
+        now = self._core.clock.now()
         attempts = (await self._readers.run(runs.latest_attempts, iso(now))).get((task.user, task.name), [])
         last = await self.runs(task.user, task=task.name, limit=1)
         timed = timed_heartbeat(task, self.heartbeat_s)
@@ -271,13 +261,12 @@ class Scheduling:
                 fires = (first, *next_fires(timed.trigger, anchor=anchor, after=first, count=SHOWN_FIRES - 1))
         shown_task = timed or task
         trigger, zone = shown_task.trigger, getattr(task.trigger, "zone", None) or self._zone
-        jobs = self._scheduler.live.values()
         return {
             **_fields(shown_task, without={"anchor_at"}),
             "trigger": _trigger_json(trigger, zone),
             "zone": zone,
             "next_fires": [local_time(moment, zone) for moment in fires],
-            "running": any((job.run.task, job.run.user) == (task.name, task.user) for job in jobs),
+            "running": any(live.key == (task.user, task.name) for live in self._scheduler.live.values()),
             "last_run": self.run_json(last[0]) if last else None,
             "warning": await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
         }

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 import structlog
-import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
@@ -25,16 +24,7 @@ from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import ConfigError, LimitReached, NoSuchChat, NotStarted
 from klaw.runs.due import Fire
-from klaw.runs.limits import (
-    LEAST_ANSWER_TOKENS,
-    Ledger,
-    TokenCounts,
-    day_of,
-    limits_of,
-    refusal,
-    spawn_refusal,
-    tells_user,
-)
+from klaw.runs.limits import LEAST_ANSWER_TOKENS, Ledger, day_of, limits_of, refusal, spawn_refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun, notice_of
 from klaw.runs.task_input import SubagentOrder
 from klaw.store.kinds import run_edits, runs, tasks
@@ -44,19 +34,6 @@ _NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
 """A line that says nothing: blank, a bare mark of a list, a box without words, a rule."""
 
 log = structlog.get_logger("klaw.scheduler")
-
-
-@attrs.define(kw_only=True, eq=False)
-class Job:
-    live: LiveRun
-    limits: TokenCounts
-    timeout_s: float
-    over: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set when its end is stored, or will not be."""
-
-    @property
-    def run(self) -> Run:
-        return self.live.run
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +60,7 @@ class RunStarter:
         self._agent = agent
         self.ledger = Ledger(agent.core.readers)
 
-    async def fire(self, fire: Fire) -> Job | Run:
+    async def fire(self, fire: Fire) -> LiveRun | Run:
         """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up.
 
         A run that is over already is returned as its record: refused, and stored; or silent, and not stored, if the
@@ -99,7 +76,7 @@ class RunStarter:
             return attrs.evolve(run, status=RunStatus.SILENT, ended_at=run.started_at)
         return await self._begin(run, task)
 
-    async def by_hand(self, user: UserId, name: TaskName) -> Job:
+    async def by_hand(self, user: UserId, name: TaskName) -> LiveRun:
         """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted: a limit forbids it, or the
         heartbeat has nothing to look after."""
         task = await self._agent.core.readers.run(tasks.existing, user, name)
@@ -112,7 +89,7 @@ class RunStarter:
         run = self._run(user, name, RunKind.MANUAL, message, task.model, **more)
         return _started(await self._begin(run, task))
 
-    async def spawn(self, asked: Spawn, unfinished: int) -> Job:
+    async def spawn(self, asked: Spawn, unfinished: int) -> LiveRun:
         """Begin a subagent, while so many spawned runs of the user are unfinished. Raises as ``Scheduling.spawn``."""
         config = self._agent.core.config.subagents
         refused = spawn_refusal(depth=asked.depth, unfinished=unfinished, config=config)
@@ -129,19 +106,19 @@ class RunStarter:
         run = self._run(asked.user, order.name, RunKind.SPAWNED, order.message, order.model, **more)
         return _started(await self._begin(run, None))
 
-    async def job_again(self, run: Run) -> Job:
+    async def live_again(self, run: Run) -> LiveRun:
         """Get a stored run ready that was not started by this process."""
         task = None
         if run.kind is not RunKind.SPAWNED:
             task = await self._agent.core.readers.run(tasks.get, run.user, run.task)
         await self.ledger.open(run)
-        return self._job(run, task)
+        return self._live(run, task)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _begin(self, run: Run, task: Task | None) -> Job | Run:
+    async def _begin(self, run: Run, task: Task | None) -> LiveRun | Run:
         await self.ledger.open(run)
-        began: Job | Run = run
+        began: LiveRun | Run = run
         try:
             began = await self._begin_open(run, task)
             return began
@@ -149,17 +126,17 @@ class RunStarter:
             if isinstance(began, Run):
                 self.ledger.close(run)
 
-    async def _begin_open(self, run: Run, task: Task | None) -> Job | Run:
-        job = self._job(run, task)
+    async def _begin_open(self, run: Run, task: Task | None) -> LiveRun | Run:
+        live = self._live(run, task)
         needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
-        refused = refusal(job.limits, self.ledger.used(run), needed)
+        refused = refusal(live.limits, self.ledger.used(run), needed)
         if refused is not None:
             return await self._refuse(run, refused)
         begun = await self._agent.core.writer.run(run_edits.begin, run)
         if begun.repeated:
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
-        return job
+        return live
 
     async def _refuse(self, run: Run, refused: LimitReached) -> Run:
         """Store that a run was refused, and tell the user, once a day."""
@@ -198,18 +175,23 @@ class RunStarter:
             # It has gone from the configuration since: the run itself fails and says so.
             return name or self._agent.core.config.routing.default
 
-    def _job(self, run: Run, task: Task | None) -> Job:
+    def _live(self, run: Run, task: Task | None) -> LiveRun:
         core, config = self._agent.core, self._agent.core.config.subagents
-        live = LiveRun(run=run, core=core, said=self._agent.memory.embedder.nudge)
         own = None if task is None else task.timeout_s
-        return Job(live=live, limits=limits_of(task, config), timeout_s=config.timeout_s if own is None else own)
+        return LiveRun(
+            run=run,
+            core=core,
+            limits=limits_of(task, config),
+            timeout_s=config.timeout_s if own is None else own,
+            said=self._agent.memory.embedder.nudge,
+        )
 
     async def _list_of(self, user: UserId) -> str | None:
         workspace = self._agent.workspace
         return await workspace.within(None, read_heartbeat, workspace.folder, user)
 
 
-def _started(began: Job | Run) -> Job:
+def _started(began: LiveRun | Run) -> LiveRun:
     """Raises NotStarted for a run that is over already."""
     if isinstance(began, Run):
         raise NotStarted(began.note or "it was asked for twice at the same moment")

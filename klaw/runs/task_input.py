@@ -51,8 +51,6 @@ _TYPES: Mapping[str, Any] = {
 
 @attrs.frozen
 class SubagentOrder:
-    """What a subagent is asked to do, at once and once."""
-
     name: TaskName
     message: str
     model: str | None = None
@@ -74,9 +72,7 @@ class TaskInput:
     given: Collection[str] = attrs.field(init=False)
     """Names of all that were given, also of wrong ones."""
     sound: dict[str, Any] = attrs.field(init=False, factory=dict)
-    """The values of the right ones."""
     problems: list[Problem] = attrs.field(init=False, factory=list)
-    """What is wrong with the others."""
 
     def __attrs_post_init__(self) -> None:
         given = {

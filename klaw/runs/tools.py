@@ -12,10 +12,9 @@ from klaw.domain.task import Run, Task, TriggerInput
 from klaw.errors import NoSuchChat
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
-from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_DELIVERIES = 10
-"""Messages that one run may send."""
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
 """How much of a result the model sees."""
@@ -74,7 +73,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         """Change a scheduled task; what is left out stays as it is."""
         return describe_task(await scheduling.edit(context.user, given.pop("name"), _raw(given)))
 
-    @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
+    @tool(permission=Permission.WRITE, when=_in_chat, lasting=False)
     async def schedule_remove(context: ToolContext, name: Name) -> str:
         """Remove a scheduled task for good."""
         removed = await scheduling.remove(context.user, name)
@@ -85,7 +84,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         """Switch a scheduled task on again."""
         return describe_task(await scheduling.enable(context.user, name, True))
 
-    @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
+    @tool(permission=Permission.WRITE, when=_in_chat, lasting=False)
     async def schedule_disable(context: ToolContext, name: Name) -> Any:
         """Switch a scheduled task off without removing it."""
         return describe_task(await scheduling.enable(context.user, name, False))
@@ -94,7 +93,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
-    @tool(permission=Permission.WRITE, lasting=never, arguments=_SPAWN)
+    @tool(permission=Permission.WRITE, lasting=False, arguments=_SPAWN)
     async def subagent_spawn(context: ToolContext, **given: str) -> Any:
         """Start a subagent at once, in the background. This chat gets a notice with its result when it ends."""
         run = await scheduling.spawn(
@@ -120,7 +119,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         one = await scheduling.run(context.user, run)
         return describe_run(one, scheduling) if one is not None else ToolFailure(f"There is no run {run}.")
 
-    @tool(permission=Permission.WRITE, lasting=never)
+    @tool(permission=Permission.WRITE, lasting=False)
     async def subagent_cancel(context: ToolContext, run: Annotated[str, "its id"]) -> Any:
         """End a run of a task or subagent that goes on."""
         if run == context.run:
@@ -133,20 +132,20 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
-    @tool(permission=Permission.WRITE, when=_delivers, lasting=never)
+    @tool(permission=Permission.WRITE, when=_delivers, lasting=False)
     async def schedule_deliver(
         context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Bounds(at_least=1)]
     ) -> Any:
         """Send a message to the user's chat now. Your final answer is then not sent."""
-        job = scheduler.live.get(context.run or "")
-        if job is None:
+        live = scheduler.live.get(context.run or "")
+        if live is None:
             return ToolFailure("This run is over.")
         if not text.strip():
             return ToolFailure("The text is empty: nothing was sent.")
-        if job.run.delivered >= MAX_DELIVERIES:
+        if live.run.delivered >= MAX_DELIVERIES:
             return ToolFailure(f"A run may send {MAX_DELIVERIES} messages, and this one has.")
         try:
-            await job.live.deliver(text.strip())
+            await live.deliver(text.strip())
         except NoSuchChat as error:
             return ToolFailure(
                 f"There is no chat {error.chat}: the text was not sent. It is kept in the record of this run."
@@ -171,7 +170,6 @@ def describe_task(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
-    """A run as JSON for the model: shorter than for people."""
     told = {"run": run.id, "name": run.task, **_some(scheduling.run_json(run), _OF_RUN)}
     told["tokens"] = run.prompt_tokens + run.completion_tokens
     if run.result:

@@ -46,7 +46,6 @@ _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,
 @attrs.frozen(kw_only=True)
 class MissedFires:
     latest: int
-    """In Unix seconds."""
     count: int
     """The latest included; at most ``MAX_COUNTED``."""
 
@@ -149,7 +148,6 @@ def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
 
 
 def _zone(name: str) -> ZoneInfo:
-    """The zone of a stored task; UTC where this machine does not know it."""
     try:
         return zone_of(name)
     except InvalidName:

@@ -18,9 +18,9 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.errors import ConfigError, NotThere, ToolRefused
 from klaw.setup.answers import PRESETS, ChosenModel, Language, Names, SetupRefused, SetupStep
-from klaw.toolbox.files import reading, writing
+from klaw.toolbox.files import access
+from klaw.toolbox.files.access import FolderEntry
 from klaw.toolbox.files.beneath import MAX_DEPTH, Root, is_private
-from klaw.toolbox.files.reading import FolderEntry
 
 FILES = prompt_files(LOCAL_USER)
 FOLDERS = prompt_folders(LOCAL_USER)
@@ -63,7 +63,7 @@ def _make_file(workspace: Path, name: str, text: str, *, dry_run: bool) -> Setup
     if os.path.lexists(workspace / name):
         return SetupStep(path=name, outcome="kept", why="it was there before")
     if not dry_run:
-        writing.write(Root(folder=workspace), name, text.encode("utf-8"), "create")
+        access.write(Root(folder=workspace), name, text.encode("utf-8"), "create")
     return SetupStep(path=name, outcome="made")
 
 
@@ -199,7 +199,7 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[SetupSt
     while waiting:
         folder, depth = waiting.pop()
         try:
-            found = reading.list_folder(seeing, folder, reading.MAX_LOOKED_AT)
+            found = access.list_folder(seeing, folder, access.MAX_LOOKED_AT)
         except ToolRefused as refused:
             yield SetupStep(path=f"{folder}/", outcome="skipped", why=_reason(refused, folder))
             continue
@@ -241,7 +241,7 @@ def _unwanted(entry: FolderEntry) -> str | None:
 def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> SetupStep:
     try:
         with reader.resolve(path) as place:
-            data, info = reading.read_place(place, reading.MAX_FILE_BYTES)
+            data, info = access.read_place(place, access.MAX_FILE_BYTES)
     except ToolRefused as refused:
         return SetupStep(path=path, outcome="skipped", why=_reason(refused, path))
     if b"\0" in data:
@@ -256,14 +256,14 @@ def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> SetupStep:
     if not dry_run:
         with target.resolve(path, make=True) as place:
             # Scripts of skills stay executable, for their owner only.
-            writing.put(place, data, writing.NEW_FILE_MODE | (info.st_mode & 0o100), exclusive=True)
+            access.put(place, data, access.NEW_FILE_MODE | (info.st_mode & 0o100))
     return SetupStep(path=path, outcome="taken")
 
 
 def _there(target: Root, path: str, data: bytes) -> SetupStep | None:
     """For a file that exists in Klaw's workspace; else None."""
     try:
-        same = reading.read_bytes(target, path) == data
+        same = access.read_bytes(target, path) == data
     except NotThere:
         return None
     except ToolRefused as refused:

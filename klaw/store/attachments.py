@@ -1,9 +1,8 @@
 """Files of messages on the disk: kept by their SHA-256 in ``attachments/`` below each user's part of the data folder.
 
 A file that was kept and not sent yet is called ``SHA256.new``; the message that refers to it makes it ``SHA256``. What
-was not sent within ``UNSENT_S`` is removed, drafts of broken uploads too, by the actor ``store.attachments``, which
-nobody sends to. It goes by the names alone: a database that lost messages cannot make Klaw delete their files.
-"""
+was not sent within ``UNSENT_S`` is removed, drafts of broken uploads too, by the actor ``store.attachments``. It goes
+by the names alone: a database that lost messages cannot make Klaw delete their files."""
 
 import hashlib
 import os

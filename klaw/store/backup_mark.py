@@ -2,8 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,7 +35,6 @@ class BackupMark:
     server: str
     """Which process it is of; empty: no server runs."""
     writes: int
-    """How often this process has written to the database."""
     rewrites: int
     """How many logs this process has rewritten: what was copied of them before is another log's."""
     forgetting: bool
@@ -83,15 +82,12 @@ def mark_offline(database: Path) -> BackupMark:
         journal.open()
         found = NOTHING
         if database.exists():
-            with suppress(apsw.Error, *DAMAGE):
-                connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
-                try:
-                    connect.prepare_writer(connection)
-                    if migrations.current(connection) == migrations.latest():
-                        reconcile(connection, root)
-                        found = _mark(connection, journal, root, server="", logs=False)
-                finally:
-                    connection.close()
+            flags = apsw.SQLITE_OPEN_READWRITE
+            with suppress(apsw.Error, *DAMAGE), closing(apsw.Connection(str(database), flags=flags)) as connection:
+                connect.prepare_writer(connection)
+                if migrations.current(connection) == migrations.latest():
+                    reconcile(connection, root)
+                    found = _mark(connection, journal, root, server="", logs=False)
         return attrs.evolve(found, writes=0, logs={path: each.st_size for path, each in files(root)})
     except BlockingIOError as error:
         raise StorageError(
@@ -121,7 +117,7 @@ def digests_at(database: Path, marker: Marker) -> tuple[BackupMark, dict[str, st
     if not found.last or found.forgetting:
         return found, {}
     try:
-        with _opened(database) as connection:
+        with closing(connect.open_alone(database)) as connection:
             for _ in range(TRIES):
                 with connect.snapshot(connection):
                     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # here it begins
@@ -139,15 +135,6 @@ def from_logs(connection: apsw.Connection) -> dict[str, str]:
     return {name: each for name, each in digests(connection).items() if name not in NOT_IN_LOGS}
 
 
-@contextmanager
-def _opened(database: Path) -> Iterator[apsw.Connection]:
-    connection = connect.open_alone(database)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
 @attrs.frozen(kw_only=True)
 class RebuiltContent:
     messages: int
@@ -158,7 +145,7 @@ class RebuiltContent:
 def read_made(database: Path) -> RebuiltContent:
     """Raises StorageError."""
     try:
-        with _opened(database) as connection:
+        with closing(connect.open_alone(database)) as connection:
             return RebuiltContent(
                 messages=count_messages(connection),
                 last=dict[str, int](last_numbers(connection).items()),
@@ -171,7 +158,7 @@ def read_made(database: Path) -> RebuiltContent:
 def last_forgetting(database: Path) -> int:
     """Number of the last forgetting of anybody in the memory journal; 0: nothing was forgotten, or nobody knows."""
     try:
-        with _opened(database) as connection:
+        with closing(connect.open_alone(database)) as connection:
             query = "SELECT max(CAST(value AS INTEGER)) FROM meta WHERE key GLOB ? || '*'"
             return int(connection.execute(query, (meta.LAST_FORGETTING,)).get or 0)
     except (apsw.Error, *DAMAGE):

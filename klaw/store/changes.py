@@ -19,8 +19,7 @@ from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import index_row, unindex_row
-from klaw.store.engine.tables import ContentTable
+from klaw.store.engine.tables import ContentTable, index_row, unindex_row
 from klaw.store.rows import Rows, documents, dumps, upsert, values
 
 MEMORY = "memory"

@@ -54,22 +54,13 @@ def path(data_dir: Path, source: SourceId) -> Path:
 
 
 def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, most: int) -> int:
-    """Add a piece to a user's upload, at offset 0 begin it. A piece that is there already is not added again.
+    """Add a piece to a user's upload, at offset 0 begin it; one that is there already is not added again. Returns how
+    many bytes are there now. Raises AttachmentRefused: ``unknown_upload``, ``bad_offset``, ``file_too_large``,
+    ``files_full``; OSError.
 
     Args:
-        user: whose; another one's upload is not found.
-        upload: its id, of hex digits.
-        offset: where the piece belongs.
-        piece: bytes of the file.
-        most: bytes that a file may have.
-
-    Returns:
-        How many bytes are there now.
-
-    Raises:
-        AttachmentRefused: ``unknown_upload``, ``bad_offset``, ``file_too_large``, ``files_full``.
-        OSError
-    """
+        upload: its id, of hex digits; another user's is not found.
+        most: bytes that a file may have."""
     name = _name(user, upload)
     with safe_open.opened_folder(data_dir, UPLOADS, make=True) as folder:
         sizes = {each: _size(folder, each) for each in os.listdir(folder) if each.startswith(f"{user}.")}  # noqa: PTH208
@@ -166,18 +157,8 @@ def is_whole(data_dir: Path, source: SourceId, sha256: str) -> bool:
 
 
 def sweep(data_dir: Path, known: Collection[str], before: float) -> int:
-    """Remove what a kill or a client left: uploads, and files and graphs without a source, older than a time.
-
-    Args:
-        known: ids of all sources.
-        before: Unix seconds.
-
-    Returns:
-        How many there were.
-
-    Raises:
-        OSError
-    """
+    """Remove what a kill or a client left, older than a time (Unix seconds): uploads, and files and graphs of no source
+    that is ``known``. Returns how many there were. Raises OSError."""
     removed = 0
     for folder in (data_dir / UPLOADS, data_dir / FOLDER):
         for each in folder.iterdir() if folder.is_dir() else ():
@@ -213,11 +194,7 @@ def _sync(data_dir: Path) -> None:
 
 @attrs.frozen
 class Originals:
-    """What is kept for knowledge bases; see the functions of the same names.
-
-    Args:
-        max_bytes: that a file may have.
-    """
+    """Runs the functions of the same names in threads; a file may have ``max_bytes``."""
 
     data_dir: Path
     max_bytes: int

@@ -78,12 +78,8 @@ def values(instance: Any) -> dict[str, Any]:
 
 
 class Rows(Generic[T]):
-    """The rows of a class in its table. A question has the conditions and the order, never the columns.
-
-    Args:
-        cls: its fields are the columns.
-        table: the table; ``aka`` is what a question calls it.
-    """
+    """The rows of a class, whose fields are the columns, in its table, which a question may call ``aka``. A question
+    has the conditions and the order, never the columns."""
 
     def __init__(self, cls: type[T], table: str, aka: str = "") -> None:
         self.columns = columns(cls, aka)

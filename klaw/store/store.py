@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -39,7 +39,6 @@ class OpeningReport:
     restored_lines: int
     """Lines that the journal's commit log gave back to the logs."""
     reconciled: Tally
-    """What the logs had and the database lacked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,18 +56,16 @@ class Store:
 async def open_store(
     path: Path, journal: Journal, *, readers: int, report: Callable[[Progress], None] = lambda _step: None
 ) -> AsyncIterator[Store]:
-    """Open the store at a database file; the journal's root is the file's folder.
+    """Open the store at a database file, which is made from the logs if it is missing; the journal's root is its
+    folder.
 
     Args:
-        path: the database; made from the logs if it is missing.
-        journal: of its folder.
         readers: connections for reading.
         report: told every few seconds how far a database is that has to be made.
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written; the text names the file and the reason.
-    """
+        StorageError: the files cannot be opened or written; the text names the file and the reason."""
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         with _refusing(path, OSError):
@@ -128,7 +125,6 @@ def _refusing(path: Path, *errors: type[Exception]) -> Iterator[None]:
 
 
 def _refusal(path: Path, error: Exception) -> KlawError:
-    """Say in one sentence why the store cannot be opened."""
     if not isinstance(error, OSError):
         log.error("store_unusable", error=error_class(error), where=where(error))
     match error:
@@ -155,12 +151,9 @@ def read_offline(
     """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
     disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             prepare_reader(connection)
             return function(connection, *args, **kwargs)
-        finally:
-            connection.close()
     except apsw.Error as error:
         raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
     except DAMAGE as error:

@@ -47,9 +47,7 @@ class Approvals:
 
     async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
         """Ask the user of a chat and wait for the answer. None when too many questions are open, or at shutdown.
-
-        ``what`` is shown with escapes for characters that do not print. Cancellation: the question is withdrawn.
-        """
+        ``what`` is shown with escapes for characters that do not print. Cancellation: the question is withdrawn."""
         if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
             return None
         approval = Approval(
@@ -75,10 +73,8 @@ class Approvals:
         return outcome
 
     async def approve(self, context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | None:
-        """For the executor (``executor.Approve``): None when the call may be carried out, else why not.
-
-        A subagent's run asks in the chat that gets its result; a run without one cannot ask.
-        """
+        """See ``executor.Approve``. A subagent's run asks in the chat that gets its result; a run without one cannot
+        ask."""
         question: str | None = call_text(spec, arguments)
         if spec.question is not None:
             try:
@@ -96,7 +92,7 @@ class Approvals:
         return self._refusal(spec.name, outcome, chat)
 
     def open(self, chat: ChatId) -> tuple[Approval, ...]:
-        """The open questions of a chat, the oldest first."""
+        """Those of a chat, the oldest first."""
         return tuple(approval for approval, _ in self._open.values() if approval.chat == chat)
 
     def find(self, user: UserId, approval_id: str) -> Approval | None:
@@ -114,7 +110,7 @@ class Approvals:
         return outcome
 
     def close(self) -> None:
-        """The server stops: open questions are withdrawn, and no new one is asked."""
+        """Withdraw the open questions, and ask no new one."""
         self._closed = True
         for approval, reply in list(self._open.values()):
             if reply.set(Outcome.WITHDRAWN):

@@ -1,10 +1,16 @@
 """Carry out the tool calls of one round at once, each with its own deadline. A call never fails with an exception:
 whatever is wrong becomes a text that tells the model what to do. Results are cleaned of control characters, and what is
-too long goes to a file."""
+too long goes to a file.
+
+Providers refuse a request whose messages hold a call with a doubled id, an odd name or arguments that are no JSON
+object, and a chat whose history holds one would be stuck for ever. So a call is put right before it is stored
+(``prepare``); what was wrong with it is said in its result.
+"""
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -19,12 +25,13 @@ from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.threads import Threads
 from klaw.config import safe_open
 from klaw.config.paths import below_of_user
+from klaw.convert import MOST_VALUES, read_json
 from klaw.domain.names import UserId
-from klaw.domain.text import clean_output
+from klaw.domain.text import clean, clean_output, cut, printable
 from klaw.errors import BadValue, KlawError
 from klaw.llm.types import Image, ToolCall
-from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.spec import (
+    MAX_NAME,
     Arguments,
     Permission,
     PicturedText,
@@ -35,51 +42,130 @@ from klaw.toolbox.spec import (
     call_text,
 )
 
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What OpenAI and Anthropic both take."""
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+SHOWN_CHARS = 120
 MAX_CALLS = 32
-"""Calls of one round that are carried out."""
 MAX_AT_ONCE = 8
-"""At the same time; the deadline of the others begins when they start."""
+"""The deadline of the others begins when they start."""
 MAX_NAMES_SHOWN = 40
 MAX_CHARS = 50_000_000
 """A longer result is cut here at once, before any work is done on it."""
-
-log = structlog.get_logger("klaw.tools")
-
 FOLDER = "tool-output"
 """In the user's workspace: outputs that are too long for the model. The file tools can read it."""
 MAX_FILE_BYTES = 1_000_000
 """The file tools read files up to 1 MB."""
 MAX_FILES = 200
-"""The newest are kept."""
 MAX_LOOKED_AT = 20_000
 """Names in the folder; a program can make any number."""
+NOT_KEPT = "The rest was not kept."
+NOT_SEEN = "[This model cannot see pictures.]"
+WHY = "after reading from outside; it would stand in later conversations"
+
+log = structlog.get_logger("klaw.tools")
+MAX_ARGUMENTS = 1_000_000
+MAX_SHOWN = 8
+
+
+@attrs.frozen(kw_only=True)
+class PreparedCall:
+    """A call that can be stored: its id is unique, and its name and arguments are such as every provider takes."""
+
+    call: ToolCall
+    arguments: Mapping[str, Any] = attrs.Factory(dict)
+    problem: str | None = None
+
+
+def prepare(
+    calls: Sequence[ToolCall], *, taken: Container[str], new_id: Callable[[], str], most: int
+) -> tuple[PreparedCall, ...]:
+    """Correct the calls of one round.
+
+    Args:
+        taken: ids of earlier rounds, since some providers count from 0 in each answer.
+        most: calls that are carried out in one round; the model is told to repeat the others.
+    """
+    prepared: list[PreparedCall] = []
+    seen: set[str] = set()
+    for number, call in enumerate(calls):
+        doubled = call.id in seen
+        seen.add(call.id)
+        unusable = doubled or call.id in taken or not _ID.fullmatch(call.id)
+        name = _NOT_IN_NAME.sub("_", call.name)[:MAX_NAME] or "unnamed"
+        own = ToolCall(id=new_id() if unusable else call.id, name=name, arguments="{}")
+        arguments, problem = parse_arguments(call.arguments)
+        if doubled:
+            problem = "Two calls of this round have the same id; only the first was carried out. Call it again alone."
+        elif number >= most:
+            problem = (
+                f"Too many calls at once: only {most} are carried out in one round. Call it again in the next one."
+            )
+        if problem is None:
+            own = attrs.evolve(own, arguments=clean(json.dumps(arguments, ensure_ascii=False)))
+        prepared.append(PreparedCall(call=own, arguments={} if problem else arguments, problem=problem))
+    return tuple(prepared)
+
+
+def in_short(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call for the user who watches: one line of printable characters, at most ``SHOWN_CHARS``."""
+    parts = []
+    for name, value in list(arguments.items())[:MAX_SHOWN]:
+        text = (
+            value[: SHOWN_CHARS + 1] if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
+        line = printable(" ".join(text[: SHOWN_CHARS + 1].split()))
+        parts.append(line if len(arguments) == 1 else f"{printable(name[:MAX_NAME])}: {line}")
+    return cut(", ".join(parts), SHOWN_CHARS)
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call and what is wrong with them."""
+    shown = json.dumps(clean(text[:SHOWN_CHARS]), ensure_ascii=False)
+    if len(text) > MAX_ARGUMENTS:
+        return {}, f"The arguments have more than {MAX_ARGUMENTS:,} characters. Do it in several calls."
+    try:
+        value = read_json(clean(text).encode()) if text.strip() else {}
+        if isinstance(value, str):  # some models encode the object twice
+            value = read_json(clean(value).encode())
+    except RecursionError:
+        return {}, "The arguments are nested too deep."
+    except json.JSONDecodeError:
+        return {}, f"The arguments are not JSON. They must be one JSON object; they began with {shown}."
+    except ValueError:
+        return {}, f"The arguments hold NaN, a number that is too large, or more than {MOST_VALUES:,} values."
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        return {}, f"The arguments must be one JSON object with the parameters by name; they were {shown}."
+    try:
+        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
+    except (ValueError, RecursionError):
+        return {}, "The arguments hold NaN or a number that is too large, or are nested too deep."
+    return value, None
 
 
 @attrs.frozen
 class Overflow:
-    """Writes such files."""
-
     files: Threads
     workspace: Path
     new_id: Callable[[], str]
 
-    async def keep(self, context: ToolContext, name: str, text: str) -> tuple[str, bool] | None:
-        """Write an output to a new file. Returns its path in the user's workspace and whether all of it fitted; None
-        when that failed (a full disk)."""
-        file = f"{name}-{self.new_id()}.txt"
+    async def keep(self, user: UserId, tool: str, text: str) -> str:
+        """Write an output to a file. Returns a sentence on where it is."""
+        file = f"{tool}-{self.new_id()}.txt"
         try:
-            whole = await self.files.run(_write, self.workspace, context.user, file, text)
-        except OSError as error:
+            whole = await self.files.run(_write, self.workspace, user, file, text)
+        except OSError as error:  # a full disk
             log.warning("tool_output_not_kept", error=error_class(error))
-            return None
-        return f"{FOLDER}/{file}", whole
+            return NOT_KEPT
+        return f"{'All of it' if whole else 'The first 1 MB of it'} is in the file {FOLDER}/{file} of the workspace."
 
 
 def _write(workspace: Path, user: UserId, name: str, text: str) -> bool:
     data = text.encode("utf-8", "replace")
     whole = len(data) <= MAX_FILE_BYTES
-    if not whole:
-        data = data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode()
+    data = data if whole else data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode()
     with safe_open.opened_folder(workspace, below_of_user(user, FOLDER), make=True) as folder:
         atomic_file.create(name, data, folder=folder)
         _prune(folder)
@@ -87,7 +173,7 @@ def _write(workspace: Path, user: UserId, name: str, text: str) -> bool:
 
 
 def _prune(folder: int) -> None:
-    """Remove the oldest files. Ids grow with time, but the names before them do not, so their times count."""
+    """Remove the oldest files, by their times: names begin with that of the tool."""
     with os.scandir(folder) as entries:
         found = sorted(
             (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name)
@@ -100,8 +186,8 @@ def _prune(folder: int) -> None:
 
 
 Approve: TypeAlias = Callable[[ToolContext, ToolSpec, Arguments], Awaitable[str | None]]
-"""Asks the user for permission. Returns None when they agree, else why not, for the model. It has a deadline of its
-own; that of the tool begins after it."""
+"""Asks the user for permission. Returns None when they agree, else why not, for the model. The tool's deadline begins
+after it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -124,8 +210,6 @@ class CallResult:
     duration_ms: float = 0.0
 
 
-NOT_SEEN = "[This model cannot see pictures.]"
-
 OnStart: TypeAlias = Callable[[ToolCall], None]
 OnResult: TypeAlias = Callable[[CallResult], Awaitable[None]]
 
@@ -137,7 +221,7 @@ class Executor:
     Args:
         overflow: where too long outputs go; None cuts them.
         timeout_s: for tools without their own.
-        approve: asks the user; None refuses tools that need it.
+        approve: None refuses tools that need it.
     """
 
     toolbox: Toolbox
@@ -190,14 +274,13 @@ class Executor:
     async def _result(self, prepared: PreparedCall, context: ToolContext) -> CallResult:
         begin = trio.current_time()
         outcome = await self._attempt(prepared, context)
-        failed = isinstance(outcome, ToolFailure)
         whole = outcome if isinstance(outcome, str) else outcome.text
         spec = self.toolbox.find(prepared.call.name, context)
         return CallResult(
             call=prepared.call,
             text=await self._fit(context, prepared.call.name, whole),
             pictures=outcome.pictures if isinstance(outcome, PicturedText) and context.sees else (),
-            failed=failed,
+            failed=isinstance(outcome, ToolFailure),
             origin=spec.origin if spec is not None else "tool",
             chars=len(whole),
             duration_ms=(trio.current_time() - begin) * 1000,
@@ -207,7 +290,10 @@ class Executor:
         name = prepared.call.name
         spec = self.toolbox.find(name, context)
         if spec is None:
-            return self._unknown(name, context)
+            offered = [spec.name for spec in self.toolbox.offered(context)]
+            names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
+            there = f"There are: {names}." if names else "There are none."
+            return ToolFailure(f"There is no tool {name} here. {there}")
         if prepared.problem is not None:
             return ToolFailure(prepared.problem)
         try:
@@ -255,23 +341,13 @@ class Executor:
                 return attrs.evolve(output, text=f"{text}{unseen}")
         return text
 
-    def _unknown(self, name: str, context: ToolContext) -> ToolFailure:
-        offered = [spec.name for spec in self.toolbox.offered(context)]
-        names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
-        return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There are none."))
-
     async def _fit(self, context: ToolContext, name: str, text: str) -> str:
         """Cut a text that is too long, and keep all of it in a file."""
         if len(text) <= self.max_output_chars:
             return text
         shown = text[: self.max_output_chars]
-        kept = await self.overflow.keep(context, name, text) if self.overflow is not None else None
-        told = f"{shown}\n\n[Cut: these are the first {len(shown)} of {len(text)} characters."
-        if kept is None:
-            return f"{told} The rest was not kept.]"
-        path, whole = kept
-        what = "All of it is" if whole else "The first 1 MB of it is"
-        return f"{told} {what} in the file {path} of the workspace.]"
+        kept = await self.overflow.keep(context.user, name, text) if self.overflow is not None else NOT_KEPT
+        return f"{shown}\n\n[Cut: these are the first {len(shown)} of {len(text)} characters. {kept}]"
 
 
 def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
@@ -299,18 +375,16 @@ def _failed(spec: ToolSpec, error: BaseException) -> ToolFailure:
     return ToolFailure(f"{spec.name} failed with {error_class(error)}. Try other arguments or another way.")
 
 
-WHY = "after reading from outside; it would stand in later conversations"
-
-
 async def permission_asked(spec: ToolSpec, context: ToolContext, arguments: Arguments) -> ToolSpec | None:
     """The tool with the question for the user before this call; None when there is none.
 
-    Once a turn or a run has read anything from outside (the web, an MCP server, a program), that may be what the model
-    writes. So a call that changes what later prompts are made of (``ToolSpec.lasting``) needs the user's permission.
+    Once a turn or a run has read anything from outside, the model may write its words. So a call that changes what
+    later prompts are made of (``ToolSpec.lasting``) needs the user's permission.
     """
     if spec.permission is Permission.APPROVAL:
         return spec
-    if context.trail.outside and await spec.lasting(context, arguments):
+    lasting = spec.lasting
+    if context.trail.outside and (lasting if isinstance(lasting, bool) else await lasting(context, arguments)):
 
         async def question(_context: ToolContext, arguments: Arguments) -> str:
             return f"[{WHY}] {call_text(spec, arguments)}"

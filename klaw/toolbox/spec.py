@@ -1,13 +1,7 @@
 """What a tool is: its name, its description, its parameters, what it may do, and the function behind it.
 
-A tool is an async function with typed parameters::
-
-    @tool(permission=Permission.READ)
-    async def current_time(context: ToolContext, zone: Annotated[str, "IANA time zone"] = "UTC") -> str:
-        \"\"\"Say what time it is now.\"\"\"
-
-``tool`` turns it into a ``ToolSpec``, which is registered in the ``Toolbox``. Sources of tools that bring their own
-JSON schema (MCP) make a ``ToolSpec`` themselves.
+``tool`` makes a ``ToolSpec`` of an async function with typed parameters (docs/contributing.md has one). Sources of
+tools that bring their own JSON schema (MCP) make theirs themselves.
 """
 
 import enum
@@ -28,75 +22,74 @@ from klaw.errors import ToolRefused
 from klaw.json_schema import schema_of
 from klaw.llm.types import Image, ToolDescription
 
-_NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
+_NO_SAVING = frozenset({"send_message", "web_fetch"})
 """Tools that may change or reach something, but never keep anything for the user."""
 
 
 @attrs.define(eq=False)
 class Trail:
     """What the tools of one turn or run have done so far. The executor adds to it; origin labels and the save-claim
-    guard read it."""
+    guard read it.
+
+    Args:
+        outside: something from outside (the web, an MCP server, a program) was read, or may have been: the model may
+            write its words.
+        wrote: a tool that keeps or schedules something has succeeded.
+    """
 
     outside: bool = False
-    """Something from outside (the web, an MCP server, a program) was read, or may have been: the model may write its
-    words."""
     wrote: bool = False
-    """A tool that keeps or schedules something has succeeded."""
 
     def succeeded(self, name: str, *, changes: bool) -> None:
-        """``changes``: whether the tool may write at all."""
+        """``changes``: the tool may write."""
         self.wrote |= changes and name not in _NO_SAVING
 
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MAX_NAME = 64
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
-
-
 ARGUMENTS = Converter(forbid_unknown=True, lenient=True)
 
 
 class Permission(enum.StrEnum):
-    """The most that a tool may do."""
+    """The most that a tool may do: read or change what belongs to the user, reach out of Klaw (to the network, another
+    program), or what the user is asked about before each call."""
 
     READ = "read"
-    """It reads what belongs to the user."""
     WRITE = "write"
-    """It changes what belongs to the user."""
     EXTERNAL = "external"
-    """It reaches out of Klaw: the network, another program."""
     APPROVAL = "approval"
-    """The user is asked before each call."""
 
 
 @attrs.frozen(kw_only=True)
 class ToolContext:
-    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``."""
+    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``.
+
+    Args:
+        chat, turn: None in a subagent's run.
+        run: id of the subagent's run; None in a chat's turn.
+        task: the one that runs.
+        deliver_to: the chat that gets the result of the run (``injectInto``).
+        depth: 0 in a chat's turn and in a task's run, one more for each subagent above.
+        model: ``provider/model``; ``sees``: whether it takes pictures.
+        before_seq: the first message that the turn answers: a search leaves it out.
+        call, allowed: its id, and that the user has permitted it; the executor fills them in.
+    """
 
     user: UserId
     chat: ChatId | None
-    """The chat whose turn it is; None in a subagent's run."""
     turn: str | None = None
-    """Id of the turn; None in a subagent's run."""
     run: str | None = None
-    """Id of the subagent's run; None in a chat's turn."""
     task: TaskName | None = None
-    """Name of the task that runs."""
     deliver_to: ChatId | None = None
-    """The chat that gets the result of the run (``injectInto``)."""
     depth: int = 0
-    """0 in a chat's turn and in a task's run, one more for each subagent above."""
     model: str = ""
-    """``provider/model``."""
     sees: bool = False
-    """Whether it takes pictures."""
     call: str = ""
-    """The executor fills it in."""
     before_seq: int | None = None
-    """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     allowed: bool = False
-    """The user has permitted this very call; the executor fills it in."""
 
 
 @attrs.frozen
@@ -113,7 +106,7 @@ class ToolFailure:
 
 @attrs.frozen(kw_only=True)
 class PicturedText:
-    """A text for models, with pictures for those that see. The text mentions them."""
+    """A text that mentions the pictures beside it, for models that see."""
 
     text: str
     pictures: tuple[Image, ...]
@@ -127,18 +120,9 @@ Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]
 Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | None]]
 """What the user is asked before a call; None if this one needs no permission. Raises ToolRefused."""
-
 Lasting: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[bool]]
 """Whether a call changes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
 needs the user's permission once something from outside was read (``executor.permission_asked``)."""
-
-
-async def always(_context: ToolContext, _arguments: Arguments) -> bool:
-    return True
-
-
-async def never(_context: ToolContext, _arguments: Arguments) -> bool:
-    return False
 
 
 @attrs.frozen(kw_only=True)
@@ -146,7 +130,6 @@ class ToolSpec:
     """A tool.
 
     Args:
-        name: unique.
         parameters: JSON schema of type object.
         invoke: carries out a call. It may raise; the model is told the error's class, or the text of a KlawError.
         bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue.
@@ -169,12 +152,12 @@ class ToolSpec:
     question: Question | None = attrs.field(default=None, repr=False)
     origin: str = "tool"
     foreign: bool = False
-    lasting: Lasting = attrs.field(default=never, repr=False)
+    lasting: Lasting | bool = attrs.field(default=False, repr=False)
     ends: Callable[[], str] = attrs.field(default=str, repr=False)
 
     @property
     def reaches_out(self) -> bool:
-        """Whether what it brings may be from outside of Klaw."""
+        """What it brings may be from outside of Klaw."""
         return self.foreign or self.permission in (Permission.EXTERNAL, Permission.APPROVAL)
 
     @property
@@ -195,23 +178,25 @@ def tool(
     name: str | None = None,
     timeout_s: float | None = None,
     when: When | None = None,
-    lasting: Lasting | None = None,
+    lasting: Lasting | bool | None = None,
     arguments: type[attrs.AttrsInstance] | None = None,
 ) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
     """Make a tool of an async function.
 
-    The first parameter is the ``ToolContext`` and is no part of the schema. The others are keyword parameters of the
-    types that ``schema_of`` knows; ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds them.
-    The docstring, up to its first section (``Args:`` …), is the description. The text of a ``ToolRefused`` that it
-    raises is its answer. A tool that writes is taken for one whose every call lasts unless ``lasting`` says otherwise.
-    ``arguments`` is an attrs class whose fields are the parameters; the function then takes them as ``**given``.
+    Its first parameter is the ``ToolContext``; the others are keyword parameters of the types that ``schema_of`` knows,
+    which ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds. The docstring, up to its first
+    section (``Args:`` …), is the description. The text of a ``ToolRefused`` that it raises is its answer.
+
+    Args:
+        lasting: None: every call of a tool that writes lasts.
+        arguments: an attrs class whose fields are the parameters; the function takes them as ``**given``.
 
     Raises:
         TypeError: no docstring, no context, or a parameter without a type that fits.
     """
 
     def decorate(function: Callable[..., Awaitable[ToolResult]]) -> ToolSpec:
-        own_name: str = name or str(getattr(function, "__name__", ""))
+        own_name = name or function.__name__
         description = _SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0].strip()
         if not description:
             raise TypeError(f"the tool {own_name} needs a docstring: it is what the model is told")
@@ -237,7 +222,7 @@ def tool(
             bind=bind,
             timeout_s=timeout_s,
             when=when,
-            lasting=lasting or (always if permission is Permission.WRITE else never),
+            lasting=permission is Permission.WRITE if lasting is None else lasting,
         )
 
     return decorate
@@ -247,9 +232,9 @@ def _arguments(tool_name: str, function: Callable[..., Any]) -> type[attrs.Attrs
     """A class of a function's parameters. Raises TypeError: a parameter has no type."""
     _, *parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
-    missing = [parameter.name for parameter in parameters if parameter.name not in hints]
-    if missing:
-        raise TypeError(f"the tool {tool_name} needs a type for {missing[0]}")
+    for parameter in parameters:
+        if parameter.name not in hints:
+            raise TypeError(f"the tool {tool_name} needs a type for {parameter.name}")
     no_default = inspect.Parameter.empty
     members: dict[str, Any] = {
         p.name: attrs.field(type=hints[p.name], default=attrs.NOTHING if p.default is no_default else p.default)
@@ -266,7 +251,7 @@ class Toolbox:
         self._specs: dict[str, ToolSpec] = {}
 
     def register(self, *specs: ToolSpec) -> None:
-        """Raises ValueError when a name is taken: then none is added."""
+        """Raises ValueError: a name is taken; then none is added."""
         names = [spec.name for spec in specs]
         taken = next((name for name in names if name in self._specs or names.count(name) > 1), None)
         if taken is not None:
@@ -274,16 +259,16 @@ class Toolbox:
         self._specs |= {spec.name: spec for spec in specs}
 
     def remove(self, *names: str) -> None:
-        """Calls that run go on. Unknown names are ignored."""
+        """Calls that run go on."""
         for name in names:
             self._specs.pop(name, None)
 
     def find(self, name: str, context: ToolContext) -> ToolSpec | None:
-        spec = self._specs.get(name)
-        return spec if spec is not None and self._is_offered(spec, context) else None
+        return next((spec for spec in self.offered(context) if spec.name == name), None)
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
-        return tuple(spec for _, spec in sorted(self._specs.items()) if self._is_offered(spec, context))
+        enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self._disabled))
+        return tuple(spec for spec in enabled if spec.when is None or spec.when(context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:
         """The tool list of a request. The same tools give the same bytes, so that prompt caches hit."""
@@ -292,9 +277,3 @@ class Toolbox:
     def all(self) -> tuple[ToolSpec, ...]:
         """Also disabled ones, in the order of their names."""
         return tuple(spec for _, spec in sorted(self._specs.items()))
-
-    def is_disabled(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self._disabled)
-
-    def _is_offered(self, spec: ToolSpec, context: ToolContext) -> bool:
-        return not self.is_disabled(spec.name) and (spec.when is None or spec.when(context))

@@ -1,9 +1,7 @@
 """The tools that there are, and what carries them out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -11,36 +9,26 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
-from klaw.config.document import join_path
-from klaw.config.environment import Secret
-from klaw.config.tools import McpConfig, McpServerConfig
+from klaw.config.tools import McpConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
-from klaw.errors import ConfigError, McpError
 from klaw.memory.parts import MemoryParts
 from klaw.toolbox.approvals import Approvals
-from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.file_tools import file_tools
 from klaw.toolbox.builtin.memory import memory_tools
-from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import Catalogue, skill_tools
+from klaw.toolbox.builtin.time_and_messages import clock_tools, message_tools
 from klaw.toolbox.executor import Executor, Overflow
 from klaw.toolbox.mcp.server import McpReport, McpServer
 from klaw.toolbox.spec import Toolbox, ToolSpec
 
-if TYPE_CHECKING:
-    from klaw.toolbox.mcp.session import Address
-    from klaw.toolbox.mcp.stdio import Program
-
 
 class McpServers:
-    """The handles of the servers that are switched on."""
-
     def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
         threads = Threads("mcp", 1)
         self._servers = tuple(
-            McpServer(name, server, partial(target_of, name, server, workspace), toolbox, clock, threads)
+            McpServer(name, server, workspace, toolbox, clock, threads)
             for name, server in sorted(config.servers.items())
             if server.enabled
         )
@@ -50,9 +38,10 @@ class McpServers:
         for server in self._servers:
             await supervisor.start(server.spec())
 
-    def stop(self, supervisor: Supervisor, nursery: trio.Nursery) -> None:
-        for server in self._servers:
-            nursery.start_soon(supervisor.stop, server.mailbox.name, "shutdown")
+    async def stop(self, supervisor: Supervisor) -> None:
+        async with trio.open_nursery() as nursery:
+            for server in self._servers:
+                nursery.start_soon(server.stop, supervisor)
 
     def report(self) -> Sequence[McpReport]:
         return [server.report() for server in self._servers]
@@ -62,36 +51,10 @@ class McpServers:
         return {f"mcp:{name}": problem for name, problem in found if problem is not None}
 
 
-def target_of(name: str, config: McpServerConfig, workspace: Path) -> "Program | Address":
-    """What to connect to. Raises McpError: a secret leads nowhere."""
-    path = join_path("mcp.servers", name)
-    if config.command is None:
-        from klaw.toolbox.mcp.session import Address
-
-        return Address(url=config.url or "", headers=_revealed(config.headers, f"{path}.headers"))
-    from klaw.toolbox.mcp.stdio import Program
-
-    return Program(
-        command=config.command,
-        arguments=config.args,
-        environment=_revealed(config.env, f"{path}.env"),
-        folder=config.cwd or (workspace if workspace.is_dir() else None),
-    )
-
-
-def _revealed(secrets: Mapping[str, Secret], path: str) -> dict[str, str]:
-    """Raises McpError, which names the key of a secret that cannot be read."""
-    try:
-        return {name: secret.reveal(join_path(path, name)) for name, secret in secrets.items()}
-    except ConfigError as error:
-        raise McpError(str(error)) from None
-
-
 @attrs.frozen(kw_only=True)
 class Tools:
     core: Core
     executor: Executor
-    """Its toolbox holds all tools."""
     mcp: McpServers
     approvals: Approvals
     skills: Catalogue
@@ -102,8 +65,7 @@ class Tools:
         await self.mcp.start(self.core.supervisor)
 
     async def stop(self) -> None:
-        async with trio.open_nursery() as nursery:
-            self.mcp.stop(self.core.supervisor, nursery)
+        await self.mcp.stop(self.core.supervisor)
 
 
 def build(
@@ -124,12 +86,12 @@ def build(
     )
     # Not even the code of what is switched off is loaded.
     if config.web.enabled:
-        from klaw.toolbox.web.fetch import WebFetcher, web_fetch
+        from klaw.toolbox.web_fetch import WebFetcher, web_fetch
 
         toolbox.register(web_fetch(WebFetcher(config.web), config.web.timeout_s))
     if config.exec.enabled:
-        from klaw.toolbox.exec.host_exec import HostExec, host_exec
-        from klaw.toolbox.exec.process import Sandbox
+        from klaw.toolbox.host_exec import HostExec, host_exec
+        from klaw.toolbox.program import Sandbox
 
         sandbox = Sandbox(config.exec)
         toolbox.register(host_exec(HostExec(config=config.exec, workspace=workspace, files=threads, sandbox=sandbox)))

@@ -14,8 +14,7 @@ import attrs
 
 from klaw.convert import BAD_TEXT, FRAMES, read_json
 from klaw.errors import BadValue, ProtocolError
-from klaw.wire.frames import ClientFrame, Hello, ServerFrame
-from klaw.wire.values import ChatName, MessageId, Ref
+from klaw.wire.frames import ChatName, ClientFrame, Hello, MessageId, Ref, ServerFrame
 
 _CLIENT_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ClientFrame)}
 _SERVER_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ServerFrame)}
@@ -42,7 +41,6 @@ def decode_client(text: str, max_bytes: int, *, first: bool = False) -> ClientFr
 
 
 def byte_size(data: str | bytes) -> int:
-    """Length of a text in UTF-8, or of bytes."""
     return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode("utf-8", "surrogatepass"))
 
 

@@ -4,18 +4,19 @@ Values only: ``codec`` turns them into text and back. A frame's ``type`` is its 
 are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more.
 """
 
+import base64
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import attrs
 
-from klaw.convert import Bounds
+from klaw.convert import Bounds, Check, Form
 from klaw.domain import context_used
-from klaw.domain.attachment import MAX_FILES, NamedFile, files_of
+from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile, files_of
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message, MessageKind
-from klaw.errors import ProtocolError
-from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
-from klaw.wire.values import ChatName, MessageId, Ref, Seq
+from klaw.domain.names import chat_name, client_id
+from klaw.errors import InvalidName, ProtocolError
 
 PROTOCOL_VERSION = 2
 MAX_RESULT_CHARS = 8_000_000
@@ -23,13 +24,51 @@ MAX_RESULT_CHARS = 8_000_000
 pages, or over HTTP."""
 
 
-# -- from the client -----------------------------------------------------------------------------------------------
+def _named(code: str, check: Callable[[str], str]) -> Check:
+    """A check of a name, with the code of its error."""
+
+    def checked(name: str) -> str:
+        try:
+            return check(name)
+        except InvalidName as error:
+            raise ProtocolError(code, str(error)) from None
+
+    return Check(checked)
+
+
+def _from_base64(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError("must be a text")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("must be base64") from None
+
+
+ChatName = Annotated[str, _named("bad_chat", chat_name)]
+MessageId = Annotated[str, _named("bad_id", client_id)]
+Seq = Annotated[int, Bounds(0)]
+Ref = Annotated[str, Bounds(1, 64)]
+"""A client's own mark on a request, echoed in the answer and in an error."""
+Data = Annotated[bytes, Form(_from_base64, lambda data: base64.b64encode(data).decode())]
+
+
+@attrs.frozen(kw_only=True)
+class FileOfMessage:
+    """A file of a message. ``type`` is its media type by its content; its name is data and never a path."""
+
+    sha256: str
+    name: str
+    type: str
+    bytes: int
+
+    @classmethod
+    def of(cls, file: Attachment) -> "FileOfMessage":
+        return cls(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes)
 
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """The first frame of every connection."""
-
     type: ClassVar[str] = "hello"
     version: int
     client: str | None = None
@@ -40,8 +79,6 @@ class Hello:
 
 @attrs.frozen(kw_only=True)
 class Send:
-    """A message of the user, or a slash command. Also watches the chat."""
-
     type: ClassVar[str] = "send"
     id: MessageId
     """The same id again gives the same ack and is not stored twice."""
@@ -65,9 +102,19 @@ class CallFrame:
 
 
 @attrs.frozen(kw_only=True)
-class Stop:
-    """Cancel the chat's running turn."""
+class UploadFrame:
+    """The next piece of a file: the first has offset 0 and names it. One upload at a time."""
 
+    type: ClassVar[str] = "upload"
+    name: Annotated[str, Bounds(0, 1_000)] = "file"
+    offset: Seq
+    data: Data = attrs.field(repr=False)
+    last: bool = False
+    ref: Ref | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Stop:
     type: ClassVar[str] = "stop"
     chat: ChatName
     ref: Ref | None = None
@@ -95,22 +142,17 @@ class Approve:
 
 @attrs.frozen(kw_only=True)
 class DegradedPart:
-    """A part of the server that does not work as it should."""
-
     code: str
     text: str
 
 
 @attrs.frozen(kw_only=True)
 class ServerLimits:
-    """What the server accepts."""
-
     max_frame_bytes: int
     messages_per_second: float
     burst: int
     history: int
     max_file_bytes: int | None = None
-    """Limits of one file, of all files of a message, and of their number."""
     max_message_file_bytes: int | None = None
     max_files: int | None = None
 
@@ -128,8 +170,6 @@ class Welcome:
 
 @attrs.frozen(kw_only=True)
 class Ack:
-    """The message is durable. Takes the place of ``message`` for what this connection sent."""
-
     type: ClassVar[str] = "ack"
     id: str
     chat: str
@@ -138,8 +178,6 @@ class Ack:
 
 @attrs.frozen(kw_only=True)
 class StoredCall:
-    """A tool call of a stored message."""
-
     id: str
     name: str
     arguments: str | None = None
@@ -162,8 +200,6 @@ def _calls(message: Message) -> list[StoredCall]:
 
 @attrs.frozen(kw_only=True)
 class StoredMessage:
-    """One message on a page of a chat."""
-
     seq: int
     id: str
     role: str
@@ -205,33 +241,24 @@ class StoredMessage:
 
 @attrs.frozen(kw_only=True)
 class MessagePage:
-    """Messages of a chat, oldest first."""
-
     chat: str
     messages: list[StoredMessage]
     more: bool
-    """There are further ones in the direction that was asked for."""
 
 
 @attrs.frozen(kw_only=True)
 class MessageFrame(StoredMessage):
-    """A message of a watched chat."""
-
     type: ClassVar[str] = "message"
     chat: str
     replayed: bool | None = None
-    """It was stored before the watch began."""
 
     @classmethod
     def on_page(cls, chat: str, stored: StoredMessage) -> "MessageFrame":
-        """A message on a page, as if it were sent again."""
         return cls(**attrs.asdict(stored, recurse=False), chat=chat, replayed=True)
 
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """The next piece of a running answer, which the ``message`` that follows holds as a whole."""
-
     type: ClassVar[str] = "delta"
     chat: str
     turn: str
@@ -254,8 +281,6 @@ class Tool:
 
 @attrs.frozen(kw_only=True)
 class ApprovalFrame:
-    """A tool call waits for the user to allow it."""
-
     type: ClassVar[str] = "approval"
     chat: str
     id: str
@@ -277,11 +302,8 @@ class ApprovalEndedFrame:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """What a chat does now."""
-
     type: ClassVar[str] = "status"
     state: str
-    """idle, waiting, thinking, answering or failed."""
     chat: str
     turn: str | None = None
     doing: str | None = None
@@ -291,17 +313,23 @@ class Status:
 
 @attrs.frozen(kw_only=True)
 class ResultFrame:
-    """The answer to a ``call``."""
-
     type: ClassVar[str] = "result"
     result: dict[str, Any]
     ref: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class StoppedFrame:
-    """The answer to ``stop``; whether a turn was running."""
+class UploadedFrame:
+    """The answer to ``upload``: how much of the file is there. ``file`` when that is all: it is durable."""
 
+    type: ClassVar[str] = "uploaded"
+    bytes: int
+    file: FileOfMessage | None = None
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StoppedFrame:
     type: ClassVar[str] = "stopped"
     chat: str
     running: bool
@@ -310,8 +338,6 @@ class StoppedFrame:
 
 @attrs.frozen(kw_only=True)
 class CaughtUp:
-    """All messages of the chat up to ``seq`` were sent."""
-
     type: ClassVar[str] = "caught_up"
     chat: str
     seq: int
@@ -320,8 +346,6 @@ class CaughtUp:
 
 @attrs.frozen(kw_only=True)
 class FieldError:
-    """What is wrong with one argument."""
-
     field: str
     message: str
 
@@ -345,8 +369,6 @@ class Error:
 
 @attrs.frozen(kw_only=True)
 class Notice:
-    """Something that every user should know."""
-
     type: ClassVar[str] = "notice"
     code: str
     text: str
@@ -354,7 +376,6 @@ class Notice:
 
 
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
-"""Is answered with one frame of the same ``ref``."""
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from klaw.client.transcript import READ_S
-from klaw.toolbox.exec.host_exec import RISK
+from klaw.toolbox.host_exec import RISK
 from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve, Tool
 from tests.client.actors.test_chat_command import desk
 from tests.support import llm_server

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from klaw.client.client import messages_of
 from klaw.client.connection import connect
-from klaw.client.streams import messages_of
 from klaw.errors import RequestRefused
 from klaw.gateway.tokens import add_token, tokens_file
 from tests.client.actors.test_chat_command import desk

@@ -28,7 +28,10 @@ from klaw.operations.perform import Call, perform
 from tests.support.waiting import HANG_S
 
 ANNA, BORIS = UserId("anna"), UserId("boris")
-SETTINGS = "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}, autoRag: {timeBudgetMs: 5000}}"
+SETTINGS = (
+    "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}, "
+    "autoRag: {timeBudgetMs: 5000}}"
+)
 
 
 @pytest.fixture

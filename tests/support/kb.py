@@ -10,7 +10,7 @@ from klaw.domain.knowledge import Document, DocumentState, Passage, SourceId, do
 from klaw.operations.handler import OPERATOR, Caller
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
-from klaw.store.kinds.knowledge import document_steps
+from tests.support import stored_documents
 from tests.support.admin import parts_of
 
 
@@ -57,5 +57,5 @@ async def fill(app: App, source: dict[str, Any], name: str, *texts: str, **field
         )
         for at, text in enumerate(texts)
     ]
-    assert await app.core.writer.run(document_steps.put, made, passages)
+    assert await app.core.writer.run(stored_documents.put, made, passages)
     return made

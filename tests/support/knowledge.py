@@ -16,7 +16,8 @@ from klaw.domain.knowledge import (
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats
-from klaw.store.kinds.knowledge import bases, document_steps, sources
+from klaw.store.kinds.knowledge import bases, sources
+from tests.support import stored_documents
 
 AT = "2026-11-23T10:00:00.000Z"
 
@@ -66,7 +67,7 @@ async def base_with(
                 )
             )
             start += len(text) + 2
-        await writer.run(document_steps.put, document, found)
+        await writer.run(stored_documents.put, document, found)
     return base
 
 

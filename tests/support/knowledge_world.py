@@ -26,7 +26,7 @@ from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.kinds.knowledge.documents import StoredPassage
 from klaw.store.originals import Originals
 from klaw.store.store import Store
-from klaw.toolbox.web.fetch import WebFetcher
+from klaw.toolbox.web_fetch import WebFetcher
 from tests.support.stores import running_store
 from tests.support.waiting import until
 

@@ -10,10 +10,9 @@ import trio
 from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
 from klaw.actor.backoff import Backoff
-from klaw.client.client import Client
+from klaw.client.client import Client, messages_of
 from klaw.client.connection import connect
-from klaw.client.events import ConnectedEvent, Event
-from klaw.client.streams import messages_of
+from klaw.client.streams import ConnectedEvent, Event
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.frames import Error, MessageFrame, Notice, StoredMessage
 from tests.support.waiting import HANG_S

@@ -37,8 +37,8 @@ from klaw.llm.ask_json import MAX_ANSWER_CHARS, read_answer
 from klaw.operations.operation import Operation
 from klaw.operations.perform import operations, read
 from klaw.runs.task_input import subagent_order
-from klaw.toolbox.calls import MAX_ARGUMENTS, parse_arguments
-from klaw.toolbox.mcp.listing import MAX_BLOCKS, shortened
+from klaw.toolbox.executor import MAX_ARGUMENTS, parse_arguments
+from klaw.toolbox.mcp.listing import MAX_BLOCKS, fitted
 from klaw.wire import codec
 from klaw.wire.codec import decode_client
 from klaw.wire.frames import ClientFrame
@@ -234,8 +234,8 @@ def test_an_open_fence_is_looked_through_once() -> None:
 def test_what_an_mcp_server_answers_is_cut_before_it_is_checked() -> None:
     block = {"type": "text", "text": "x"}
     few: dict[str, Any] = {"content": [block] * MAX_BLOCKS, "isError": False}
-    assert shortened(few) == few
-    made = shortened({"content": [block] * MANY, "isError": True})
+    assert fitted(few) == few
+    made = fitted({"content": [block] * MANY, "isError": True})
     assert len(made["content"]) == MAX_BLOCKS
     assert made["content"][-1]["text"] == f"[{MANY - MAX_BLOCKS + 1} more parts are left out]"
     assert made["isError"] is True

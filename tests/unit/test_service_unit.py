@@ -145,7 +145,7 @@ def test_the_service_is_restarted_notified_and_watched() -> None:
 MODELS_RUN = """
 import ctypes, json, mmap, os, subprocess, sys, urllib.request
 from pathlib import Path
-from klaw.llm.local import server
+from klaw.llm import local_server
 from klaw.memory.embed.model import EmbeddingModel
 
 assert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0  # PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN: inherited by children

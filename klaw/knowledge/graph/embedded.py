@@ -81,7 +81,7 @@ class FileGraphResources:
 
 @attrs.frozen
 class FileGraph:
-    """A graph in a file. See ``Graph``.
+    """A graph in a file.
 
     Args:
         name: of the file as it was uploaded; its suffix says the format.
@@ -113,7 +113,6 @@ class FileGraph:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[GraphSession]:
-        """See ``Graph``."""
         await self.prepare()
         with trio.move_on_after(WAIT_S) as waiting:
             await self.files.sessions.acquire()

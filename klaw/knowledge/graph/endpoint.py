@@ -71,23 +71,19 @@ class EndpointNetwork:
 
 @attrs.frozen
 class EndpointGraph:
-    """A graph behind an address. See ``Graph``.
-
-    Args:
-        headers: with credentials.
-        named: in ``kb.endpoints``: nothing is sent elsewhere.
-        private: it may be on this machine or its network.
-    """
+    """A graph behind an address."""
 
     network: EndpointNetwork
     target: WebTarget
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    """With credentials."""
     named: bool = False
+    """It is in ``kb.endpoints``: nothing is sent elsewhere."""
     private: bool = False
+    """It may be on this machine or its network."""
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[GraphSession]:
-        """See ``Graph.session``."""
         forbidden = self.network.forbidden_to_operator if self.private else self.network.forbidden
         async with self.network.http.opened(forbidden, keep=True) as connections:
             yield _EndpointSession(self, connections)

@@ -11,11 +11,12 @@ import trio
 
 from klaw.actor.backoff import Backoff, Pauses
 from klaw.config.tools import KnowledgeConfig
-from klaw.domain.knowledge import Source, SourceId, SourceKind
+from klaw.domain.context_used import Ran
+from klaw.domain.knowledge import Source, SourceId, SourceKind, UsedPassage
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
 from klaw.knowledge.graph.embedded import FileGraph, FileGraphResources, GraphSize
-from klaw.knowledge.graph.lookup import Graph, GraphPassage, GraphQuery, QueryRecorder, look_up
+from klaw.knowledge.graph.lookup import Graph, QueryRecorder, look_up
 from klaw.knowledge.graph.matching import QuestionTerms, read_question
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ log = structlog.get_logger("klaw.knowledge")
 class GraphSearch:
     """What graphs say about a question, and how they were asked."""
 
-    passages: tuple[GraphPassage, ...] = ()
+    passages: tuple[UsedPassage, ...] = ()
     """The best first."""
-    queries: tuple[GraphQuery, ...] = ()
+    queries: tuple[Ran, ...] = ()
     failed: Mapping[SourceId, str] = attrs.Factory(dict)
     """Sources that did not answer, each with a code."""
     reason: str = ""
@@ -60,7 +61,6 @@ class Graphs:
 
     Args:
         ports: ``tools.web.ports``, for endpoints that are not named in the configuration.
-        data_dir: has ``knowledge/SOURCE``, the files that were uploaded.
         network: how endpoints are reached; made when it is first needed.
         missing: called with a source whose file must be read (``load``).
         now: seconds of a monotonic clock.
@@ -90,14 +90,8 @@ class Graphs:
     # -- one source ------------------------------------------------------------------------------------------------
 
     def allowed(self, where: str, user: UserId) -> None:
-        """Whether a user's base may have an endpoint as a source.
-
-        Args:
-            where: a name in ``kb.endpoints``, or an address.
-
-        Raises:
-            GraphError: there is no such endpoint for this user, or the address may not be asked.
-        """
+        """Raise GraphError unless a user's base may have an endpoint as a source: a name in ``kb.endpoints``, or an
+        address."""
         self._endpoint(where, user)
 
     async def check(self, source: Source) -> None:
@@ -116,7 +110,7 @@ class Graphs:
             await self._file(source).remove()
 
     def problems(self) -> Mapping[str, str]:
-        """Graphs that do not answer: see ``core.Problems``. Users' names of sources are left out: everybody sees it."""
+        """Graphs that do not answer, without users' names of sources: everybody sees it."""
         now = self._now()
         self._troubles = {key: each for key, each in self._troubles.items() if now - each.at < _SHOWN_S}
         found = {}
@@ -130,14 +124,8 @@ class Graphs:
     async def search(
         self, sources: Sequence[Source], question: str, *, also: str = "", language: str = "", most: int = 5
     ) -> GraphSearch:
-        """What graphs say about the things that a question names.
-
-        Args:
-            sources: that are graphs; others are passed over.
-            also: words of the dialogue before, which count less.
-
-        Cancellation: all queries are given up.
-        """
+        """What graphs say about the things that a question names. Sources of other kinds are passed over; words of the
+        dialogue before (``also``) count less."""
         graphs = [source for source in sources if source.kind in (SourceKind.RDF, SourceKind.SPARQL)]
         if not graphs:
             return GraphSearch(reason="no_sources")
@@ -163,7 +151,7 @@ class Graphs:
         )
 
     async def _look_up(self, source: Source, asked: QuestionTerms, most: int) -> GraphSearch:
-        passages: list[GraphPassage] = []
+        passages: list[UsedPassage] = []
         failed: dict[SourceId, str] = {}
         asking: QueryRecorder | None = None
         scan = f"{_key(source)} scan"
@@ -181,15 +169,15 @@ class Graphs:
 
     @asynccontextmanager
     async def _asking(self, source: Source) -> AsyncIterator[QueryRecorder]:
-        """A session with a source; its outcome decides when the source may be asked again. Raises GraphError:
-        ``paused``: it failed a short time ago; or what the session raises."""
+        """A session with a source; its outcome decides when the source may be asked again. Raises GraphError, also
+        ``paused``: it failed a short time ago."""
         graph, key = self._graph(source), _key(source)
         if self._pauses.waits(key, self._now()):
             trouble = self._troubles.get(key)
             raise GraphError("paused", f"it is asked again in a while: {trouble.text if trouble else 'it failed'}")
         try:
             async with graph.session() as session:
-                yield QueryRecorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
+                yield QueryRecorder(session, source, trio.current_time() + self._config.sparql.timeout_s)
         except GraphError as error:
             if error.code == "loading":
                 self._missing(source.id)

@@ -10,7 +10,8 @@ import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.domain.knowledge import SourceId
+from klaw.domain.context_used import Ran
+from klaw.domain.knowledge import Source, UsedPassage
 from klaw.errors import GraphError
 from klaw.knowledge.graph import queries, wording
 from klaw.knowledge.graph.matching import Match, QuestionTerms, matches
@@ -57,26 +58,15 @@ class Graph(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
-class GraphQuery:
-    """A query that ran."""
-
-    source: SourceId
-    sparql: str
-    rows: int
-    error: str = ""
-    """Code of the error that it ended with."""
-
-
 @attrs.define
 class QueryRecorder:
     """Asks a session until a deadline, and records the queries."""
 
     session: GraphSession
-    source: SourceId
+    source: Source
     deadline: float
-    """Of all queries together, in Trio's time."""
-    queries: list[GraphQuery] = attrs.Factory(list)
+    """For all queries together, in Trio's time."""
+    queries: list[Ran] = attrs.Factory(list)
     scan_failed: bool = False
     """Looking through all labels took too long, or failed."""
 
@@ -91,30 +81,15 @@ class QueryRecorder:
             except GraphError as failure:
                 error = failure
         code = "" if rows is not None else error.code
-        self.queries.append(GraphQuery(source=self.source, sparql=sparql, rows=len(rows or ()), error=code))
+        self.queries.append(Ran(source=self.source.id, sparql=sparql, rows=len(rows or ()), error=code))
         if rows is None:
             raise error
         return rows
 
 
-@attrs.frozen(kw_only=True)
-class GraphPassage:
-    """What a graph says about one thing."""
-
-    source: SourceId
-    iri: str
-    """Empty: the thing has no name."""
-    label: str
-    text: str
-    """Short sentences, one in a line."""
-    score: float
-    """0 to 1: how well the question names it."""
-    sparql: str
-    """The query that found it."""
-
-
-async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, scan: bool = True) -> list[GraphPassage]:
-    """Find what a question names.
+async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, scan: bool = True) -> list[UsedPassage]:
+    """What a graph says about the things that a question names: of each short sentences, one in a line; their scores, 0
+    to 1, say how well the question names it.
 
     Args:
         most: things.
@@ -128,7 +103,7 @@ async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, sca
     found = await _WORDS.run(matches, rows, asked, most, abandon=True)
     if not found and failure is not None:
         raise failure
-    passages: list[GraphPassage] = []
+    passages: list[UsedPassage] = []
     for match in found:
         try:
             passage = await _passage(asking, match, asked)
@@ -159,7 +134,7 @@ async def _candidates(
     return found, failure
 
 
-async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms) -> GraphPassage:
+async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms) -> UsedPassage:
     thing = queries.named(match.iri) if match.iri else queries.labelled(match.label, match.language)
     first = queries.said_of(thing, asked.languages, RELATIONS)
     relations = wording.said_of(await asking.ask(first, RELATIONS))
@@ -176,7 +151,17 @@ async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms) ->
         labels = await labels_of(asking, set(wording.things(more)) - set(seen), asked.languages, labels.names)
     name = labels.names.get(match.iri) or wording.plain(match.label)
     text = wording.fitting_lines(await _WORDS.run(wording.sentences, name, relations, labels, wanted, abandon=True))
-    return GraphPassage(source=asking.source, iri=match.iri, label=name, text=text, score=match.score, sparql=first)
+    source = asking.source
+    return UsedPassage(
+        number=0,
+        base=source.base,
+        source=source.id,
+        name=name,
+        score=match.score,
+        text=text,
+        iri=match.iri,
+        sparql=first,
+    )
 
 
 async def _beyond(asking: QueryRecorder, things: list[str], match: Match, asked: QuestionTerms) -> list[Relation]:

@@ -10,8 +10,7 @@ from itertools import takewhile
 import attrs
 
 from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, is_iri
-from klaw.memory.recall.query import read_query
-from klaw.memory.recall.stopwords import content_words
+from klaw.memory.recall.query import content_words, read_query
 from klaw.store.engine.tokenizer import stem, words
 
 MAX_WORDS = 12
@@ -33,13 +32,13 @@ class QuestionTerms:
     """What a question is searched by."""
 
     weights: Mapping[str, float]
-    """Stem to weight."""
+    """By stems."""
     needles: tuple[str, ...]
-    """A piece of each word that is in every form of it that has the same stem."""
+    """A piece of each word that is in all its forms with the same stem."""
     phrases: tuple[str, ...]
     """Words that stand together, as written."""
     languages: tuple[str, ...]
-    """Languages of labels, the best first; empty stands for labels without a language."""
+    """Languages of labels, the best first; empty stands for none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,9 +46,8 @@ class Match:
     """A thing that a question names."""
 
     iri: str
-    """Empty: it has no name, only the label."""
+    """Empty: it has no name, only the label that it was found by."""
     label: str
-    """The label that it was found by."""
     language: str
     score: float
     """0 to 1."""
@@ -58,10 +56,9 @@ class Match:
 
 
 def read_question(question: str, also: str = "", language: str = "") -> QuestionTerms:
-    """Read a question.
+    """Read a question, of any length; small talk has no words that are looked for.
 
     Args:
-        question: any length; small talk has no words that are looked for.
         also: of the dialogue before; its words count half.
         language: of the base, as far as it is known.
     """
@@ -87,7 +84,7 @@ def form(word: str) -> str:
 
 
 def languages(question: str, language: str) -> tuple[str, ...]:
-    """Languages of labels, the best first."""
+    """See ``QuestionTerms``."""
     letters = [character for character in question if character.isalpha()]
     cyrillic = sum("\u0400" <= character <= "\u04ff" for character in letters)
     first = "ru" if 2 * cyrillic > len(letters) else "en"
@@ -95,7 +92,7 @@ def languages(question: str, language: str) -> tuple[str, ...]:
 
 
 def needle(word: str) -> str:
-    """A piece of a word, in small letters, that every form with its stem has: the beginning that both share, without a
+    """A piece of a word, in small letters, that all its forms have: the beginning that word and stem share, without a
     last letter that changes (hope, hoping; city, cities)."""
     written, base = word.casefold().replace("ё", "е"), form(word)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(written, base, strict=False)))
@@ -110,20 +107,12 @@ def label_stems(label: str) -> frozenset[str]:
 
 
 def matches(rows: Iterable[Row], asked: QuestionTerms, most: int) -> list[Match]:
-    """The things that a question names, the best first.
-
-    Args:
-        rows: ``e``, a thing, and ``l``, a label of it.
-    """
+    """The things that a question names, the best first, among ``rows`` of a thing ``e`` and a label ``l``."""
+    found = (match for row in rows if (match := _match(row, asked)) is not None)
     best: dict[object, Match] = {}
-    for row in rows:
-        match = _match(row, asked)
-        if match is None:
-            continue
-        thing = match.iri or (match.label, match.language)
-        if thing not in best or _rank(match, asked) < _rank(best[thing], asked):
-            best[thing] = match
-    ordered = sorted(best.values(), key=lambda match: _rank(match, asked))
+    for match in sorted(found, key=lambda match: _rank(match, asked)):
+        best.setdefault(match.iri or (match.label, match.language), match)
+    ordered = list(best.values())
     return [match for match in ordered if match.score >= OF_THE_BEST * ordered[0].score][:most]
 
 

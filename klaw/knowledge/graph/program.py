@@ -38,11 +38,8 @@ class _BoundedBuffer(io.BytesIO):
 
 
 def load(file: str, folder: str, form: str) -> dict[str, Any]:
-    """Make a store: all graphs of the file as one, and beside it an index of the stems in labels.
-
-    Returns:
-        How many triples and labels there are, or ``error`` and the ``line`` of it.
-    """
+    """Make a store: all graphs of the file as one, and beside it an index of the stems in labels. Returns how many
+    triples and labels there are, or ``error`` and its ``line``."""
     from klaw.knowledge.graph import matching
     from klaw.knowledge.graph.queries import INDEX, LABELS, stem_iri
     from klaw.store.engine.tokenizer import words

@@ -78,7 +78,7 @@ def by_stems(stems: Iterable[str]) -> str:
 
 
 def stem_iri(stem: str) -> str:
-    """What a stem is called in the index."""
+    """A stem's name in the index."""
     return STEM + stem.encode("utf-8", "replace").hex()
 
 
@@ -123,7 +123,7 @@ def said_of_all(iris: Iterable[str], languages: Sequence[str], limit: int) -> st
 
 
 def labels_of(iris: Iterable[str], languages: Sequence[str], limit: int) -> str:
-    """How things are called: ``x``, by which property ``n``, and ``l``."""
+    """Names of things: ``x``, by which property ``n``, and ``l``."""
     where = f"{_values('?x', iris)} ?x ?n ?l . FILTER({_in('?n', NAMES)} && LANG(?l) IN ({_listed(languages)}))"
     return f"SELECT ?x ?n ?l WHERE {{ {where} }} LIMIT {limit}"
 

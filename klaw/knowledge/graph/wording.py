@@ -1,5 +1,6 @@
 """What a graph says, in short sentences with labels in place of IRIs: «Marie Curie — birthplace: Warsaw». Pure."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
@@ -74,17 +75,16 @@ class Relation:
 
 @attrs.frozen(kw_only=True)
 class Labels:
-    """How things are called."""
+    """Names of things, by their IRIs."""
 
     names: Mapping[str, str]
     languages: Sequence[str]
 
     def of(self, iri: str) -> str:
-        """A thing's name: its label, else the last part of its IRI."""
+        """Its label, else the last part of its IRI."""
         return self.names.get(iri) or local_name(iri).replace("_", " ")
 
     def property(self, iri: str) -> str:
-        """A property's name."""
         if iri in self.names:
             return self.names[iri]
         known = _RUSSIAN if self.languages[0] == "ru" else _ENGLISH
@@ -92,11 +92,8 @@ class Labels:
 
 
 def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
-    """Choose the best label of each thing: by language, then by property, then the shortest.
-
-    Args:
-        rows: ``x``, by which property ``n``, and ``l``.
-    """
+    """The best label of each thing in what ``queries.labels_of`` found: by language, then by property, then the
+    shortest."""
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
         thing, property_, label = row.get("x"), row.get("n"), row.get("l")
@@ -138,8 +135,7 @@ def said_of(rows: Iterable[Row]) -> list[Relation]:
     """What ``queries.said_of`` found."""
     found = []
     for row in rows:
-        path = tuple(step.value for name in "pqr" if isinstance(step := row.get(name), Iri))
-        value, inside = row.get("v"), row.get("o")
+        path, value, inside = _path(row, "pqr"), row.get("v"), row.get("o")
         if path and isinstance(value, Iri | Literal) and not (len(path) > 1 and _SILENT & {*path[1:]} - {*NAMES}):
             name = inside.name if isinstance(inside, Blank) else ""
             found.append(Relation(subject="", path=path, inside=name, value=value, distance=0))
@@ -150,8 +146,7 @@ def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
     """What ``queries.said_with`` found."""
     found = []
     for row in rows:
-        path = tuple(step.value for name in "pq" if isinstance(step := row.get(name), Iri))
-        subject = row.get("s")
+        path, subject = _path(row, "pq"), row.get("s")
         if path and isinstance(subject, Iri) and subject.value != thing:
             found.append(Relation(subject=subject.value, path=path, value=Iri(thing), distance=1))
     return _speaking(found)
@@ -161,15 +156,14 @@ def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
     """What ``queries.said_of_all`` found."""
     found = []
     for row in rows:
-        subject, step, value = row.get("e"), row.get("p"), row.get("v")
-        if (
-            isinstance(subject, Iri)
-            and isinstance(step, Iri)
-            and isinstance(value, Iri | Literal)
-            and value != Iri(thing)
-        ):
-            found.append(Relation(subject=subject.value, path=(step.value,), value=value, distance=2))
+        path, subject, value = _path(row, "p"), row.get("e"), row.get("v")
+        if path and isinstance(subject, Iri) and isinstance(value, Iri | Literal) and value != Iri(thing):
+            found.append(Relation(subject=subject.value, path=path, value=value, distance=2))
     return _speaking(found)
+
+
+def _path(row: Row, names: str) -> tuple[str, ...]:
+    return tuple(step.value for name in names if isinstance(step := row.get(name), Iri))
 
 
 def _speaking(relations: Iterable[Relation]) -> list[Relation]:
@@ -196,12 +190,7 @@ def neighbours(relations: Iterable[Relation], labels: Labels, wanted: frozenset[
 
 
 def sentences(name: str, relations: Iterable[Relation], labels: Labels, wanted: frozenset[str]) -> list[str]:
-    """One sentence for each property, those first that have words of the question.
-
-    Args:
-        labels: of all things in it.
-        wanted: stems of the question, without those of the thing's name.
-    """
+    """One sentence for each property; those first that have stems of the question, without those of the name."""
     groups: dict[tuple[int, str, str, str], list[Relation]] = {}
     for each in relations:
         groups.setdefault((each.distance, each.subject, each.path[0], each.inside), []).append(each)
@@ -219,7 +208,7 @@ def sentences(name: str, relations: Iterable[Relation], labels: Labels, wanted: 
 
 
 def _values(group: Sequence[Relation], name: str, labels: Labels) -> str:
-    """The values of one property; of a thing without a name its own properties with theirs."""
+    """The values of one property; for a thing without a name its own properties with theirs."""
     parts: dict[str, list[Iri | Literal]] = {}
     for each in group:
         inner = each.path[1:] if each.distance == 0 else ()
@@ -234,21 +223,14 @@ def _values(group: Sequence[Relation], name: str, labels: Labels) -> str:
 
 
 def _texts(values: Sequence[Term], labels: Labels) -> list[str]:
-    """Values once each; of texts in several languages those in the best of them."""
+    """Values once each; texts only in the best of their languages."""
     spoken = {each.language for each in values if isinstance(each, Literal) and each.language}
     best = next((each for each in labels.languages if each in spoken), min(spoken, default=""))
-    texts = {
-        value_text(each, labels)
-        for each in values
-        if not (isinstance(each, Literal) and each.language not in ("", best))
-    }
-    ordered = sorted(texts, key=_natural)
+    kept = (each for each in values if not isinstance(each, Literal) or each.language in ("", best))
+    texts = {value_text(each, labels) for each in kept}
+    # Numbers by their size, before words.
+    ordered = sorted(texts, key=lambda text: (float(text) if _NUMBER.fullmatch(text) else math.inf, text))
     return ordered[:MAX_VALUES] + (["…"] if len(ordered) > MAX_VALUES else [])
-
-
-def _natural(text: str) -> tuple[float, str]:
-    """Numbers by their size, before words."""
-    return (float(text) if _NUMBER.fullmatch(text) else float("inf")), text
 
 
 def fitting_lines(lines: Sequence[str], most: int = MAX_TOKENS) -> str:

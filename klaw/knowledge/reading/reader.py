@@ -21,7 +21,7 @@ from klaw.convert import FRAMES
 from klaw.domain.knowledge import Block, DocumentProblem
 from klaw.errors import BadValue
 from klaw.knowledge.reading.report import ReaderLine, ReadingProblems, ReadingReport
-from klaw.toolbox.exec.process import signal_group
+from klaw.toolbox.program import signal_group
 
 CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1_000_000

@@ -1,6 +1,11 @@
-"""The size of a request, and adapting it to another model. Pure."""
+"""The size of a request, and adapting it to another model: one that stands in, or one that refuses a part of it. Pure.
+
+Servers that speak one API take different parts of it. A refusal names what is wrong, the request is sent again without
+it, and if that is answered, the next ones are made so from the beginning (``Habits``).
+"""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +24,8 @@ NO_IMAGE = "[an image that this model cannot see]"
 
 
 def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
-    """The request as a model of its route can take it. ``stands_in``: it is not the route's first model.
-
-    Raises:
-        ContextTooLong: it surely does not fit into a model that stands in.
-    """
+    """The request as a model of its route can take it. ``stands_in``: it is not the route's first model. Raises
+    ContextTooLong: it surely does not fit into one that stands in."""
     own = tuple(
         attrs.evolve(each, echo=None) if each.echo is not None and each.echo.model != model.name else each
         for each in request.messages
@@ -33,7 +35,7 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
         if not model.tools and (request.tools or any(message.role == "tool" for message in request.messages)):
             request = without_tools(request)
         if not model.images and any(message.images for message in request.messages):
-            request = without_images(request)
+            request = attrs.evolve(request, messages=images_as_text(request.messages))
         if request_tokens(request.messages) > model.context_tokens:
             raise ContextTooLong("the prompt is too long for the model that stands in", status=400, retryable=False)
         most = request.max_tokens if request.max_tokens is not None else model.max_output_tokens
@@ -69,7 +71,6 @@ def rounds_as_text(
 
 
 def _join(plain: list[ChatMessage], told: ChatMessage) -> None:
-    """Templates that know no tools want the roles to alternate."""
     if plain and plain[-1].role == told.role and not plain[-1].images and not plain[-1].tool_calls:
         before = plain.pop()
         told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
@@ -77,7 +78,7 @@ def _join(plain: list[ChatMessage], told: ChatMessage) -> None:
 
 
 def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """The messages for a template without system messages: they become the beginning of the first user message."""
+    """For a template without system messages: they become the beginning of the first user message."""
     told = [message.content for message in messages if message.role == "system"]
     others = [message for message in messages if message.role != "system"]
     if not others or others[0].role != "user":
@@ -85,13 +86,7 @@ def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
     return (attrs.evolve(others[0], content="\n\n".join([*told, others[0].content])), *others[1:])
 
 
-def without_images(request: Request) -> Request:
-    """The request for a model that takes no images: each becomes a note."""
-    return attrs.evolve(request, messages=images_as_text(request.messages))
-
-
 def images_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """The messages with a note in place of each image."""
     return tuple(
         attrs.evolve(
             message, content="\n".join(filter(None, [message.content, *[NO_IMAGE] * len(message.images)])), images=()
@@ -101,7 +96,7 @@ def images_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 
 def schema_in_prompt(request: Request) -> Request:
-    """The request for an API that takes no JSON schema: the prompt asks for it."""
+    """For an API that takes no JSON schema: the prompt asks for it."""
     if request.json_schema is None:
         return request
     wanted = f"{SCHEMA_WANTED}\n{json.dumps(dict(request.json_schema.schema), ensure_ascii=False)}"
@@ -115,7 +110,6 @@ def call_tokens(calls: Sequence[ToolCall]) -> int:
 
 
 def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
-    """What goes back with a stored message."""
     kept = metadata.get(ECHO)
     if not isinstance(kept, dict):
         return None
@@ -148,3 +142,154 @@ def tools_tokens(tools: Sequence[ToolDescription]) -> int:
         tokens.estimate(tool.name + tool.description + json.dumps(tool.parameters, ensure_ascii=False)) + PER_TOOL
         for tool in tools
     )
+
+
+MAX_TRIES = 6
+LEAST_TOKENS = 16
+"""A smaller number in a refusal is not meant as the length of an answer."""
+
+_REFUSALS = frozenset({400, 404, 405, 422, 424, 500, 501, 503})
+_NAMES_FIELDS = frozenset({400, 422})
+_LENGTHS = ("max_tokens", "max_completion_tokens")
+_NOT = (
+    r"(?:not (?:\w+ ){0,2}(?:support|enable|allow|avail|permit|implement|accept)|n['o]t support|unsupported|unavailable"
+    r"|no endpoints|unrecognized|unknown|unexpected|requires?\b|only support|extra (?:inputs|fields)|extra_forbidden"
+    r"|disabled|invalid parameter|must be (?:null|empty))"
+)
+_TOOLS = r"(?:\btools?\b|tool[-_ ](?:us|call|choice)|function[-_ ]?call|\bfunctions?\b)"
+_NO_TOOLS = re.compile(rf"{_TOOLS}.{{0,120}}{_NOT}|{_NOT}.{{0,120}}{_TOOLS}", re.IGNORECASE | re.DOTALL)
+_OF_HISTORY = re.compile(
+    r"schema|(?:messages?|tools?)(?:\[|\.\d)|messages? with|must be followed|prece|tool_call_id|\brole\b", re.IGNORECASE
+)
+"""About one tool, or about earlier calls: not that there are tools at all."""
+_NO_SYSTEM = re.compile(
+    r"(?:system|developer)['`\" ]*(?:role|message|prompt|instruction)?s?.{0,60}(?:not |n't |unsupported)"
+    r"|not support ['`\"]?system|unsupported.{0,40}\bsystem\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_TEMPLATE = re.compile(r"template|jinja|roles? must|tool_call|role.{0,20}tool|parse", re.IGNORECASE)
+_NO_SCHEMA = re.compile(r"response.?format|json.?schema|structured.output|output_config|\bguided", re.IGNORECASE)
+_NOT_OF_HISTORY = re.compile(
+    r"image|vision|picture|content.?(?:filter|management)|moderation|api.?key"
+    r"|model.{0,60}(?:not (?:found|exist)|n't exist)",
+    re.IGNORECASE | re.DOTALL,
+)
+_TOO_LONG_ANSWER = re.compile(
+    r"max(?:_completion|_output)?_tokens['`\"]?(?: or ['`\"]?\w+['`\"]?)? is too large", re.IGNORECASE
+)
+_THINKS = re.compile(r"\br1\b|qwq|think|reason", re.IGNORECASE)
+_IS_REFUSED = re.compile(_NOT, re.IGNORECASE)
+
+
+@attrs.frozen(kw_only=True)
+class Habits:
+    """What is known of one model.
+
+    Args:
+        without: members of the body that are left out.
+        renamed: the longest answer is called ``max_completion_tokens``.
+        echoes: whether it takes back what it sent beside its calls.
+        rounds: earlier calls and results that become text: 1 those of other models, 2 all.
+        unopened: it leaves out the tag that opens its thinking; None: unknown.
+    """
+
+    without: frozenset[str] = frozenset()
+    renamed: bool = False
+    most_tokens: int | None = None
+    tools: bool = True
+    schema: bool = True
+    system: bool = True
+    echoes: bool = True
+    rounds: int = 0
+    unopened: bool | None = None
+
+    def holds(self, model: str) -> bool:
+        """Whether its answers are held back until the thinking has ended; if unknown, by its name."""
+        return bool(_THINKS.search(model)) if self.unopened is None else self.unopened
+
+    def fitted(self, request: Request) -> Request:
+        if not self.echoes:
+            request = attrs.evolve(request, messages=tuple(attrs.evolve(each, echo=None) for each in request.messages))
+        if not self.tools:
+            request = without_tools(request)
+        elif self.rounds:
+            plain = rounds_as_text(request.messages, keep=lambda said: self.rounds == 1 and said.echo is not None)
+            request = attrs.evolve(request, messages=plain, stable_messages=0)
+        if not self.schema:
+            request = schema_in_prompt(request)
+        if not self.system:
+            request = attrs.evolve(request, messages=system_as_user(request.messages))
+        if self.most_tokens is not None:
+            most = min(self.most_tokens, request.max_tokens or self.most_tokens)
+            request = attrs.evolve(request, max_tokens=most)
+        return request
+
+    def members(self, request: Request) -> Mapping[str, Any]:
+        """What changes in the body, see ``Dialect.body``."""
+        gone: dict[str, Any] = dict.fromkeys(self.without)
+        if self.renamed and not self.without.intersection(_LENGTHS):
+            gone |= {"max_tokens": None, "max_completion_tokens": request.max_tokens}
+        return gone
+
+    def told(self) -> tuple[str, ...]:
+        """What the model is asked without, for status and receipts."""
+        named = {"tools": self.tools, "json_schema": self.schema, "system": self.system, "reasoning": self.echoes}
+        changed = {*self.without, *(name for name, takes in named.items() if not takes)}
+        changed |= {"max_tokens"} if self.renamed or self.most_tokens is not None else set()
+        return tuple(sorted(changed | ({"earlier_calls"} if self.rounds and self.tools else set())))
+
+
+def learned(known: Habits, request: Request, *, status: int, text: str, fields: frozenset[str]) -> Habits | None:
+    """What to try after a refusal; None: nothing.
+
+    Args:
+        known: how the request was made.
+        request: before it was made so.
+        text: of the provider, with its code and the parameter that it names.
+        fields: members of the body that are Klaw's own.
+    """
+    if status not in _REFUSALS:
+        return None
+    called = any(message.tool_calls or message.role == "tool" for message in request.messages)
+    if known.tools and (request.tools or called) and _NO_TOOLS.search(text) and not _OF_HISTORY.search(text):
+        return attrs.evolve(known, tools=False)
+    if status in _NAMES_FIELDS:
+        echoes = [message.echo for message in request.messages if message.echo is not None]
+        echoed = {key for echo in echoes for holder in (echo.message, *echo.calls) for key in holder}
+        if known.echoes and any(key in text for key in echoed) and _IS_REFUSED.search(text):
+            return attrs.evolve(known, echoes=False)
+        if (changed := _without_member(known, request, text, fields)) is not None:
+            return changed
+        if known.system and request.messages[0].role == "system" and _NO_SYSTEM.search(text):
+            return attrs.evolve(known, system=False)
+    of_form = status in _NAMES_FIELDS or (status == 500 and _TEMPLATE.search(text))
+    if called and known.tools and of_form and not _NOT_OF_HISTORY.search(text):
+        for rounds in range(known.rounds + 1, 3):
+            tried = attrs.evolve(known, rounds=rounds)
+            if tried.fitted(request).messages != known.fitted(request).messages:
+                return tried
+    return None
+
+
+def is_about_length(text: str) -> bool:
+    """The asked length of the answer is too large, not the prompt."""
+    return bool(_TOO_LONG_ANSWER.search(text))
+
+
+def _without_member(known: Habits, request: Request, text: str, fields: frozenset[str]) -> Habits | None:
+    named = {field for field in fields - known.without if re.search(rf"\b{field}\b", text)}
+    if named.intersection(_LENGTHS):
+        if "max_completion_tokens" in text and "max_completion_tokens" not in fields and not known.renamed:
+            return attrs.evolve(known, renamed=True)
+        asked = min(known.most_tokens or request.max_tokens or 0, request.max_tokens or 0)
+        numbers = [int(each) - ("exclusive" in text) for each in re.findall(r"\b\d{2,7}\b", text)]
+        most = max((each for each in numbers if LEAST_TOKENS <= each < asked), default=None)
+        if most is not None and not is_about_length(text):
+            return attrs.evolve(known, most_tokens=most)
+        return attrs.evolve(known, without=known.without.union(_LENGTHS))
+    if known.schema and request.json_schema is not None and _NO_SCHEMA.search(text):
+        return attrs.evolve(known, schema=False)
+    plain = named - {"model", "messages", "tools", "system", "stream"}
+    if "stream" in named and re.search(r"['`\"]stream['`\"]|to stream|parameter:? stream\b|body\.stream\b", text):
+        plain |= {"stream", "stream_options"} & fields
+    return attrs.evolve(known, without=known.without | plain) if plain else None

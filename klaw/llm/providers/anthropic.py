@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from klaw.llm.errors import ProviderError, ProviderMalformed
-from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
-from klaw.llm.providers.refusals import CODE, error_code, refused, refused_in_stream
+from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
+from klaw.llm.providers.refusals import error_code, refused, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 
 BASE_URL = "https://api.anthropic.com/v1"
@@ -20,19 +20,9 @@ THINKING = "thinking_blocks"
 """In ``Echo.message``: the blocks of thinking, in their order."""
 _OF_CALL = ("type", "id", "name", "input", "cache_control")
 NO_BEGINNING = "(Earlier messages are left out.)"
-"""The API wants a user to begin."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 _BREAK = "\n\n"
-"""Between the stable beginning of the system prompt and the rest."""
-_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -86,7 +76,6 @@ class AnthropicDialect:
 
 
 def _system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """The system prompt in blocks: what stays the same, marked for the cache, and the rest."""
     if not messages:
         return []
     first = messages[0]
@@ -120,7 +109,6 @@ def _dialogue(messages: Sequence[ChatMessage], stable: int) -> list[dict[str, An
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    """A text of white space is left out, because the API refuses it."""
     text = [{"type": "text", "text": message.content}] if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": text}]
@@ -162,13 +150,12 @@ class AnthropicAssembly(Assembly):
         self._calls: dict[int, CallInProgress] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
-        """What was added to them, by block and member."""
         self._inputs: dict[int, str] = {}
         """Inputs that came whole with their block; pieces that follow replace them."""
         self._usage: dict[str, int] = {}
 
-    def feed_whole(self, body: bytes) -> Iterator[Delta]:
-        message = _object(parse(body.decode("utf-8", "replace")), "answer")
+    def whole(self, answer: object) -> Iterator[Delta]:
+        message = _object(answer, "answer")
         if message.get("type") == "error":
             raise _error_in_stream(message)
         content = message.get("content")
@@ -177,8 +164,7 @@ class AnthropicAssembly(Assembly):
         for index, block in enumerate(content):
             yield from self._begin(index, _object(block, "block"))
         self._take_usage(message.get("usage"))
-        self._take_reason(message)
-        self.done = True
+        self._end(message.get("stop_reason"))
 
     def feed(self, event: object) -> Iterator[Delta]:
         """Events of unknown types are skipped, as the API asks."""
@@ -193,7 +179,7 @@ class AnthropicAssembly(Assembly):
             case "content_block_delta":
                 yield from self._go_on(_index(event), _object(event.get("delta"), "delta"))
             case "message_delta":
-                self._take_reason(_object(event.get("delta") or {}, "delta"))
+                self._end(_object(event.get("delta") or {}, "delta").get("stop_reason"))
                 self._take_usage(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -250,11 +236,6 @@ class AnthropicAssembly(Assembly):
         call.echo = {key: value for key, value in block.items() if key not in _OF_CALL and value is not None}
         if isinstance(whole, dict) and whole:
             self._inputs[index] = self._clean(json.dumps(whole, ensure_ascii=False))
-
-    def _take_reason(self, holder: dict[str, Any]) -> None:
-        reason = holder.get("stop_reason")
-        if isinstance(reason, str) and reason:
-            self._finish_reason = _REASONS.get(reason, reason if CODE.fullmatch(reason) else "other")
 
     def _take_usage(self, usage: object) -> None:
         """Later counts replace earlier ones; an event need not repeat them all."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from klaw.llm.errors import BadCall, ProviderMalformed, ProviderNetworkError
-from klaw.llm.providers.refusals import error_text, is_json, parsed, refused_in_stream
+from klaw.llm.providers.refusals import CODE, error_text, is_json, parsed, refused_in_stream
 from klaw.llm.providers.thinking import ThinkSplitter
 from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, TakenBack, TextDelta, ToolCall, Usage
 
@@ -15,12 +15,19 @@ MAX_REPLY_BYTES = 4 * 1024 * 1024
 MAX_TOOL_CALLS = 128
 """As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024
-"""More is not kept."""
+
+
+_REASONS = {
+    **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
+    **dict.fromkeys(("max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"), "length"),
+    **dict.fromkeys(("token_limit", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("safety", "recitation", "blocklist", "prohibited_content", "spii", "sensitive"), "content_filter"),
+    **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
+    **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
+}
 
 
 class CallInProgress:
-    """A tool call that is still arriving."""
-
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
@@ -40,7 +47,7 @@ class CallInProgress:
 
 
 class EmptyAnswer(ProviderMalformed):
-    """An answer with neither text nor tool calls. It costs like any other."""
+    """An answer with neither text nor tool calls."""
 
     def __init__(self, message: str, usage: Usage | None, finish_reason: str = "stop") -> None:
         super().__init__(message)
@@ -49,15 +56,18 @@ class EmptyAnswer(ProviderMalformed):
 
 
 class Assembly(ABC):
-    """Reads one answer. ``new_id`` makes ids for tool calls without one."""
+    """Reads one answer. ``new_id`` makes ids for tool calls without one. What its methods yield must be exhausted.
+
+    Raises:
+        ProviderMalformed: not what the API promises, or too much.
+        ProviderRefused: an error in the stream.
+    """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.size = 0
-        """Bytes of text, thinking and tool calls."""
         self.done = False
-        """Nothing can follow."""
         self._new_id = new_id
-        self._splitter = ThinkSplitter()
+        self.splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought = False
         self._finish_reason: str | None = None
@@ -66,25 +76,10 @@ class Assembly(ABC):
 
     @property
     def complete(self) -> bool:
-        """Whether the provider said that the answer is over."""
         return self.done or self._finish_reason is not None
 
-    @property
-    def unopened(self) -> bool:
-        """The model left out the tag that opens its thinking."""
-        return self._splitter.unopened
-
-    def hold(self) -> None:
-        """The model is known to leave it out; see ``ThinkSplitter``. Called before anything is fed."""
-        self._splitter.holds = True
-
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
-        """Take the data of one event. The result must be exhausted.
-
-        Raises:
-            ProviderMalformed: not what the API promises, or too much.
-            ProviderRefused: an error in the stream.
-        """
+        """Take the data of one event."""
         if data.strip() == "[DONE]":  # what OpenAI's API ends with
             self.done = True
         elif name == "error":
@@ -94,11 +89,16 @@ class Assembly(ABC):
 
     @abstractmethod
     def feed(self, event: object) -> Iterator[Delta]:
-        """Take one decoded event. Raises like ``feed_event``."""
+        """Take one decoded event."""
 
-    @abstractmethod
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
-        """Take an answer that came in one piece. Raises like ``feed_event``."""
+        """Take an answer that came in one piece."""
+        yield from self.whole(parse(body.decode("utf-8", "replace")))
+        self.done = True
+
+    def whole(self, answer: object) -> Iterator[Delta]:
+        """Take one that is decoded."""
+        yield from self.feed(answer)
 
     def finish(self, rest: str = "") -> Iterator[Delta]:
         """The response is over; give what was held back. ``rest`` came outside of events, and may say why there is no
@@ -107,7 +107,7 @@ class Assembly(ABC):
             reason = parsed(rest)
             if not isinstance(reason, str) and error_text(reason):
                 raise refused_in_stream(reason)
-        for delta in self._splitter.end():
+        for delta in self.splitter.end():
             yield self._note(delta)
 
     def completion(self) -> Completion:
@@ -122,16 +122,15 @@ class Assembly(ABC):
             raise ProviderNetworkError("the LLM provider's answer was cut off")
         text, usage = "".join(self._text), self._counted()
         called = [call for call in self._called() if call.name or call.id or "".join(call.arguments).strip()]
-        calls = _finished(called, self._new_id)
-        reason = self._finish_reason or ("tool_calls" if calls else "stop")
-        if not text.strip() and not calls and not self._images:
+        reason = self._finish_reason or ("tool_calls" if called else "stop")
+        if not text.strip() and not called and not self._images:
             if "function_call" in reason:
                 raise BadCall("the model's tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
             raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
         return Completion(
             text=text,
-            tool_calls=calls,
+            tool_calls=_finished(called, self._new_id),
             finish_reason=reason,
             usage=usage,
             echo=self._echoed([call.echo for call in called]),
@@ -140,31 +139,36 @@ class Assembly(ABC):
 
     @abstractmethod
     def _called(self) -> list[CallInProgress]:
-        """In order."""
+        """The tool calls, in order."""
 
     @abstractmethod
     def _counted(self) -> Usage | None: ...
 
+    def _end(self, reason: object) -> None:
+        """Take the provider's word for why the answer ends."""
+        if isinstance(reason, str) and reason:
+            low = reason.lower()
+            low = "content_filter" if low.startswith("content_filter") else _REASONS.get(low, low)
+            self._finish_reason = low if CODE.fullmatch(low) else "function_call" if "function_call" in low else "other"
+
     def _say(self, text: str) -> Iterator[Delta]:
         """A piece of the text, which may hold thinking."""
-        for delta in self._splitter.feed(self._clean(text)):
+        for delta in self.splitter.feed(self._clean(text)):
             yield self._note(delta)
 
     def _think(self, thought: str) -> Iterator[Delta]:
-        """Thinking that the provider sends as such, so that the text holds none."""
+        """Thinking that the provider sends as such: the text holds none."""
         if thought:
-            self._splitter.holds = False
+            self.splitter.holds = False
             yield self._note(ReasoningDelta(self._clean(thought)))
 
     def _note(self, delta: Delta) -> Delta:
-        match delta:
-            case TextDelta(text):
-                self._text.append(text)
-            case ReasoningDelta():
-                self._thought = True
-            case TakenBack():
-                self._text.clear()
-                self._thought = True
+        if isinstance(delta, TextDelta):
+            self._text.append(delta.text)
+        else:
+            self._thought = True
+        if isinstance(delta, TakenBack):
+            self._text.clear()
         return delta
 
     def _echoed(self, calls: list[dict[str, Any]]) -> Echo | None:
@@ -186,12 +190,10 @@ class Assembly(ABC):
 
 
 class Dialect(Protocol):
-    """One API."""
-
     def url(self, base_url: str | None) -> str: ...
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Besides the usual headers."""
+        """Besides the usual ones."""
         ...
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:

@@ -38,8 +38,8 @@ from klaw.llm.errors import (
     ProviderUnreachable,
     RateLimited,
 )
+from klaw.llm.providers.adapt import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
-from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import AnswerReader
 from klaw.llm.service import parse_retry_after, pause_before_retry
@@ -51,7 +51,6 @@ ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_CAUSES = 30
 MAX_REMEMBERED = 256
-"""Models with habits."""
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
@@ -68,8 +67,7 @@ class HttpSettings:
         name: the provider's name in the configuration.
         base_url: usually ending in ``/v1``; None for the dialect's own.
         extra_body: see ``Dialect.body``.
-        timeout_s: no byte for this long is a time-out.
-        idle_s: no content for this long is one too.
+        timeout_s: no byte for this long is a time-out; no content for ``idle_s`` is one, too.
         max_s: of one attempt. It ends streams that would hold an LLM slot for ever at a byte a second.
         max_retries: before the first delta.
     """
@@ -86,12 +84,8 @@ class HttpSettings:
 
 
 class HttpClient:
-    """What all calls of one provider share.
-
-    Args:
-        url: None for the dialect's.
-        chance: uniform in [0, 1), for the retry pauses.
-    """
+    """What all calls of one provider share. ``url`` None: the dialect's; ``chance``: uniform in [0, 1), for the retry
+    pauses."""
 
     def __init__(
         self,
@@ -119,7 +113,6 @@ class HttpClient:
     async def _repeating(
         self, model: str, attempt: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False
     ) -> T:
-        """Try again what may pass, unless an answer has begun."""
         failed = 0
         while True:
             try:
@@ -144,7 +137,11 @@ class HttpClient:
     async def _accepted(self, response: httpx2.Response) -> str:
         """The type of an answer that can be read. Raises ProviderError for any other."""
         if response.status_code != 200:
-            raise await self._refusal(response)
+            refusal = BoundedBody(MAX_ERROR_BODY_BYTES)
+            with trio.move_on_after(ERROR_BODY_BUDGET_S):
+                await refusal.read(response.aiter_raw())
+            after_s = parse_retry_after(response.headers.get("retry-after"), time.time())
+            raise refused(response.status_code, readable(bytes(refusal.data)), after_s)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise ProviderMalformed("the LLM provider compressed its answer, which was not requested")
         return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
@@ -196,14 +193,6 @@ class HttpClient:
             )
         return self._client
 
-    async def _refusal(self, response: httpx2.Response) -> ProviderError:
-        body = BoundedBody(MAX_ERROR_BODY_BYTES)
-        with trio.move_on_after(ERROR_BODY_BUDGET_S):
-            await body.read(response.aiter_raw())
-        payload = readable(bytes(body.data))
-        after = parse_retry_after(response.headers.get("retry-after"), time.time())
-        return refused(response.status_code, payload, after)
-
     def _explain(self, error: ProviderError, model: str) -> None:
         """Add whose error it is and what to look at, and hide secrets in the provider's words."""
         settings = self._settings
@@ -232,27 +221,27 @@ class HttpProvider(HttpClient):
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
-        """What models refuse, by their own names."""
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
         """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
         remembered when it answers then."""
-        trial, completion = _Trial(request, self._habits.get(request.model, Habits())), None
-        for left in reversed(range(MAX_TRIES)):
+        known = habits = self._habits.get(request.model, Habits())
+        failed = 0
+        while True:
+            trial = _Trial(request, habits)
             try:
                 completion = await self._repeating(request.model, partial(self._ask, trial, on_delta), trial.has_begun)
                 break
             except ProviderError:
-                if trial.next is None or trial.has_begun() or not left:
+                failed += 1
+                if trial.next is None or trial.has_begun() or failed == MAX_TRIES:
                     raise
-                trial = _Trial(request, trial.next)
-        assert completion is not None
-        habits = trial.habits
-        if trial.answer is not None and (trial.answer.unopened or habits.unopened is None):
-            known = trial.answer.unopened or (False if habits.holds(request.model) else None)
-            habits = attrs.evolve(habits, unopened=known)
-        if habits != self._habits.get(request.model, Habits()):
+                habits = trial.next
+        unopened = trial.answer is not None and trial.answer.assembly.splitter.unopened
+        if unopened or habits.unopened is None:
+            habits = attrs.evolve(habits, unopened=unopened or (False if habits.holds(request.model) else None))
+        if habits != known:
             log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
             if len(self._habits) >= MAX_REMEMBERED:
                 self._habits.clear()
@@ -265,8 +254,7 @@ class HttpProvider(HttpClient):
         request, own = trial.habits.fitted(trial.request), trial.habits.members(trial.request)
         body = self._dialect.body(request, {**own, **self._settings.extra_body})
         assembly = self._dialect.assembly(new_id)
-        if trial.habits.holds(request.model):
-            assembly.hold()
+        assembly.splitter.holds = trial.habits.holds(request.model)
         trial.answer = AnswerReader(assembly, on_delta, self._settings.idle_s)
         try:
             return await self._attempt(body, trial.answer)
@@ -282,30 +270,26 @@ class HttpProvider(HttpClient):
 
     async def _attempt(self, body: bytes, answer: AnswerReader) -> Completion:
         with trio.move_on_after(self._settings.max_s):
-            return await self._exchange(body, answer)
+            async with self._response(body) as response:
+                content_type = await self._accepted(response)
+                if content_type == "text/event-stream":
+                    await answer.read_events(response)
+                elif content_type == "application/json":
+                    await answer.read_whole(response)
+                else:
+                    raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
+            return answer.completion()
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
-
-    async def _exchange(self, body: bytes, answer: AnswerReader) -> Completion:
-        async with self._response(body) as response:
-            content_type = await self._accepted(response)
-            if content_type == "text/event-stream":
-                await answer.read_events(response)
-            elif content_type == "application/json":
-                await answer.read_whole(response)
-            else:
-                raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
-        return answer.completion()
 
 
 @attrs.define
 class _Trial:
-    """One form of a request."""
+    """One form of a request; ``next`` is the one to try after a refusal."""
 
     request: Request
     habits: Habits
     answer: AnswerReader | None = None
     next: Habits | None = None
-    """After a refusal."""
 
     def has_begun(self) -> bool:
         return self.answer is not None and self.answer.begun

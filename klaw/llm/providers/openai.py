@@ -9,26 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 from klaw.llm.errors import ProviderMalformed
-from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
-from klaw.llm.providers.refusals import CODE, refused_in_stream
-from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
+from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
+from klaw.llm.providers.refusals import refused_in_stream
+from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 
 MIN_REPEATED = 3
-"""Characters; a shorter text may be repeated on purpose."""
+"""A shorter text may be repeated on purpose."""
 MAX_IMAGES = 4
-_REASONS = {
-    **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
-    **dict.fromkeys(
-        ("max_tokens", "model_length", "max_output_tokens", "max_completion_tokens", "token_limit"), "length"
-    ),
-    "model_context_window_exceeded": "length",
-    **dict.fromkeys(("safety", "recitation", "blocklist", "prohibited_content", "spii", "sensitive"), "content_filter"),
-    **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
-    **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
-}
-"""In place of OpenAI's words."""
 _THINKING = re.compile(r"think|reason|thought", re.IGNORECASE)
-"""In the type of a part of content."""
 _ECHOED = re.compile(r"reason|think|thought|signature|encrypted|extra_content|provider_specific", re.IGNORECASE)
 """Members of a message that belong to its thinking, or sign it: what providers may want back."""
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
@@ -41,8 +29,6 @@ _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
 
 
 class OpenAiDialect:
-    """Nearly all servers speak it, with small differences."""
-
     def url(self, base_url: str | None) -> str:
         return f"{(base_url or '').rstrip('/')}/chat/completions"
 
@@ -87,35 +73,25 @@ def _message(message: ChatMessage) -> dict[str, Any]:
         encoded["content"] = text + [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     if message.tool_calls:
         encoded["content"] = message.content or None
-        encoded["tool_calls"] = [
-            _call(call, message.echo.of_call(place, len(message.tool_calls)) if message.echo is not None else {})
-            for place, call in enumerate(message.tool_calls)
-        ]
+        encoded["tool_calls"] = []
+        for place, call in enumerate(message.tool_calls):
+            echo = message.echo.of_call(place, len(message.tool_calls)) if message.echo is not None else {}
+            function = {**echo.get("function", {}), "name": call.name, "arguments": call.arguments}
+            encoded["tool_calls"].append({**echo, "id": call.id, "type": "function", "function": function})
     if message.tool_call_id is not None:
         encoded["tool_call_id"] = message.tool_call_id
     return {**message.echo.message, **encoded} if message.echo is not None else encoded
-
-
-def _call(call: ToolCall, echo: Mapping[str, Any]) -> dict[str, Any]:
-    function = {**echo.get("function", {}), "name": call.name, "arguments": call.arguments}
-    return {**echo, "id": call.id, "type": "function", "function": function}
 
 
 class OpenAiAssembly(Assembly):
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: list[tuple[int, CallInProgress]] = []
-        """In the order of arrival, with their index, made up where there is none."""
         self._open: CallInProgress | None = None
-        """The call that got the last part."""
         self._raw: list[str] = []
         """The text as it came, with thinking in it."""
         self._echo_size = 0
         self._usage: Usage | None = None
-
-    def feed_whole(self, body: bytes) -> Iterator[Delta]:
-        yield from self.feed(parse(body.decode("utf-8", "replace")))
-        self.done = True
 
     def feed(self, event: object) -> Iterator[Delta]:
         if isinstance(event, list) and event:  # Google wraps errors so
@@ -135,7 +111,9 @@ class OpenAiAssembly(Assembly):
                 continue  # one answer is asked for
             if choice.get("error"):
                 raise refused_in_stream(choice)
-            self._take_reason(choice)
+            if str(choice.get("finish_reason")).lower() == "error":
+                raise refused_in_stream(choice)
+            self._end(choice.get("finish_reason"))
             delta, whole = choice.get("delta") or {}, choice.get("message")
             if not isinstance(delta, dict) or not isinstance(whole, dict | None):
                 raise ProviderMalformed("the LLM provider sent a delta that is not an object")
@@ -148,15 +126,6 @@ class OpenAiAssembly(Assembly):
 
     def _counted(self) -> Usage | None:
         return self._usage
-
-    def _take_reason(self, choice: dict[str, Any]) -> None:
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            low = reason.lower()
-            if low == "error":
-                raise refused_in_stream(choice)
-            low = "content_filter" if low.startswith("content_filter") else _REASONS.get(low, low)
-            self._finish_reason = low if CODE.fullmatch(low) else "function_call" if "function_call" in low else "other"
 
     def _repeats(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
         """Whether the last piece is the whole text once more."""
@@ -180,7 +149,8 @@ class OpenAiAssembly(Assembly):
         thought = next((text for key in _THOUGHTS if (text := "".join(_texts(delta.get(key))))), "")
         yield from self._think(thought or "".join(_texts(delta.get("reasoning_details"))))
         content = delta.get("content")
-        if _is_thought(delta.get("extra_content")) and isinstance(content, str):  # Gemini: all of it is
+        google = delta["extra_content"].get("google") if isinstance(delta.get("extra_content"), dict) else None
+        if isinstance(google, dict) and google.get("thought") is True and isinstance(content, str):  # all of it is
             content = [{"type": "thinking", "text": content}]
         yield from self._take_content(content)
         if isinstance(refusal := delta.get("refusal"), str):
@@ -194,7 +164,6 @@ class OpenAiAssembly(Assembly):
             self._take_call(call)
 
     def _take_content(self, content: object) -> Iterator[Delta]:
-        """A text, or a list of parts."""
         if isinstance(content, str):
             self._raw.append(content)
             if content:
@@ -282,7 +251,6 @@ class OpenAiAssembly(Assembly):
         return made
 
     def _keep(self, echo: dict[str, Any], key: str, value: object) -> None:
-        """Keep a member that is to come back."""
         self.size += 1  # a sign of life; what of it is text counts as that
         with suppress(RecursionError):
             self._echo_size += len(value) if isinstance(value, str) else len(json.dumps(value))
@@ -308,13 +276,7 @@ class OpenAiAssembly(Assembly):
             )
 
 
-def _is_thought(more: object) -> bool:
-    google = more.get("google") if isinstance(more, dict) else None
-    return isinstance(google, dict) and google.get("thought") is True
-
-
 def _is_error(event: dict[str, Any]) -> bool:
-    """Whether something without choices is an error."""
     texts = [event.get(key) for key in ("message", "detail", "error_msg", "errors")]
     status = event.get("base_resp")  # MiniMax
     named = "error" in (event.get("object"), event.get("type")) or (
@@ -337,7 +299,6 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _grown(known: Any, more: Any, key: str) -> Any:
-    """What is to come back, with the next piece of it."""
     if isinstance(known, str) and isinstance(more, str):
         return known + more if key in _GROWS else more
     if isinstance(known, dict) and isinstance(more, dict):

@@ -13,7 +13,6 @@ from typing import Any
 from klaw.llm.errors import BadCall, ContextTooLong, OverQuota, ProviderError, ProviderRefused, RateLimited
 
 CODE = re.compile(r"[a-z0-9_.-]{1,64}")
-"""A machine-readable code."""
 
 _RETRY_LATER = frozenset({408, 425, 429})
 _TOO_LONG_STATUS = frozenset({400, 413, 422, 500})
@@ -40,12 +39,11 @@ _BAD_CALL = re.compile(
     r"|attempted to call tool|tool call validation failed",
     re.IGNORECASE,
 )
-"""The model's tool call cannot be read."""
 _SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
 
 
 def readable(body: bytes) -> object:
-    """The body of an error: JSON, the data of an event, a text, or the title of a page. None for nothing."""
+    """The body of an error: JSON, the data of an event, a text, or the title of a page; None for nothing."""
     text = body.decode("utf-8", "replace").strip()
     if text.startswith(("event:", "data:")):
         text = text.partition("data:")[2].strip()
@@ -78,7 +76,7 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
 
 
 def refused_in_stream(event: object) -> ProviderError:
-    """The error for one that comes as an event: the provider failed, unless it says otherwise."""
+    """The error for one that comes as an event."""
     error = _error_object(event)
     named = [str(error.get(key)) for key in ("code", "status", "status_code", "http_code")]
     numbers = [int(each) for each in named if re.fullmatch(r"[45]\d\d", each)]
@@ -184,7 +182,6 @@ loaded loading load pull server service services overloaded capacity busy intern
 timed connection connect refused gateway bad upstream provider returned response temporarily currently try again later
 retry maintenance region country location blocked method
 """
-"""Grammar; keys and accounts; requests; places and states."""
 _VOCABULARY = frozenset(_WORDS.split())
 
 
@@ -226,5 +223,4 @@ def loggable(text: str) -> str:
 
 
 def _parts(secrets: Iterable[str]) -> Iterable[str]:
-    """The words of secrets, without that of an ``Authorization`` header that is none."""
     return {word.lower() for secret in secrets for word in secret.split() if word.lower() not in _SCHEMES}

@@ -34,48 +34,41 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class AnswerReader:
-    """Reads one response into an assembly and passes deltas on. Its loop never breaks or raises: see
-    ``BoundedBody.read``.
-
-    ``idle_s``: without content for this long the stream is given up.
-    """
+    """Reads one response into an assembly and passes deltas on; without content for ``idle_s`` it is given up. The loop
+    never breaks or raises: see ``BoundedBody.read``."""
 
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False
-        """A delta was passed on."""
-        self.unopened = False
         self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
-        self._assembly = assembly
+        self.assembly = assembly
         self._on_delta = on_delta
         self._idle_s = idle_s
         self._failure: Exception | None = None
         self._received = 0
-        """In bytes, chunks with their cost."""
         self._content_at = 0
-        """``_received`` when content came last."""
 
     async def read_events(self, response: httpx2.Response) -> None:
         try:
             await self._read_events(response)
         except httpx2.TransportError:
-            if not self._assembly.complete:  # else all that is lost is the end of the response
+            if not self.assembly.complete:  # else all that is lost is the end of the response
                 raise
 
     async def _read_events(self, response: httpx2.Response) -> None:
         with trio.CancelScope(deadline=trio.current_time() + self._idle_s) as reading:
             async for chunk in response.aiter_raw():
-                content = self._assembly.size
+                content = self.assembly.size
                 self._received += len(chunk) + CHUNK_COST
-                self._take(self._deltas(chunk))
-                if self._assembly.size > content:
+                self._take(d for name, data in self._events.feed(chunk) for d in self.assembly.feed_event(data, name))
+                if self.assembly.size > content:
                     self._content_at = self._received
                     reading.deadline = trio.current_time() + self._idle_s
                 self._check_size()
                 if self._failure is not None:
                     reading.cancel(reason="the answer is unusable")
-                elif self._assembly.done:
+                elif self.assembly.done:
                     reading.deadline = trio.current_time() + AFTER_DONE_S
-        if reading.cancelled_caught and self._failure is None and not self._assembly.complete:
+        if reading.cancelled_caught and self._failure is None and not self.assembly.complete:
             self._failure = ProviderTimeout(f"the LLM provider sent no part of an answer for {self._idle_s:g} s")
 
     def _check_size(self) -> None:
@@ -89,21 +82,15 @@ class AnswerReader:
     async def read_whole(self, response: httpx2.Response) -> None:
         body = BoundedBody(MAX_EVENT_BYTES)
         if await body.read(response.aiter_raw()):
-            self._take(self._assembly.feed_whole(bytes(body.data)))
+            self._take(self.assembly.feed_whole(bytes(body.data)))
         else:
             self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_EVENT_BYTES} bytes")
 
     def completion(self) -> Completion:
-        """Raises the failure that was noted while reading."""
-        self._take(self._assembly.finish(self._events.rest()))
+        self._take(self.assembly.finish(self._events.rest()))
         if self._failure is not None:
             raise self._failure
-        self.unopened = self._assembly.unopened
-        return self._assembly.completion()
-
-    def _deltas(self, chunk: bytes) -> Iterator[Delta]:
-        for name, data in self._events.feed(chunk):
-            yield from self._assembly.feed_event(data, name)
+        return self.assembly.completion()
 
     def _take(self, deltas: Iterator[Delta]) -> None:
         if self._failure is not None:
@@ -124,7 +111,6 @@ class EventDecoder:
         self._max_event_bytes = max_event_bytes
         self._lines_left = max_lines
         self._line: list[bytes] = []
-        """The line that has not ended."""
         self._data: list[bytes] = []
         self._name = ""
         self._stray: list[bytes] = []
@@ -139,11 +125,8 @@ class EventDecoder:
         return b"\n".join([*self._stray, *self._data, last])[: 2 * MAX_STRAY_BYTES].decode("utf-8", "replace")
 
     def feed(self, chunk: bytes) -> Iterator[tuple[str, str]]:
-        """The result must be exhausted. Bytes that are no UTF-8 become replacement characters.
-
-        Raises:
-            ProviderMalformed: an event is too long, or there are too many lines.
-        """
+        """The result must be exhausted. Bytes that are no UTF-8 become replacement characters. Raises
+        ProviderMalformed: an event is too long, or there are too many lines."""
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):

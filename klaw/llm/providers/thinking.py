@@ -21,7 +21,6 @@ _TAGS = {
 _ENDS = tuple(_TAGS.values())
 _SIGNS = frozenset(end[0] for end in _ENDS)
 MAX_TAG = 24
-"""No end of thinking is as long."""
 
 _CHANNEL = re.compile(
     r"(?:<\|start\|>assistant[^<]{0,80})?<\|channel\|>\s*(\w+)(?:(?!<\|message\|>).){0,160}<\|message\|>", re.DOTALL
@@ -32,7 +31,6 @@ _CHANNEL_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _NEXT = ("<|start|>", *_CHANNEL_BEGINS[1:])
 """Where the end of a channel is missing."""
 MAX_CHANNEL = 260
-"""Characters of its head."""
 _QUOTES = "`'\"“‘«("
 _SENTENCE = ".!?…:;)]}。！？"
 
@@ -48,14 +46,12 @@ class ThinkSplitter:
     def __init__(self, *, holds: bool = False) -> None:
         self.holds = holds
         self.unopened = False
-        """The opening tag was missing."""
         self._held = ""
         self._ends: Sequence[str] | None = None
         """While it thinks: what ends it."""
         self._answers = False
         self._channels = False
         self._thought = False
-        """White space in front of the answer is dropped."""
         self._watches = True
         """The closing tag of thinking that nothing opened may come."""
         self._said: list[str] = []
@@ -75,7 +71,6 @@ class ThinkSplitter:
                 return
 
     def end(self) -> Iterator[Delta]:
-        """Give what was held back."""
         yield from self.feed("", last=True)
         held, self._held = self._held, ""
         if self._ends is not None:
@@ -164,7 +159,6 @@ def _first(text: str, tags: Sequence[str]) -> tuple[int, str] | None:
 
 
 def _begun(text: str, tags: Sequence[str]) -> int:
-    """How much of the end of the text may be the beginning of a tag."""
     tail = text[-MAX_TAG:]
     begins = (tail[at:] for at, sign in enumerate(tail) if sign in _SIGNS)
     return next((len(begun) for begun in begins if any(tag.startswith(begun) for tag in tags)), 0)

@@ -268,11 +268,6 @@ class EmbeddingModel:
             for vector, (head, ids), projected in zip(vectors, contents, tokens, strict=True)
         ]
 
-    def states(self, passages: Sequence[PassageText]) -> Iterator[Floats]:
-        """The states of the tokens of each window of some passages, for ``tools/train_token_codes.py``."""
-        for _, _, states in self._run(self._encode(passages, self._prefixes["passage"]), "passage"):
-            yield states
-
     def close(self) -> None:
         """Free the model; later calls raise ModelError. A running one finishes first. Idempotent."""
         self._sessions = None

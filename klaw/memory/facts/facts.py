@@ -21,7 +21,7 @@ from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import UserId
 from klaw.errors import EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.stopwords import content_words
+from klaw.memory.recall.query import content_words
 from klaw.store.changes import earlier
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
@@ -83,7 +83,6 @@ Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
 @attrs.frozen
 class FactUndoResult:
     fact: Fact | None
-    """None: its creation was undone."""
     revived: tuple[Fact, ...] = ()
     """Older facts that it had replaced, and that are active again."""
 
@@ -151,15 +150,15 @@ class Facts:
         client: str | None = None,
         **changes: Any,
     ) -> FactSaved | KnownFact:
-        """Change what is given (None: nothing); raises InvalidValue, NoSuchFact. With another text it becomes the
-        statement of whoever changes it, by default the person, and its vector is made again."""
+        """Change what is given; raises InvalidValue, NoSuchFact. With another text it becomes the statement of whoever
+        changes it, by default the person, and its vector is made again."""
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
-            changed = attrs.evolve(present, **{name: each for name, each in changes.items() if each is not None})
+            changed = attrs.evolve(present, **changes)
             vector = None
             if wanted is not None and wanted != present.text:
                 changed = attrs.evolve(changed, text=wanted, source=source, origin=origin, client=client)

@@ -32,7 +32,6 @@ from klaw.store.kinds import people
 @attrs.frozen
 class PersonUndoResult:
     person: Person | None
-    """None: it is gone again."""
     revived: tuple[Person, ...] = ()
     """People who are separate again."""
 

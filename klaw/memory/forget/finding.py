@@ -29,7 +29,7 @@ from klaw.store.forget import quotes
 from klaw.store.forget.effects import FileMade, TaskMade, effects_of
 from klaw.store.forget.reach import ForgetTarget
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
-from klaw.store.kinds.forgetting.turn_links import runs_of_tasks
+from klaw.store.kinds.forgotten import runs_of_tasks
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target

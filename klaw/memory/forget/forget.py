@@ -31,8 +31,7 @@ from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetTarget, Reach
-from klaw.store.kinds import messages, runs
-from klaw.store.kinds.forgetting import forgotten
+from klaw.store.kinds import forgotten, messages, runs
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""
@@ -91,9 +90,7 @@ class CleanedLogs:
 class Proof(CleanedLogs):
     before: Preview
     entry: int
-    """Its number in the memory journal."""
     after: QuotesFound
-    """What still quotes it."""
     still_named: Mapping[str, int] = attrs.field(factory=dict)
     """For a person: how many rows of each kind still name it."""
 
@@ -286,7 +283,6 @@ class Forgetter:
             return attrs.evolve(cleaned, aside=await self.files.run(self._aside) if everywhere else ())
 
     async def _files(self, found: Reach) -> tuple[tuple[FileMade, ...], list[Thing]]:
-        """The files that tools wrote, also in runs, and those of them that are there."""
         user = found.user
         gone = await self.readers.run(runs.by_ids, user, found.runs)
         written = {each.path: each for each in found.effects.files}

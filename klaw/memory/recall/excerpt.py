@@ -1,10 +1,6 @@
-"""The part of a long message that a question is about, for a search where in it the matches are, and packing what was
+"""The part of a long message that a question is about, where in it the matches of a search are, and packing what was
 recalled into a token budget. Pure, and linear in the text that is read: a message may be all sentences of one
-character, or one run without a space.
-
-Matches are positions, not markup: how they look is the surface's affair. The speaker's name in front of a text ("Anna:
-…", as group chats and imported logs write it) stays.
-"""
+character, or one run without a space. The speaker's name in front of a text ("Anna: …") stays."""
 
 import math
 import re
@@ -32,8 +28,7 @@ _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'»”)\]]*+\s+|[。！�
 
 
 WORDS_SHARE = 2.0
-"""What having all wanted words counts for a run of sentences; meeting the question by meaning as well as the whole text
-does counts 1."""
+"""What having all wanted words counts, where meeting the question by meaning as well as the whole text counts 1."""
 
 
 @attrs.frozen
@@ -44,11 +39,8 @@ class _Span:
 
 def excerpt(text: str, wanted: Collection[str], max_tokens: int, overlap: TokenOverlap | None = None) -> str:
     """The consecutive sentences of a text, at most ``max_tokens``, that meet a question best: by their meaning, if it
-    is known, and with the most of the wanted words.
-
-    A sentence that is longer itself is cut between words. What is left out is marked by ``…``; the speaker's name in
-    front of the text stays. ``wanted`` are index forms (stems) of the question's content words.
-    """
+    is known, and with the most of the wanted words (index forms). A sentence that is longer itself is cut between
+    words. What is left out is marked by ``…``; the speaker's name in front of the text stays."""
     if tokens.estimate(text) <= max_tokens:
         return text
     name = speaker_prefix(text)
@@ -95,7 +87,6 @@ def _sentences(text: str, part: _Span) -> list[_Span]:
 
 
 def _runs(sentences: Sequence[_Span], size: int) -> list[_Span]:
-    """From each sentence on as many as fit; a single sentence may be too long."""
     runs, last = [], 0
     for at, first in enumerate(sentences):
         last = max(at, last)
@@ -167,8 +158,7 @@ SNIPPET_TOKENS = 80
 
 @attrs.frozen
 class Snippet:
-    """A piece of a message, in one line, with its matches: the first character and the one after the last of each, in
-    order, apart from each other."""
+    """A piece of a message, in one line, with first and end of each match, in order, apart from each other."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
@@ -210,7 +200,6 @@ def _matches(text: str, wanted: Collection[str]) -> Iterator[tuple[int, int]]:
 
 
 def _merged(marks: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Marks that overlap or touch as one: the pairs of a run."""
     merged: list[tuple[int, int]] = []
     for begin, end in marks:
         if merged and begin <= merged[-1][1]:
@@ -221,11 +210,9 @@ def _merged(marks: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 MIN_SHARE_TOKENS = 48
-"""A message may always take so many tokens: about two sentences. A longer one is first shown as an excerpt, so that
-one cannot crowd out the others."""
+"""A message may always take so many tokens: about two sentences. None crowds out the others by its length."""
 LONG_SHARE_TOKENS, LONG_PART, LONG_PLACES = 128, 6, 2
-"""A sixth of each of the best two messages may be shown, at most so many tokens: what answers a question out of a long
-one seldom fits into less."""
+"""A sixth of each of the best two messages, at most so many tokens: answers in long ones seldom fit into less."""
 _SHORTEST_EXCERPT_TOKENS = 24
 LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""
@@ -244,12 +231,9 @@ def pack(
 ) -> list[C]:
     """Decide which of the candidates that passed the gate go into the context, and how much of each.
 
-    First each gets its share of the budget: a message that is longer is cut to an excerpt around the query's words, one
-    that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts more room,
-    the best first.
-
-    ``wanted`` are index forms of the query's content words; ``overlap_with`` says where a candidate's text meets the
-    query, if that is known. Returns all candidates in the same order, with the final decision, text and tokens.
+    First each gets its share of the budget: a longer message is cut to an excerpt around the wanted words (index
+    forms), one that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts
+    more room, the best first. Returns all candidates in the same order, with the final decision, text and tokens.
     """
     least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k
@@ -276,14 +260,12 @@ def pack(
 
 
 def line_tokens(text: str) -> int:
-    """Estimated tokens of a recalled line."""
     return tokens.estimate(text) + LINE_TOKENS
 
 
 def _lengthened(
     packed: list[C], wanted: Collection[str], left: int, overlap_with: Callable[[C], TokenOverlap | None]
 ) -> list[C]:
-    """Let the kept excerpts use what is left of the budget."""
     for at, candidate in enumerate(packed):
         if left < LINE_TOKENS:
             break
@@ -296,7 +278,6 @@ def _lengthened(
 
 
 def _shown(candidate: C, wanted: Collection[str], limit: int, overlap_with: Callable[[C], TokenOverlap | None]) -> C:
-    """A candidate with so much of its text that its line has at most ``limit`` tokens."""
     content = candidate.content
     if limit < _SHORTEST_EXCERPT_TOKENS:
         return candidate

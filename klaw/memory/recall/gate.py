@@ -16,7 +16,7 @@ from typing import TypeVar
 import attrs
 
 from klaw.domain.message import Message
-from klaw.domain.search import Candidate, Decision
+from klaw.domain.search import Candidate, Decision, RankDetails, fields_of
 from klaw.memory.recall.excerpt import LINE_TOKENS
 from klaw.memory.recall.ranker import RankedEntry
 from klaw.store.engine.tokenizer import stem
@@ -37,11 +37,9 @@ AS_FAR_AS_CHANCE = 1.0
 
 
 def calibrated(cosine_distance: float | None, random_cosine: float) -> float | None:
-    """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model.
-
-    Cubed, because embeddings of related texts fill the far half of the linear scale: there, the best hits of real
-    questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends. ``random_cosine`` is
-    the mean cosine of unrelated texts, from the model's manifest; below 1.
+    """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model, whose mean
+    cosine its manifest has. Cubed, because embeddings of related texts fill the far half of the linear scale: there,
+    the best hits of real questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends.
     """
     if cosine_distance is None:
         return None
@@ -58,8 +56,8 @@ def enough_overlap(shared_words: int, *, command: bool) -> float:
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What speaks for one candidate: its calibrated distance, None when it was not among the nearest vectors, and how
-    many of the query's content words it has."""
+    """What speaks for a candidate: its calibrated distance (None: not among the nearest), how many content words it
+    has."""
 
     distance: float | None
     shared_words: int
@@ -72,8 +70,7 @@ class Evidence:
 
 @attrs.frozen(kw_only=True)
 class Gate:
-    """Decides on one query's candidates: by ``autoRag.relevanceThreshold``, how many content words the query has, and
-    whether it is a command to the model."""
+    """Decides on one query's candidates. ``threshold`` is ``autoRag.relevanceThreshold``."""
 
     threshold: float
     content_words: int
@@ -120,12 +117,11 @@ def judge(entries: Sequence[RankedEntry[T]], gate: Gate, random_cosine: float) -
 def judge_messages(
     ranked: Sequence[RankedEntry[MessagePlace]], found: Sequence[Message], gate: Gate, random_cosine: float
 ) -> list[Candidate]:
-    """Let the gate decide on each message that was read, the best first."""
     by_rowid = {message.rowid: message for message in found}
     read = [each for each in ranked if each.rowid in by_rowid]
     return [
         Candidate(
-            **each.details(),
+            **fields_of(each, RankDetails),
             message=(message := by_rowid[each.rowid]),
             decision=decision,
             text=message.content,
@@ -146,19 +142,16 @@ def without(candidates: Sequence[Candidate], unwanted: Collection[int]) -> list[
 SAME_SHARE = 0.9
 """Two messages say the same when they have at least so much of their stems in common."""
 SIMILAR_LENGTH = 0.75
-"""The shorter one has at least this share of the other's characters; with very short ones punctuation counts for much.
-Comparing lengths first is what makes it cheap."""
+"""The shorter one has at least this share of the other's characters, unless both are very short. Quick to compare."""
 _SHORT_CHARACTERS = 40
 COMPARED = 20
 """So many of the best that passed are compared: more are hardly ever kept, and this runs on the event loop."""
 
 
 def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
-    """All candidates, the best first; of those that passed the gate and say the same, the older are ``repeated``.
-
-    The newest of them takes the place of the best of them: it must not be cut where the older one would have been kept.
-    Only messages of one role repeat each other: an answer that quotes the user does not stand for what the user said.
-    """
+    """All candidates, the best first; of those that passed the gate and say the same, the older are ``repeated``. The
+    newest takes the place of the best: it must not be cut where the older one would have been kept. Only messages of
+    one role repeat each other: an answer that quotes the user does not stand for what the user said."""
     newer = _find_newer(candidates)
     if not newer:
         return candidates
@@ -166,11 +159,15 @@ def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
     for older, newest in newer.items():
         best[newest] = min(older, best.get(newest, newest))
     order = sorted(range(len(candidates)), key=lambda at: (best.get(at, at), at not in best))
-    return [_marked(candidates[at], candidates[newer[at]]) if at in newer else candidates[at] for at in order]
+    return [
+        attrs.evolve(candidates[at], decision=Decision.REPEATED, repeated_by=candidates[newer[at]].message.seq)
+        if at in newer
+        else candidates[at]
+        for at in order
+    ]
 
 
 def _find_newer(candidates: list[Candidate]) -> dict[int, int]:
-    """Index of each repeated candidate to that of the newest that says the same."""
     known: dict[int, frozenset[str]] = {}
 
     def stems(at: int) -> frozenset[str]:
@@ -203,7 +200,3 @@ def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
         return False
     common = len(one & other)
     return common >= SAME_SHARE * (shorter + longer - common)
-
-
-def _marked(candidate: Candidate, newer: Candidate) -> Candidate:
-    return attrs.evolve(candidate, decision=Decision.REPEATED, repeated_by=newer.message.seq)

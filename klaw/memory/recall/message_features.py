@@ -1,7 +1,5 @@
-"""What is known of the messages that a search found, as numbers for the ranking. Pure.
-
-What each feature brings is in docs/benchmarks.md.
-"""
+"""What is known of the messages that a search found, as numbers for the ranking (docs/benchmarks.md: what each brings).
+Pure."""
 
 import math
 from collections import defaultdict
@@ -36,8 +34,7 @@ TEXT_WEIGHT = 1.0
 DATED_WEIGHT = 1.0
 
 FROM_PREVIOUS = 0.5
-"""Share of a message's full-text score that the next message gets in the list by words: an answer seldom repeats the
-question's words."""
+"""The next message's share of a message's full-text score: an answer seldom repeats the question's words."""
 FROM_NEXT = 0.2
 """The share that the message before it gets."""
 
@@ -122,12 +119,10 @@ def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[in
 
 
 def _brevity(tokens: int) -> float:
-    """BM25's factor for the length: a word means more in a short message."""
     return (K1 + 1) / (1 + K1 * (1 - B + B * tokens / USUAL_TOKENS))
 
 
 def _is_near(one: MessagePlace, other: MessagePlace) -> bool:
-    """Whether two neighbours belong to one session."""
     return abs(_when(one) - _when(other)) <= timedelta(seconds=SESSION_PAUSE_S)
 
 

@@ -32,8 +32,7 @@ from klaw.store.search.ranked_lists import Lists
 
 T = TypeVar("T")
 Search: TypeAlias = Callable[[bytes | None, Sequence[str], Lists], Awaitable[Lists]]
-"""Searches by a vector or by words; the other one is None or empty. By vector comes second, and is given what was found
-by words."""
+"""Searches by words, or by vector with what was found by words; the other one is None or empty."""
 
 POOL = 200
 """How many of the fused lists are ranked by all that is known of them."""
@@ -69,7 +68,6 @@ class Account:
 
     @property
     def vector(self) -> bytes | None:
-        """The query's vector, when it came in time."""
         return self.reading.vector if self.reading is not None else None
 
     @property
@@ -94,7 +92,6 @@ class Account:
         return TokenOverlap(query, codes) if query is not None and len(query) and codes else None
 
     def say(self, code: str) -> None:
-        """Name what was missing, once."""
         if code not in self.degraded:
             self.degraded.append(code)
 
@@ -136,8 +133,7 @@ class Account:
 @attrs.define(eq=False, slots=False)
 class SearchForPrompt:
     """What searches for the prompt of a turn have in common: a budget of time, and that no failure of a part is one of
-    the whole. "Yesterday" is counted from the clock's now; ``monotonic`` measures the search's steps, in seconds, in
-    the readers' threads."""
+    the whole. "Yesterday" is counted from the clock's now; ``monotonic`` measures the search's steps."""
 
     _readers: Readers
     _embedder: Embedder
@@ -165,10 +161,8 @@ class SearchForPrompt:
         return await self._threads.run(read_query, text, self._clock.now(), latest)
 
     async def lists(self, text: str, words: Sequence[str], search: Search, account: Account) -> Lists:
-        """Search by words while the query is embedded, and then by vector.
-
-        Not both searches at once: much of them is Python's, which takes turns anyway.
-        """
+        """Search by words while the query is embedded, and then by vector: much of both is Python's, which takes turns
+        anyway."""
         hits = Lists()
 
         async def by_words() -> None:
@@ -182,8 +176,7 @@ class SearchForPrompt:
         return account.take(hits.joined(near))
 
     async def timed(self, account: Account, search: Callable[..., Lists], *args: Any) -> Lists:
-        """Run a search that watches its own time: its last arguments are the seconds that it has and the clock. Empty
-        lists when it fails or is late."""
+        """Run a search whose last arguments are its seconds and the clock; empty lists when it fails or is late."""
         seconds = account.soon - trio.current_time()
         # The second limit is for what cannot be interrupted from within.
         with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):

@@ -44,7 +44,6 @@ class FeatureSet:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns in their order."""
         return tuple(name for names in self.parts.values() for name in names)
 
     def by_part(self, contributions: Sequence[float]) -> dict[str, float]:
@@ -59,14 +58,12 @@ class Ranker:
     """Weights of the features, by the state of the search they are for."""
 
     made: Mapping[str, Any]
-    """By what, when and from what they were made."""
     words: Mapping[str, float]
     vectors: Mapping[str, float]
     tokens: Mapping[str, float] = attrs.Factory(dict)
 
     def contributions(self, features: Float64, names: Sequence[str], *, vectors: bool, tokens: bool = False) -> Float64:
-        """What each feature adds to each score, against the mean of the candidates. There is a row of features, the
-        columns of ``names``, for each candidate of one question, which had a vector, and the codes of its tokens."""
+        """What each feature (a column of ``names``) adds to each score, against the mean of the candidates."""
         weights = self.tokens if tokens else self.vectors if vectors else self.words
         columns = np.array([weights.get(name, 0.0) for name in names])
         centred: Float64 = (features - features.mean(axis=0)) * columns
@@ -82,8 +79,7 @@ def built_in(package: str) -> Ranker:
 
 @attrs.frozen(kw_only=True)
 class RankedEntry(RankDetails, Generic[T]):
-    """Something that was found, with what the ranking knows of it: the place of a message, or a passage. The BM25 of a
-    message is None when it is in the list by its neighbours alone."""
+    """Something that was found, a message's place or a passage, with what the ranking knows of it."""
 
     rowid: int
     item: T
@@ -94,7 +90,6 @@ class Pool(Generic[T]):
     """The best of the fused lists and what is known of each."""
 
     found: int = 0
-    """How much the searches found."""
     entries: Sequence[RankedEntry[T]] = ()
     """The best of the fusion first; their score is the fused one."""
     features: Float64 = attrs.Factory(lambda: np.empty((0, 0)))
@@ -103,8 +98,8 @@ class Pool(Generic[T]):
     of: FeatureSet
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
-        """The features with what the tokens say: by how many standard deviations a score differs from the mean. An
-        entry without one counts as the mean."""
+        """The features with what the tokens say, in standard deviations from the mean, which stands for what is
+        unknown."""
         if not token_scores:
             return self.features
         features = self.features.copy()
@@ -114,8 +109,7 @@ class Pool(Generic[T]):
         return features
 
     def rank(self, token_scores: Mapping[int, float] | None = None, limit: int | None = None) -> list[RankedEntry[T]]:
-        """The best of the ranking by the learned model; of equals the newest first. ``token_scores`` are by row id (see
-        ``token_overlap.max_sim``)."""
+        """The best of the ranking by the learned model; of equals the newest first. Token scores are by row id."""
         if not self.entries:
             return []
         known = token_scores or {}
@@ -141,8 +135,7 @@ def ranks_of(rowids: Iterable[int]) -> dict[int, int]:
 
 
 def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dict[T, float]:
-    """Score of each item over all rankings (each with its weight, the best first): the sum of weight / (RRF_K + rank),
-    ranks from 1."""
+    """Score of each item over all weighted rankings: the sum of weight / (RRF_K + rank), ranks from 1."""
     scores: dict[T, float] = {}
     for weight, ranking in rankings:
         for rank, item in enumerate(ranking, 1):
@@ -151,8 +144,7 @@ def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dic
 
 
 def fuse(lists: Lists) -> dict[int, Ranks]:
-    """What the list by vector and the list by words say of each row id that is in one of them; the score is the fused
-    one."""
+    """What the lists by vector and by words say of each row id in one of them; the score is the fused one."""
     near = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
     hits = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
     made = {}
@@ -164,9 +156,6 @@ def fuse(lists: Lists) -> dict[int, Ranks]:
 
 
 def mix(lists: Sequence[Sequence[T]]) -> list[T]:
-    """One list out of several that have nothing in common: the first of each, then the second of each …
-
-    Their scores cannot be compared: a vector's distance means something else for a fact than for a message in a
-    dialogue. So this is Reciprocal Rank Fusion; each list keeps its own order.
-    """
+    """One list out of several that have nothing in common, whose scores cannot be compared: the first of each, then the
+    second of each … So this is Reciprocal Rank Fusion; each list keeps its own order."""
     return [each for row in zip_longest(*lists) for each in row if each is not None]

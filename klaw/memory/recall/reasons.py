@@ -1,7 +1,5 @@
-"""Why a candidate of a receipt was kept or cut, and what would have changed it, in words. Pure.
-
-Reads the receipt's own JSON, of version 1 too, which has no settings and less numbers.
-"""
+"""Why a candidate of a receipt was kept or cut, and what would have changed it, in words. Reads the receipt's own JSON,
+of version 1 too, which has no settings and less numbers. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -15,6 +13,23 @@ Recall = Mapping[str, Any]
 _KEPT = frozenset(decision.value for decision in PASSED)
 _FITTING = ("over_top_k", "in_window", "in_topic")
 """Passed, and not there for another reason than the gate or the room."""
+
+
+_REASONS = {
+    "ranked": "by its place: others show that the question is known here",
+    "no_content": "the question has no content words",
+    "in_window": "the window shows it",
+    "unwanted": "you said that it is never to be recalled",
+    "in_topic": "a topic in the prompt shows it in full",
+}
+_REMEDIES = {
+    "in_window": "The window of that turn shows it.",
+    "in_topic": "A topic in that turn's prompt shows it.",
+    "unwanted": "`klaw recall again` lets it be recalled again.",
+    "no_content": (
+        "No setting: a question without a content word recalls nothing. One that names what it is about does."
+    ),
+}
 
 
 def place_of(recall: Recall, at: int) -> int:
@@ -33,10 +48,6 @@ def reason(recall: Recall, at: int) -> str:
             return f"distance at most {threshold:g}"
         case "words" if shared:
             return f"has {shared} of {asked} content words"
-        case "ranked":
-            return "by its place: others show that the question is known here"
-        case "no_content":
-            return "the question has no content words"
         case "too_far":
             return _too_far(distance, threshold, shared, asked, command=bool(recall.get("command")))
         case "over_top_k" if settings:
@@ -45,14 +56,8 @@ def reason(recall: Recall, at: int) -> str:
             return f"{each['left_tokens']} of {settings['maxTokens']} tokens were left"
         case "repeated":
             return f"message {each['repeated_by']} is newer and says the same"
-        case "in_window":
-            return "the window shows it"
-        case "unwanted":
-            return "you said that it is never to be recalled"
-        case "in_topic":
-            return "a topic in the prompt shows it in full"
-        case _:
-            return ""
+        case other:
+            return _REASONS.get(other, "")
 
 
 def ranking(each: Mapping[str, Any]) -> str:
@@ -68,7 +73,6 @@ def ranking(each: Mapping[str, Any]) -> str:
 
 
 def _threshold(recall: Recall) -> float | None:
-    """The distance up to which one candidate showed relevance by itself."""
     threshold = recall.get("settings", {}).get("relevanceThreshold")
     if threshold is None:
         return None
@@ -97,14 +101,8 @@ def remedy(recall: Recall, at: int) -> str:
         return "It went into the context."
     if decision == "repeated":
         return f"Message {each['repeated_by']} stands for it: it is newer and says the same."
-    if decision == "in_window":
-        return "The window of that turn shows it."
-    if decision == "in_topic":
-        return "A topic in that turn's prompt shows it."
-    if decision == "unwanted":
-        return "`klaw recall again` lets it be recalled again."
-    if decision == "no_content":
-        return "No setting: a question without a content word recalls nothing. One that names what it is about does."
+    if decision in _REMEDIES:
+        return _REMEDIES[decision]
     if settings is None:
         return "The receipt is of an earlier version and does not hold the settings of that time."
     if decision == "over_top_k":
@@ -130,7 +128,6 @@ def _more_places(recall: Recall, at: int) -> str:
 
 
 def _nearer(recall: Recall, each: Mapping[str, Any]) -> str:
-    """For one that the gate refused."""
     command, asked = bool(recall.get("command")), recall["query_words"]
     counts = range(1, asked + 2)
     wanted = next((count for count in counts if count >= asked * enough_overlap(count, command=command)), asked + 1)

@@ -1,37 +1,100 @@
 """Recall: from a query to the earlier messages of a chat's segment that matter, with an account of every candidate.
 
 The pipeline (``pipeline``) over one chat: with what was said in the days that the query names as a list of its own,
-and with the messages' tokens as a feature. What passed the gate may be ordered by a service (``autoRag.rerank``). A
-reply never waits much longer than ``autoRag.timeBudgetMs`` for it.
+and with the messages' tokens as a feature. What passed the gate may be ordered by a provider's reranking model
+(``autoRag.rerank``): what that is not asked about, and what it gives no score, follows in recall's own order; without
+its answer in time all does. A reply never waits much longer than ``autoRag.timeBudgetMs`` for recall.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
+from typing import Any
 
 import attrs
 import trio
 
+from klaw.actor.threads import Threads
+from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, RecallOutcome
-from klaw.llm.client import Meter
-from klaw.memory.recall.excerpt import pack
+from klaw.llm.client import LlmClient, Meter
+from klaw.llm.endpoint import ModelEndpoint, read_scores
+from klaw.llm.errors import ProviderError, ProviderTimeout
+from klaw.memory.recall.excerpt import excerpt, pack
 from klaw.memory.recall.gate import calibrated, judge_messages, prefer_newer, without
 from klaw.memory.recall.message_features import MESSAGES, gather
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import Pool, RankedEntry
-from klaw.memory.recall.rerank import CandidateReranker
 from klaw.store.search import token_codes
 from klaw.store.search.chat_search import ChatScope, Depth, latest_day, read_with_unwanted, search_chat
 from klaw.store.search.ranked_lists import Lists, MessagePlace
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
-"""How many results each list gives to the fusion; the best by words share their scores with their neighbours, so there
-are up to twice as many."""
+"""Of each list. The best by words share their scores with neighbours, so there are up to twice as many."""
 DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
 """How far ``rank_of`` looks."""
 EMPTY: Pool[MessagePlace] = Pool(of=MESSAGES)
+
+
+MAX_QUESTION_TOKENS, MAX_DOCUMENT_TOKENS = 100, 300
+"""Estimated, of what is sent: both together have to fit into the 512 tokens of small models."""
+LEAST_S = 0.01
+"""With less time left it is not asked: its answer would surely be late, and its failures are counted."""
+
+
+@attrs.frozen(kw_only=True)
+class CandidateReranker:
+    """Asks a model for an order of at most so many candidates. ``llm`` counts the calls that belong to no turn."""
+
+    endpoint: ModelEndpoint
+    candidates: int
+    llm: LlmClient
+    threads: Threads = attrs.Factory(lambda: Threads("rerank", 1))
+
+    async def order(
+        self, question: str, stems: Collection[str], judged: Sequence[Candidate], account: Account, meter: Meter | None
+    ) -> list[Candidate]:
+        """The candidates in the model's order, those with a score first. What the gate refused is not sent. Never
+        raises for a failure: ``account`` says ``rerank_late`` or ``rerank_failed``, and the order stays."""
+        asked = [at for at, each in enumerate(judged) if each.passed][: self.candidates]
+        if len(asked) < 2:
+            return list(judged)
+        scores: Mapping[int, float] = {}
+        with account.step("rerank"):
+            try:
+                texts = [judged[at].message.content for at in asked]
+                query, documents = await self.threads.run(_shortened, question, texts, stems, abandon=True)
+                scores = await self._ask(query, documents, account.deadline, meter or self.llm.meter())
+            except ProviderTimeout:
+                account.say("rerank_late")
+            except ProviderError:
+                account.say("rerank_failed")
+        scored = {asked[place]: score for place, score in scores.items()}
+        order = sorted(range(len(judged)), key=lambda at: (at not in scored, -scored.get(at, 0.0), at))
+        return [attrs.evolve(judged[at], rerank=scored.get(at)) for at in order]
+
+    async def _ask(self, query: str, documents: Sequence[str], deadline: float, meter: Meter) -> dict[int, float]:
+        left_s = deadline - trio.current_time()
+        if left_s < LEAST_S:
+            raise ProviderTimeout("there is no time left for the reranker")
+
+        def read(answer: Mapping[str, Any]) -> dict[int, float]:
+            return read_scores(answer, len(documents))
+
+        return await meter.post(
+            self.endpoint,
+            {"query": query, "documents": list(documents), "top_n": len(documents)},
+            read,
+            prompt_tokens=sum(map(tokens.estimate, documents)) + len(documents) * tokens.estimate(query),
+            within_s=left_s,
+        )
+
+
+def _shortened(question: str, others: Sequence[str], stems: Collection[str]) -> tuple[str, list[str]]:
+    shorter = [excerpt(each, stems, MAX_DOCUMENT_TOKENS) for each in others]
+    return excerpt(question, stems, MAX_QUESTION_TOKENS), shorter
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +106,6 @@ class MessageRank:
     """From 1; None when the message was not found."""
     ranked: RankedEntry[MessagePlace] | None
     distance: float | None
-    """Calibrated."""
     degraded: tuple[str, ...]
 
 
@@ -110,13 +172,11 @@ class Recall(SearchForPrompt):
         _, pool = await self._gather(text, scope, DEPTH, account, POOL)
         return pool, account.token_scores()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _gather(
         self, text: str, scope: ChatScope, depth: Depth, account: Account, size: int | None = None
     ) -> tuple[Query, Pool[MessagePlace]]:
-        """Read the query, search, look at the best ``size`` of what is found (all if it is None), and read the codes of
-        their tokens."""
+        """Read the query, search, look at the best ``size`` of what is found (None: all), read the codes of their
+        tokens."""
         with account.step("begin"):
             query = await self.read(text, await self.fetched(account, None, latest_day, scope))
         if scope.end_seq <= scope.first_seq or not query.words:

@@ -11,7 +11,7 @@ from klaw.domain.search import NOTHING, Candidate, RecallOutcome
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.engine.database import Readers
-from klaw.store.search.stored_recalls import StoredRecall
+from klaw.store.search.whereabouts import StoredRecall
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +24,6 @@ class TurnReplay:
 
     @property
     def kept_then(self) -> list[int]:
-        """Seqs of what the turn itself recalled."""
         return sorted(self.stored.turn.receipt["recall"]["kept"])
 
     def kept(self, recalled: RecallOutcome) -> dict[int, Candidate]:
@@ -38,13 +37,11 @@ class TurnReplay:
 
     @property
     def gained(self) -> list[Candidate]:
-        """What only the changed settings recall, oldest first."""
         before = self.kept(self.before)
         return [each for seq, each in self.kept(self.after).items() if seq not in before]
 
     @property
     def lost(self) -> list[Candidate]:
-        """What only the settings in force now recall, oldest first."""
         after = self.kept(self.after)
         return [each for seq, each in self.kept(self.before).items() if seq not in after]
 
@@ -55,7 +52,6 @@ class TurnReplay:
 
     @property
     def changed(self) -> bool:
-        """Whether anything else is recalled, or more or less of the same."""
         before, after = self.kept(self.before), self.kept(self.after)
         return {seq: each.text for seq, each in before.items()} != {seq: each.text for seq, each in after.items()}
 

@@ -1,5 +1,4 @@
-"""Late interaction: how well the words of a question are met by the words of a message, one by one, and where in a long
-message they are. Pure."""
+"""Late interaction: how well the words of a message meet those of a question, one by one, and where. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,14 +8,12 @@ from klaw.memory.embed.token_coder import CODE_BYTES, MAX_TOKENS, Floats
 
 GROUP_BYTES = 1_024 * CODE_BYTES
 CHARACTERS_A_TOKEN = 4.5
-"""Characters of text for each token that has a code, measured in English and Russian: says where the codes of a longer
-text end."""
+"""Characters of text for each coded token, measured in English and Russian: says where the codes of a long text end."""
 
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
-    """MaxSim of a question and some messages: over the question's tokens, the weighted mean of the similarity of the
-    most similar token of the message. About 0 for what has nothing in common. In the order of ``codes``; None for what
-    has no tokens."""
+    """MaxSim: the weighted mean, over the question's tokens, of the similarity of a message's most similar token. About
+    0 for what has nothing in common; None for what has no tokens."""
     found: list[float | None] = [None] * len(codes)
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):
@@ -51,11 +48,9 @@ def similarities(query: Floats, codes: bytes) -> Floats:
 
 
 class TokenOverlap:
-    """A question and the codes of one message (not empty): which part of the message meets the question.
-
-    Codes stand in the order of the text, so where a token stands follows from its number: off by 2 of 500 tokens in the
-    median, by 20 at most, which is less than a sentence.
-    """
+    """A question and the codes of one message (not empty): which part of the message meets the question. Codes stand in
+    the order of the text, so where a token stands follows from its number: off by 2 of 500 tokens in the median, by 20
+    at most, which is less than a sentence."""
 
     def __init__(self, query: Floats, codes: bytes) -> None:
         self._best = [similarities(query, codes)]

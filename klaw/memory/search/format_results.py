@@ -29,8 +29,7 @@ def show(
     topics: Sequence[TopicResult] = (),
     people: Sequence[PersonResult] = (),
 ) -> str:
-    """Results of a page as lines, people and topics before the others, or why there are none. Those of the page that
-    are shown are given."""
+    """Those results, people and topics of a page that are shown, as lines; or why there are none."""
     if not page.words:
         return "Nothing was searched: the query has no word to look for."
     found = [

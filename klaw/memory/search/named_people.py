@@ -11,7 +11,6 @@ from klaw.store.engine.database import Readers
 from klaw.store.kinds import people
 
 MOST = 3
-"""People that a search shows."""
 FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""
@@ -22,8 +21,7 @@ _START = 2
 
 
 async def find_people(readers: Readers, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
-    """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
-    Raises StorageError."""
+    """Those of a user's people whose name or alias stands in a text, whole names first. Raises StorageError."""
     text = text[:MAX_CHARACTERS]
     if not re.search(r"\w", text):
         return ()

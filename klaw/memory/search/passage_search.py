@@ -1,8 +1,6 @@
 """Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls.
-
-Both lists by vector and by words, fused. Every fact is some vector's neighbour, and there are few facts: so, unlike
-messages, they have to show that they have something to do with the query: a near vector, or enough of its words.
-"""
+Both lists by vector and by words, fused. Every fact is some vector's neighbour: so, unlike messages, they have to show
+that they have something to do with the query."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -13,22 +11,31 @@ from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult, RankDetails, SearchResult
+from klaw.domain.search import (
+    AnyResult,
+    FactResult,
+    FileResult,
+    Kind,
+    NoteResult,
+    RankDetails,
+    Ranks,
+    SearchResult,
+    fields_of,
+)
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.ranker import fuse
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tokenizer import stem
-from klaw.store.kinds import facts, memory_files, tool_notes
+from klaw.store.kinds import facts, memory_files
 from klaw.store.kinds.memory_files import StoredChunk
-from klaw.store.kinds.tool_notes import StoredNote
+from klaw.store.kinds.summaries import StoredNote, notes_by_rowids
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters, read_messages
 from klaw.store.search.passages import PassageKind
 from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 50
-"""Most results of each list."""
 NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
 
@@ -36,7 +43,7 @@ Stored: TypeAlias = Fact | StoredChunk | StoredNote | Message
 _READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]]] = {
     "fact": facts.by_rowids,
     "file": memory_files.by_rowids,
-    "note": tool_notes.by_rowids,
+    "note": notes_by_rowids,
     "message": lambda connection, user, rowids: {each.rowid: each for each in read_messages(connection, rowids, user)},
 }
 
@@ -82,7 +89,7 @@ async def find_kept(
         for rowid, ranks in sorted(fused.items(), key=lambda one: (-one[1].score, -one[0])):
             away = calibrated(ranks.distance, random_cosine)
             if rowid in texts and is_related(away, texts[rowid], asked):
-                found[kind].append(ResultEntry(kind=kind, rowid=rowid, **{**ranks.ranks(), "distance": away}))
+                found[kind].append(ResultEntry(kind=kind, rowid=rowid, **{**fields_of(ranks, Ranks), "distance": away}))
     return found
 
 
@@ -96,7 +103,6 @@ def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
 
 
 def _text(stored: Stored) -> str:
-    """As it is searched."""
     match stored:
         case StoredChunk():
             return f"{stored.heading}\n{stored.text}"
@@ -137,36 +143,18 @@ def _result(entry: ResultEntry, stored: Stored, stems: Mapping[str, str]) -> Any
     text = _text(stored)
     piece, there = snippet(stored.text if isinstance(stored, StoredChunk) else text, stems), forms_there(text, stems)
     found: dict[str, Any] = {
-        **entry.ranks(),
+        **fields_of(entry, Ranks),
         "words": tuple(word for form, word in stems.items() if form in there),
         "snippet": piece.text,
         "marks": piece.marks,
     }
     match stored:
         case Fact():
-            return FactResult(
-                **found,
-                id=stored.id,
-                category=stored.category,
-                importance=stored.importance,
-                source=stored.source,
-                origin=stored.origin,
-                created_at=stored.created_at,
-                updated_at=stored.updated_at,
-            )
+            return FactResult(**found, **fields_of(stored, FactResult))
         case StoredChunk():
-            return FileResult(**found, path=stored.path, line=stored.line, heading=stored.heading)
+            return FileResult(**found, **fields_of(stored, FileResult))
         case StoredNote():
             note = stored.note
             return NoteResult(**found, chat=stored.chat, seq=note.seq, tool=note.tool, created_at=stored.created_at)
         case Message():
-            return SearchResult(
-                **found,
-                chat=stored.chat,
-                seq=stored.seq,
-                id=stored.id,
-                rowid=stored.rowid,
-                role=stored.role,
-                created_at=stored.created_at,
-                boosts=entry.boosts,
-            )
+            return SearchResult(**found, **fields_of(stored, SearchResult), boosts=entry.boosts)

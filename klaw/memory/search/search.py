@@ -3,37 +3,42 @@ facts and in their memory files, page by page.
 
 The pipeline of recall over a user's whole history: the newer of what says the same first; likewise facts and pieces of
 files; the lists fused by rank; one page with snippets. Somebody asked for it, so there is no relevance gate for
-messages, and words that recall leaves out are looked for when there are no others. A part that is missing is named in
-the result.
+messages, and words that recall leaves out are looked for when there are no others.
 
-A list of results is ranked once and kept for its other pages: neither a message that comes meanwhile nor a vector that
-is made meanwhile moves a result from one page to another.
+A list of results is ranked once and kept for its other pages, so that nothing moves from one page to another. A search
+looks no further than the newest message that there was when it was first asked, and counts "yesterday" from that
+moment. Both are in the name of the next page (``3-f4240-6925a3b0``), so that all pages are of one list, also after a
+restart.
 """
 
 import math
+import re
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import attrs
 import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
-from klaw.domain.search import Kind, SearchPage, TopicResult
+from klaw.domain.search import Kind, RankDetails, SearchPage, TopicResult, fields_of
 from klaw.domain.topic import TopicCandidate
+from klaw.errors import InvalidValue
 from klaw.memory.embed.embedder import QUERY_S, Embedder
 from klaw.memory.recall.gate import calibrated
 from klaw.memory.recall.message_features import gather
 from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query, read_search_words
-from klaw.memory.recall.ranker import mix
+from klaw.memory.recall.ranker import RankedEntry, mix
 from klaw.memory.search.named_people import find_people
 from klaw.memory.search.passage_search import ResultEntry, find_kept, read_results
-from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
+from klaw.store.engine.tokenizer import words
 from klaw.store.search.history_search import HistoryFilters, history_end, search_history
-from klaw.store.search.ranked_lists import Lists
+from klaw.store.search.ranked_lists import HEAD_CHARACTERS, Lists, MessagePlace
 
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""
@@ -42,16 +47,80 @@ NEAR_ENOUGH = 0.6
 """Calibrated distance up to which a message without a word of the query is found. Wider than for a reply (0.5):
 somebody asked, and across languages what is meant lies there ("аллергия на орехи", "allergic to peanuts": 0.51)."""
 TOPICS = 3
-"""Topics that the first page shows."""
 _SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
 """Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
 
 
+RankedMessage: TypeAlias = RankedEntry[MessagePlace]
+
+
+def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
+    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer:
+    somebody who searches for words wants to see them first; for the context of a reply the answer is worth more. Pure.
+    """
+    there = {each.rowid: each for each in ranked}
+    limits: dict[int, float] = {}
+    for each in ranked:
+        if each.bm25 is None:
+            continue
+        for rowid in (each.item.previous, each.item.next):
+            other = there.get(rowid) if rowid is not None else None
+            if other is not None and other.bm25 is None and not _is_nearer(other, each):
+                limits[other.rowid] = min(each.score, limits.get(other.rowid, other.score))
+    limited = [attrs.evolve(each, score=limits.get(each.rowid, each.score)) for each in ranked]
+    return sorted(limited, key=lambda each: (-each.score, each.rowid in limits, -each.rowid))
+
+
+def _is_nearer(one: RankedMessage, other: RankedMessage) -> bool:
+    return one.vector_rank is not None and (other.vector_rank is None or one.vector_rank < other.vector_rank)
+
+
+def newer_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
+    """Let the messages that say the same (of one role, with the same words, as far as the beginning and the length of a
+    longer one tell) change places among themselves, so that the newest of them comes first. Pure."""
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for at, each in enumerate(ranked):
+        place = each.item
+        is_whole = len(place.head) < HEAD_CHARACTERS
+        said = unicodedata.normalize("NFKC", " ".join(words(place.head))).casefold() or place.head
+        groups.setdefault((place.role, said, 0 if is_whole else place.tokens), []).append(at)
+    ordered = list(ranked)
+    for group in groups.values():
+        newest = sorted(group, key=lambda at: -ranked[at].rowid)
+        for at, other in zip(group, newest, strict=True):
+            ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
+    return ordered
+
+
+MAX_PAGE = 1_000
+_CURSOR = re.compile(r"([0-9]{1,4})(?:-([0-9a-f]{1,16})-([0-9a-f]{1,9}))?")
+
+
+@attrs.frozen(kw_only=True)
+class Cursor:
+    """A page of a list that was begun before, at a time in Unix seconds, when ``last_rowid`` was the newest message."""
+
+    page: int
+    last_rowid: int
+    asked_at: int
+
+    def __str__(self) -> str:
+        return f"{self.page}-{self.last_rowid:x}-{self.asked_at:x}"
+
+
+def read_cursor(text: str) -> Cursor | int:
+    """A page, or of a list that is begun again its number alone. Raises InvalidValue."""
+    match = _CURSOR.fullmatch(text)
+    if match is None or not 1 <= int(match[1]) <= MAX_PAGE or (match[2] and int(match[2], 16) >= 1 << 63):
+        raise InvalidValue(f"must be a number from 1 to {MAX_PAGE}, or the name of a next page as a search gave it")
+    if match[2] is None:
+        return int(match[1])
+    return Cursor(page=int(match[1]), last_rowid=int(match[2], 16), asked_at=int(match[3], 16))
+
+
 @attrs.frozen(kw_only=True)
 class ResultList:
-    """All results of a search, with what the page says of it."""
-
     entries: tuple[ResultEntry, ...]
     is_exact: bool
     words: tuple[str, ...]
@@ -61,8 +130,7 @@ class ResultList:
 
 
 class MemorySearch:
-    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free; days are
-    counted from the clock's now."""
+    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free."""
 
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
@@ -102,9 +170,9 @@ class MemorySearch:
         asked_at = page.asked_at if isinstance(page, Cursor) else self.now()
         number = page.page if isinstance(page, Cursor) else page
         async with self._one_at_a_time:
-            end = await self._readers.run(history_end, filters.user)
-            last_rowid = page.last_rowid if isinstance(page, Cursor) else end.last_rowid
-            query = await self._threads.run(read_query, text, asked_at, end.latest)
+            newest, latest = await self._readers.run(history_end, filters.user)
+            last_rowid = page.last_rowid if isinstance(page, Cursor) else newest
+            query = await self._threads.run(read_query, text, asked_at, latest)
             upto = attrs.evolve(filters, last_rowid=last_rowid)
             found = await self._list(text, query, upto, kinds, asked_at, account)
             first = (number - 1) * limit
@@ -114,6 +182,7 @@ class MemorySearch:
             with account.step("read"):
                 results = await read_results(self._readers, self._threads, shown, filters.user, found.words)
                 who = await find_people(self._readers, text, filters.user) if ask_who else ()
+        topics = found.topics if number == 1 else ()
         more = first + limit < len(found.entries) and number < MAX_PAGE
         following = Cursor(page=number + 1, last_rowid=last_rowid, asked_at=asked_at)
         return SearchPage(
@@ -127,7 +196,7 @@ class MemorySearch:
             words_left_out=found.words_left_out,
             degraded=found.degraded,
             timings_ms=account.timings_ms,
-            topics=tuple(_topic(hit) for hit in found.topics) if number == 1 else (),
+            topics=tuple(TopicResult(**fields_of(hit.topic, TopicResult), score=hit.score) for hit in topics),
             people=who,
         )
 
@@ -184,25 +253,11 @@ class MemorySearch:
 
 
 def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:
-    """The fused ranking, in the order that suits somebody who looks for something, without what has nothing to do with
-    the query: where there are few messages, each is among the nearest. Pure."""
+    """The fused ranking for somebody who looks for something, without what has nothing to do with the query. Pure."""
     ranked = newer_first(matches_first(gather(found, query, random_cosine=random_cosine).rank()))
     near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
     return [
-        ResultEntry(kind="message", rowid=each.rowid, **each.details())
+        ResultEntry(kind="message", rowid=each.rowid, **fields_of(each, RankDetails))
         for each in near
         if each.text_rank is not None or (each.distance is not None and each.distance <= NEAR_ENOUGH)
     ]
-
-
-def _topic(hit: TopicCandidate) -> TopicResult:
-    topic = hit.topic
-    return TopicResult(
-        id=topic.id,
-        chat=topic.chat,
-        summary=topic.summary,
-        first_at=topic.first_at,
-        last_at=topic.last_at,
-        messages=topic.messages,
-        score=hit.score,
-    )

@@ -122,7 +122,6 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
 
 
 MAX_CALLS = 40
-"""Calls that one summary notes: the newest."""
 NOTE_TOKENS = 80
 """What the answer may use for each."""
 
@@ -153,7 +152,6 @@ class ToolCallText:
 
 
 def calls(messages: Sequence[Message]) -> list[ToolCallText]:
-    """The calls of some whole exchanges that have a result."""
     results = {
         str(message.metadata.get("call", "")): message.content
         for message in messages

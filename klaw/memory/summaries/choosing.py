@@ -1,13 +1,13 @@
 """Which messages are summarised next, and which summaries make room. Pure.
 
-The unit is the exchange (``context.window.exchanges``): a question is never torn from its answer, nor a call from its
+The unit is the exchange (``context.request.exchanges``): a question is never torn from its answer, nor a call from its
 result. The newest exchange is never taken."""
 
 from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.window import cost, exchanges, is_tool
+from klaw.context.request import cost, exchanges, is_tool
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.summary import Summary
@@ -36,7 +36,6 @@ class Rules:
 
     @property
     def part_tokens(self) -> int:
-        """Estimated tokens of one summary."""
         return max(1, int(self.max_tokens * PART_SHARE))
 
     def threshold(self, usable: int) -> int:
@@ -46,8 +45,6 @@ class Rules:
 
 @attrs.frozen(kw_only=True)
 class SummaryChunk:
-    """What one summary is made from."""
-
     messages: tuple[Message, ...]
     """Whole exchanges, oldest first."""
     base: Summary | None
@@ -113,7 +110,6 @@ def choose(
 
 
 def weight(messages: Sequence[Message]) -> int:
-    """Estimated tokens of messages in the prompt."""
     return sum(message.tokens + LABEL_TOKENS for message in messages)
 
 

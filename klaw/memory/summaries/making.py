@@ -62,7 +62,6 @@ def path_of(data_dir: Path, summary: Summary) -> Path:
 
 
 def text_of(summary: Summary) -> str:
-    """The copy: where it belongs, and the summary."""
     return (
         f"# Summary {summary.number} of {' '.join(summary.chat.split())}\n\n"
         f"Messages {summary.first_seq} to {summary.last_seq} of segment {summary.segment + 1},"
@@ -90,7 +89,6 @@ MAX_ROOM, LEAST_ROOM = 8_000, 128
 """Estimated tokens of messages in one prompt, also for models with a very long context: a summary of more would say
 little of each."""
 PROMPT_TOKENS = 500
-"""The fixed part of a prompt, generously."""
 
 log = structlog.get_logger("klaw.summarizer")
 

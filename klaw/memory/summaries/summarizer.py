@@ -26,11 +26,9 @@ ACTOR_NAME = "memory.summarizer"
 SWEEP_S = 600.0
 """How often the store is asked for chats that were missed."""
 SWEEP_CHATS = 1_000
-"""So many chats wait at most."""
 SWEEP_MESSAGES = 4
 """A chat with fewer uncovered messages is not looked at by a sweep."""
 STORE_PAUSE_S = 60.0
-"""After the store could not be read."""
 SHOWN_FAILURES = 3
 """A chat that failed so often in a row is shown as degraded."""
 
@@ -42,18 +40,15 @@ class SummarizerStatus:
     """What is known now. Times are Unix seconds."""
 
     made: int = 0
-    """Since the process started."""
     last_made: float | None = None
     waiting: int = 0
     """Chats that are looked at next."""
     failing: int = 0
-    """Chats whose last attempt failed."""
     failing_long: int = 0
     """Chats that failed several times in a row."""
     next_try: float | None = None
     """When the first of them is tried again."""
     code: str | None = None
-    """Why the last failed attempt did."""
 
 
 class Summarizer(Nudge):
@@ -89,7 +84,6 @@ class Summarizer(Nudge):
         return {"summaries_failing": "some chats could not be summarised; older messages are found by search"}
 
     def report(self) -> dict[str, Any]:
-        """The status as JSON."""
         status = self.status
         return {
             **attrs.asdict(status),

@@ -1,9 +1,7 @@
-"""Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``).
-
-search -> relevance gate -> a model that chooses, if ``routing.tasks.reranker`` names one -> what was said in the chosen
-ones. Every failure degrades to the rest and is named in the result; a reply never waits longer than
-``topics.timeBudgetMs`` for it, but for the step of a thread that cannot be interrupted (some 100 ms).
-"""
+"""Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``): search, relevance gate, a model that
+chooses (if ``routing.tasks.reranker`` names one), what was said in the chosen ones. Every failure degrades to the rest
+and is named in the result; a reply waits no longer than ``topics.timeBudgetMs`` for it, but for the step of a thread
+that cannot be interrupted (some 100 ms)."""
 
 import math
 from collections import Counter
@@ -84,8 +82,6 @@ class TopicChooser:
             timings_ms=account.timings_ms,
         )
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _find(
         self, user: UserId, text: str, vector: bytes | None, choose_by: float, account: Account
     ) -> tuple[tuple[TopicCandidate, ...], dict[int, str]] | None:
@@ -115,10 +111,10 @@ class TopicChooser:
         try:
             return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())
         except trio.TooSlowError:
-            return Selection(topics=(), fallback="timeout")
+            return Selection(fallback="timeout")
         except StorageError as error:
             log.warning("topics_not_chosen", error=error_class(error))
-            return Selection(topics=(), fallback="storage")
+            return Selection(fallback="storage")
 
     async def _read(
         self, user: UserId, picks: Iterable[TopicId], query: Query, account: Account
@@ -140,7 +136,6 @@ class TopicChooser:
 
 
 def _picks(hits: Sequence[TopicCandidate], selection: Selection | None) -> dict[TopicId, str]:
-    """What goes into the prompt, the most useful first, with the reranker's excerpt or none. Pure."""
     if selection is not None and (selection.fallback is None or selection.loaded):
         return {TopicId(each.id): each.excerpt for each in selection.topics}
     return dict.fromkeys([hit.topic.id for hit in hits if hit.fate is Fate.CHOSEN][:FALLBACK_TOPICS], "")
@@ -152,7 +147,6 @@ def _candidates(
     picks: Mapping[TopicId, str],
     read: Mapping[TopicId, tuple[list[Message], list[float]]],
 ) -> tuple[TopicCandidate, ...]:
-    """All that were found, with what became of them. Pure."""
     places = {topic: place for place, topic in enumerate(picks, 1)}
     reranked = selection is not None and selection.fallback is None
     made = []
@@ -178,8 +172,7 @@ def _candidates(
 
 
 def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
-    """How much each of a topic's messages has to do with a question: the question's words that it has, the rarer in the
-    topic the more. ``wanted`` are stems of the question's content words. Pure; reads all of the text."""
+    """How much each of a topic's messages has to do with a question: wanted stems, the rarer the more. Pure."""
     found = [forms_in(message.content, wanted) for message in said]
     holding = Counter(form for forms in found for form in forms)
     return [math.fsum(math.log(1 + len(said) / holding[form]) for form in forms) for forms in found]
@@ -188,13 +181,9 @@ def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
 def judge(
     hits: Sequence[TopicCandidate], said: Mapping[int, str], query: Query, *, threshold: float, random_cosine: float
 ) -> list[tuple[TopicCandidate, bool]]:
-    """Let the relevance gate of messages decide on topics: those that pass are ``CHOSEN``, the others ``TOO_FAR``.
-    ``said`` are the messages that they were found by, by row id. Pure; reads a lot of text.
-
-    Returns:
-        Each, and whether a model that chooses is shown it: it passed, has a word of the question, or is nearer to it
-        than chance.
-    """
+    """Let the relevance gate of messages decide on topics: those that pass are ``CHOSEN``, the others ``TOO_FAR``; and
+    whether a model that chooses is shown each: it passed, has a word of the question, or is nearer to it than chance.
+    ``said`` are the messages that they were found by, by row id. Pure; reads a lot of text."""
     evidence = [_evidence(hit, said, query, random_cosine) for hit in hits]
     gate = Gate(threshold=threshold, content_words=len(query.content_stems), command=query.command)
     judged = []

@@ -1,8 +1,6 @@
-"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back.
-
-No actor: admin requests call it. Every change is decided on what is read here and checked again in the writer's
-transaction, so the archivist may work on the same chat meanwhile: one of the two learns that something has changed.
-"""
+"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back. Every change is
+decided on what is read here and checked again in the writer's transaction, so the archivist may work on the same chat
+meanwhile: one of the two learns that something has changed."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -17,8 +15,7 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import ConfigError, NoSuchChange, NoSuchTopic, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import Asker
-from klaw.memory.topics.maker import TopicMaker
-from klaw.memory.topics.merger import MAX_MERGED_CHARS
+from klaw.memory.topics.maker import MAX_MERGED_CHARS, TopicMaker
 from klaw.memory.topics.splitter import DraftTopic, divide
 from klaw.memory.topics.texts import part_summary, shorten
 from klaw.store.engine import meta
@@ -40,17 +37,10 @@ class TopicControl:
     embed_s: float = 20.0
     """Taking back a change waits so long for vectors of what is there again; the archivist makes the others."""
 
-    # -- merging ---------------------------------------------------------------------------------------------------
-
     async def merge(self, user: UserId, ids: Sequence[int], summary: str | None = None) -> Topic:
         """Let the first of some topics, all of one chat, take in the others. Returns what it has become. Without a
-        summary of the whole theirs stand one after the other.
-
-        Raises:
-            TopicRefused: one is unknown or named twice, they are of several chats, or too large together; nothing was
-                changed.
-            StorageError, ActorStopped: see ``topic_edits.merge``.
-        """
+        summary of the whole theirs stand one after the other. Raises TopicRefused if one is unknown or named twice,
+        they are of several chats, or too large together; else like ``topic_edits.merge``."""
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")
@@ -86,17 +76,10 @@ class TopicControl:
         self.changed()
         return merged
 
-    # -- splitting -------------------------------------------------------------------------------------------------
-
     async def split(self, user: UserId, topic_id: int, at: Sequence[str] = ()) -> list[Topic]:
         """Put several topics in the place of one. Messages of ``at`` (ids, ``main#12``, or numbers in the topic's chat)
-        begin a new topic; without any a model divides it.
-
-        Raises:
-            TopicRefused: the topic is unknown, a message is not one of it or is named twice, or no model can divide it;
-                nothing was changed.
-            StorageError, ActorStopped: see ``topic_edits.store``.
-        """
+        begin a new topic; without any a model divides it. Raises TopicRefused if the topic is unknown, a message is not
+        one of it or is named twice, or no model can divide it; else like ``topic_edits.store``."""
         as_of = await self.maker.readers.run(meta.last_entry)
         topic = await self._topic(user, topic_id, "topic")
         own = await self.maker.readers.run(topics.read, user, topic.id)
@@ -134,8 +117,6 @@ class TopicControl:
             )
         return parts
 
-    # -- making again ----------------------------------------------------------------------------------------------
-
     async def in_scope(self, user: UserId, chat: ChatId | None, since: str | None) -> list[Topic]:
         """The topics that ``rebuild`` would drop. Raises TopicRefused when there are none, or topics are off."""
         if not self.config.enabled:
@@ -148,8 +129,7 @@ class TopicControl:
 
     async def rebuild(self, user: UserId, chat: ChatId | None, since: str | None) -> list[int]:
         """Drop a user's topics, of a chat, and last talked about not before a moment; the archivist makes them again.
-        Facts stay. Returns the changes, one for each chat. Raises TopicRefused like ``in_scope``, and like
-        ``topic_edits.rebuild``."""
+        Facts stay. Returns the changes, one for each chat. Raises like ``in_scope`` and ``topic_edits.rebuild``."""
         await self.in_scope(user, chat, since)
         made = await self.maker.writer.run(topic_edits.rebuild, user, chat, since, self.maker.now())
         if not made:
@@ -157,12 +137,10 @@ class TopicControl:
         self.changed()
         return made
 
-    # -- taking back -----------------------------------------------------------------------------------------------
-
     async def undo(self, user: UserId, entry: int | None = None) -> UndoneTopics:
-        """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too, and
-        can be taken back in the same way. Raises TopicRefused when there is nothing to take back, or a later change is
-        in the way; else like ``topic_edits.undo``."""
+        """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too. Raises
+        TopicRefused when there is nothing to take back, or a later change is in the way; else like
+        ``topic_edits.undo``."""
         try:
             done = await self.maker.writer.run(topic_edits.undo, user, entry, self.maker.now())
         except (NoSuchChange, TopicChanged) as error:
@@ -172,8 +150,6 @@ class TopicControl:
             for topic in done.topics:  # without the archivist nobody else does; what is not made now its start makes
                 await self.maker.embed(topic.user, topic.id)
         return done
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _topic(self, user: UserId, number: int, field: str) -> Topic:
         topic = await self.maker.readers.run(topics.get, user, TopicId(number))

@@ -60,13 +60,10 @@ def _category(value: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class ProposedFact:
-    """One change of the list of facts, as the model is asked for it."""
-
     action: Literal["add", "update", "delete"]
     fact: Whole = 0
     """Number of the kept fact, from 1; 0 with ``add``."""
     text: Text = ""
-    """Empty with ``delete``."""
     category: Annotated[str, Form(_category, str), SchemaType(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
@@ -83,8 +80,6 @@ def _people(value: object) -> Usable[ProposedPerson]:
 
 @attrs.frozen
 class FactsAnswer:
-    """What the model answers."""
-
     facts: Annotated[
         Usable[ProposedFact], Form(partial(usable, cls=ProposedFact), list), SchemaType(list[ProposedFact])
     ]
@@ -143,7 +138,6 @@ def _once(changes: Sequence[ProposedFact]) -> list[ProposedFact]:
 
 
 def _statement(written: str) -> str | None:
-    """One line; None when it is no statement."""
     if len(written) > 4 * MAX_CHARS:
         return None
     try:

@@ -1,22 +1,26 @@
-"""Storing topics with their vectors, for the archivist and for a person alike."""
+"""Storing topics with their vectors, for archivist and person; and whether a new one goes on with an older."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 import attrs
 
 from klaw.actor.clock import Clock, iso
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.topic import Topic, TopicId
-from klaw.errors import EmbeddingUnavailable
+from klaw.domain.text import minute, one_line
+from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicCandidate, TopicId
+from klaw.errors import BadAnswer, EmbeddingUnavailable
+from klaw.llm.ask_json import Text, Whole
+from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.splitter import DraftTopic
-from klaw.memory.topics.texts import embedding_text
+from klaw.memory.topics.texts import embedding_text, has_words, shorten
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import topic_edits, topics
+from klaw.store.kinds import topic_edits, topic_vectors, topics
 from klaw.store.kinds.topic_edits import TopicDraft
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.kinds.topics import Author
@@ -24,8 +28,7 @@ from klaw.store.kinds.topics import Author
 
 @attrs.frozen
 class TopicMaker:
-    """Makes topics in one store. A vector that cannot be made now the archivist makes later. ``as_of``: the memory
-    journal's last entry before what a topic is made of was read."""
+    """Makes topics in one store. ``as_of``: the memory journal's last entry before what a topic is made of was read."""
 
     readers: Readers
     writer: Writer
@@ -94,7 +97,7 @@ class TopicMaker:
         if vector is None:
             return None
         made = TopicVector(topic.id, topic.updated_at, vector)
-        return await self.writer.run(topic_edits.store_vectors, model, [made], as_of=as_of) > 0
+        return await self.writer.run(topic_vectors.store, model, [made], as_of=as_of) > 0
 
     async def _read(self, topic: Topic) -> list[Message]:
         return await self.readers.run(topics.read, topic.user, topic.id)
@@ -108,3 +111,66 @@ class TopicMaker:
     async def _model(self) -> str | None:
         model = await self.readers.run(vector_model.current)
         return model[0] if model is not None else None
+
+
+PROMPT = "topics_merge"
+MIN_COSINE = 0.85
+MAX_CANDIDATES = 10
+MAX_MERGED_CHARS = 50_000
+"""A topic that swallows everything finds nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class MergeAnswer:
+    """What the model answers; ``topic`` is the number of an older one, from 1."""
+
+    should_merge: bool
+    reason: Text = ""
+    topic: Whole = 0
+    merged_summary: Text = ""
+
+
+@attrs.frozen
+class Merge:
+    """With which candidate, by its number from 1, a topic is merged, and under which summary."""
+
+    place: int
+    summary: str
+
+
+def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandidate]:
+    """The topics that a new one may be merged with, the most alike first. ``found``: by vector, scored by cosine."""
+    fitting = [
+        like
+        for like in found
+        if like.topic.id != new.id
+        and (like.topic.user, like.topic.chat) == (new.user, new.chat)
+        and like.score >= MIN_COSINE
+        and not like.topic.general
+        and like.topic.chars + new.chars <= MAX_MERGED_CHARS
+    ]
+    return sorted(fitting, key=lambda like: (-like.score, like.topic.id))[:MAX_CANDIDATES]
+
+
+async def decide(asker: Asker, new: Topic, candidates: Sequence[TopicCandidate]) -> Merge | None:
+    """With which candidate the new topic is to be merged; None: with none, or there was no usable answer."""
+    read = partial(merge_of, candidates=len(candidates))
+    return await asker.ask("topics", PROMPT, material(new, candidates), "merge", MergeAnswer, read)
+
+
+def merge_of(answer: MergeAnswer, candidates: int) -> Merge | None:
+    """None: with none, or with one that is no candidate. Raises BadAnswer: a merge without a summary."""
+    if not answer.should_merge or not 1 <= answer.topic <= candidates:
+        return None
+    if not has_words(answer.merged_summary):
+        raise BadAnswer("merged_summary is empty")
+    return Merge(answer.topic, shorten(answer.merged_summary, MAX_SUMMARY_CHARS))
+
+
+def material(new: Topic, candidates: Sequence[TopicCandidate]) -> str:
+    older = [f"{number}. {_line(like.topic)}" for number, like in enumerate(candidates, 1)]
+    return "\n".join(["New topic:", _line(new), "", "Older topics:", *older])
+
+
+def _line(topic: Topic) -> str:
+    return f"[{minute(topic.first_at)} to {minute(topic.last_at)}] {one_line(topic.summary)}"

@@ -47,15 +47,12 @@ class _RefusedChange(Exception):
 
 @attrs.frozen(kw_only=True)
 class ProposedPerson:
-    """One change of the list of people, as the model is asked for it."""
-
     action: Literal["add", "update", "merge"]
     person: Whole = 0
     """Number of the known person, from 1; 0 with ``add``."""
     into: Whole = 0
     """With ``merge``: the number of the one who it turned out to be; else 0."""
     name: Text = ""
-    """May be empty but with ``add``."""
     aliases: tuple[Text, ...] = ()
     relation: Text = ""
     message: Whole
@@ -71,8 +68,7 @@ class PeopleChanges:
 
 
 def people_changes(answered: Usable[ProposedPerson], *, known: int, said: Collection[int]) -> PeopleChanges:
-    """The usable entries of an answer, in its order. The model was shown so many known people; ``said`` are the numbers
-    of the user's messages."""
+    """The usable entries of an answer; the model was shown so many known people and the messages ``said``."""
     refused = Counter({"bad_form": answered.refused})
     wanted: list[ProposedPerson] = []
     for entry in answered.entries:
@@ -130,17 +126,9 @@ class PeopleExtractor:
         self, topic: Topic, changes: PeopleChanges, shown: Sequence[KnownPerson], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
-        Cancelled, some of it may be done; the next call goes on.
-
-        Args:
-            shown: the people by whose numbers the model names them.
-            said: the messages that it was shown.
-            as_of: the memory journal's last entry before any of it was read.
-
-        Raises:
-            StorageError: nothing can be written, or (SourceForgotten) something was forgotten meanwhile.
-            ActorStopped: the store is gone.
-        """
+        Cancelled, some of it may be done; the next call goes on. The model was shown ``shown`` and ``said``; ``as_of``
+        is the memory journal's last entry before any of it was read. Raises StorageError, also SourceForgotten if
+        something was forgotten meanwhile."""
         refused = Counter(changes.refused)
         own_words = words_of("\n".join(message.content for message in said if message.role is Role.USER))
         done = 0
@@ -207,8 +195,7 @@ class PeopleExtractor:
         return became_other
 
     async def _same(self, topic: Topic, change: ProposedPerson) -> Person | None:
-        """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
-        a relation of its own; which of several is meant nobody can tell."""
+        """The known person that an ``add`` names again; others of the name have a relation of their own."""
         named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
         relation = normal_name(change.relation)
         fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]
@@ -223,7 +210,6 @@ def _said(names: Sequence[str], own_words: Words) -> list[str]:
 
 
 def line(number: int, known: KnownPerson) -> str:
-    """A known person as the model is shown it."""
     person = known.person
     also = f" (also {', '.join(person.aliases)})" if person.aliases else ""
     relation = f"; {person.relation}" if person.relation else ""

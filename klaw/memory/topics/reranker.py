@@ -48,41 +48,29 @@ log = structlog.get_logger("klaw.reranker")
 
 @attrs.frozen(kw_only=True)
 class TopicChoice:
-    """A topic that the model chose."""
-
     id: Whole
     reason: Text = ""
     excerpt: Text = ""
     """The part that helps, of a topic over 25,000 characters; empty: use its messages."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Selection:
     """What was chosen, the most useful first; empty when nothing helps."""
 
-    topics: tuple[TopicChoice, ...]
-    fallback: str | None
+    topics: tuple[TopicChoice, ...] = ()
+    fallback: str | None = None
     """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
-    loaded: tuple[int, ...] = ()
-    """Ids of the topics that it looked into."""
+    loaded: dict[int, None] = attrs.Factory(dict)
+    """Ids of the topics that it looked into, in order."""
     loads: int = 0
+    room: int = 0
+    """Tokens that contents may still take."""
 
 
 @attrs.frozen
 class TopicChoices:
-    """What the model answers."""
-
     topics: tuple[TopicChoice, ...]
-
-
-@attrs.define(kw_only=True)
-class _State:
-    """How far a choice is."""
-
-    left: int = 0
-    """Tokens that contents may still take."""
-    loaded: list[int] = attrs.Factory(list)
-    loads: int = 0
 
 
 @attrs.frozen
@@ -96,52 +84,48 @@ class TopicReranker:
     async def choose(
         self, user: UserId, query: str, hits: Sequence[TopicCandidate], *, within_s: float = math.inf
     ) -> Selection:
-        """Choose the user's own of the candidates that help with a query; takes ``WHOLE_S`` at most. After ``within_s``
-        the model is given up and the fallback taken. Raises StorageError."""
+        """Choose those of a user's own topics that help with a query, within ``within_s``. Raises StorageError."""
         own = [hit for hit in hits if hit.topic.user == user]
         if not own:
-            return Selection(topics=(), fallback=None)
-        state = _State()
+            return Selection()
+        made = Selection(fallback="timeout")
         choices: list[TopicChoice] | None = None
-        reason: str | None = "timeout"
         with self.metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, WHOLE_S))):
             try:
                 async with self.asker.charged("reranker", user) as asker:
-                    choices = await self._converse(asker, user, query, own, state)
-                reason = "bad_answer" if choices is None else None
+                    choices = await self._converse(asker, user, query, own, made)
+                made.fallback = "bad_answer" if choices is None else None
             except ProviderError as error:
-                reason = error.code
+                made.fallback = error.code
             except ConfigError:
-                reason = "config"
+                made.fallback = "config"
         by_id = {int(hit.topic.id): hit.topic for hit in own}
         if choices is None:
-            choices = [TopicChoice(id=topic) for topic in fallback(list(by_id), state.loaded)]
-        chosen = [
+            choices = [TopicChoice(id=topic) for topic in fallback(list(by_id), made.loaded)]
+        made.topics = tuple(
             each if by_id[each.id].chars > LONG_CHARS else attrs.evolve(each, excerpt="")
             for each in choices[:FALLBACK_TOPICS]
-        ]
-        loaded = tuple(dict.fromkeys(state.loaded))
-        selection = Selection(topics=tuple(chosen), fallback=reason, loaded=loaded, loads=state.loads)
-        self.metrics.reranker_loads.observe(state.loads)
-        self.metrics.selected.observe(len(selection.topics))
-        self.metrics.reranker_fallbacks.add(int(reason is not None))
-        log.info("topics_reranked", count=len(selection.topics), total=len(own), code=reason)
-        return selection
+        )
+        self.metrics.reranker_loads.observe(made.loads)
+        self.metrics.selected.observe(len(made.topics))
+        self.metrics.reranker_fallbacks.add(int(made.fallback is not None))
+        log.info("topics_reranked", count=len(made.topics), total=len(own), code=made.fallback)
+        return made
 
     async def _converse(
-        self, asker: Asker, user: UserId, query: str, own: Sequence[TopicCandidate], state: _State
+        self, asker: Asker, user: UserId, query: str, own: Sequence[TopicCandidate], made: Selection
     ) -> list[TopicChoice] | None:
         room, route = asker.room("reranker", PROMPT), asker.llm.router.route(task="reranker")
         lines = [line(hit.topic, hit.cosine) for hit in own]
         shown = fitting(lines, room // 2)
-        state.left = room // 2
+        made.room = room // 2
         candidates = {int(hit.topic.id): hit.topic for hit in own[:shown]}
         asked = question(PROMPT, "\n".join([f"Request: {' '.join(query.split())[:2000]}", "", *lines[:shown]]))
         rounds: list[ChatMessage] = []
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
             while True:
-                may_load = state.loads < MAX_LOADS
+                may_load = made.loads < MAX_LOADS
                 offers = may_load and route.tools
                 said = await asker.call(
                     route,
@@ -154,34 +138,33 @@ class TopicReranker:
                     return said.text
                 rounds.append(ChatMessage(role="assistant", content=said.text, tool_calls=said.tool_calls))
                 for call in said.tool_calls:
-                    loaded = await self._load(user, call, candidates, state)
+                    loaded = await self._load(user, call, candidates, made)
                     rounds.append(ChatMessage(role="tool", tool_call_id=call.id, content=loaded))
 
         return await ask_json(say, asked, "choices", TopicChoices, lambda answer: chosen_of(answer, candidates.keys()))
 
-    async def _load(self, user: UserId, call: ToolCall, candidates: Mapping[int, Topic], state: _State) -> str:
-        if state.loads >= MAX_LOADS:
+    async def _load(self, user: UserId, call: ToolCall, candidates: Mapping[int, Topic], made: Selection) -> str:
+        if made.loads >= MAX_LOADS:
             return "No more contents: answer now."
-        state.loads += 1
+        made.loads += 1
         ids = [each for each in _ids(call) if each in candidates]
         if call.name != TOOL.name or not ids:
             return "There are no such topics: ids are those of the list."
         parts = []
         with trio.move_on_after(LOAD_S) as scope:
             for place, topic in enumerate(ids):
-                state.loaded.append(topic)
+                made.loaded[topic] = None
                 read = await self.readers.run(topics.read, user, TopicId(topic))
-                share = max(50, state.left // (2 * (len(ids) - place)))
+                share = max(50, made.room // (2 * (len(ids) - place)))
                 parts.append(content_of(candidates[topic], read, share) if read else f"Topic #{topic} is gone.")
-                state.left = max(0, state.left - share)
+                made.room = max(0, made.room - share)
         if scope.cancelled_caught:
             parts.append("The rest could not be loaded in time.")
         return "\n\n".join(parts)
 
 
 def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicChoice]:
-    """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none. Raises
-    BadAnswer if all ids are none of the candidates'."""
+    """Candidates in the model's order, each once. Raises BadAnswer if all ids are none of theirs."""
     found = {each.id: each for each in reversed(answer.topics) if each.id in candidates}
     if answer.topics and not found:
         raise BadAnswer("none of the ids is one of the list")
@@ -207,9 +190,6 @@ def _ids(call: ToolCall) -> list[int]:
     return list(dict.fromkeys(whole))[:20]
 
 
-# -- what it is shown, and what is chosen when it does not answer. Pure. -----------------------------------------------
-
-
 def line(topic: Topic, cosine: float | None) -> str:
     near = "-" if cosine is None else f"{cosine:.2f}"
     size = f"{topic.messages} messages, {topic.chars} characters{', long' if topic.chars > LONG_CHARS else ''}"
@@ -218,13 +198,12 @@ def line(topic: Topic, cosine: float | None) -> str:
 
 
 def content_of(topic: Topic, messages: Sequence[Message], max_tokens: int) -> str:
-    """A topic's messages as the reranker reads them; of a long one as much as fits, each message shortened."""
     shown, count = render(messages, max_tokens)
     rest = f"\n[{len(messages) - count} more messages]" if count < len(messages) else ""
     return f"Topic #{topic.id}:\n{shown}{rest}"
 
 
-def fallback(order: Sequence[int], loaded: Sequence[int]) -> list[int]:
+def fallback(order: Sequence[int], loaded: Collection[int]) -> list[int]:
     """Without an answer: what it loaded, else the best that were found."""
     known = set(order)
     chosen = [topic for topic in dict.fromkeys(loaded) if topic in known]

@@ -43,8 +43,7 @@ class TopicChunk:
 
 @attrs.frozen(kw_only=True)
 class Cut:
-    """What became of a page of messages: chunks, the oldest first, and when the last message of the session that is not
-    stale yet was written."""
+    """The chunks of a page of messages, the oldest first, and when the session that is not stale yet was last used."""
 
     chunks: tuple[TopicChunk, ...]
     open_since: float | None
@@ -120,11 +119,9 @@ class MessageGroup:
 
 
 def place(pieces: Sequence[AnsweredTopic], count: int) -> list[MessageGroup]:
-    """Give each of ``count`` messages its group; the groups are in the order of their first messages.
-
-    Numbers beyond the chunk are clamped to it; a piece that lies wholly outside is left out. Where pieces overlap, the
-    one that begins earlier wins (of two that begin together the one named first), and the other keeps its rest.
-    """
+    """Give each of ``count`` messages its group; the groups are in the order of their first messages. Numbers beyond
+    the chunk are clamped to it; a piece that lies wholly outside is left out. Where pieces overlap, the one that begins
+    earlier wins (of two that begin together the one named first), and the other keeps its rest."""
     inside = []
     for piece in pieces:
         low, high = sorted((piece.start_msg_id, piece.end_msg_id))
@@ -147,8 +144,7 @@ def place(pieces: Sequence[AnsweredTopic], count: int) -> list[MessageGroup]:
 
 
 def by_size(members: Sequence[int], sizes: Sequence[int], limit: int) -> list[tuple[int, ...]]:
-    """Cut a group (numbers from 1) into parts of about the same size, none over a limit unless it is one message.
-    ``sizes`` are those of all messages, by number - 1."""
+    """Cut a group into parts of about the same size, none over a limit unless it is one message. Numbers begin at 1."""
     total = sum(sizes[member - 1] for member in members)
     target = total / max(1, -(-total // limit))
     parts: list[list[int]] = []
@@ -172,8 +168,6 @@ class DraftTopic:
 
 @attrs.frozen(kw_only=True)
 class Division:
-    """What a chunk was divided into."""
-
     drafts: tuple[DraftTopic, ...]
     """Every handled message is in one of them."""
     handled: int
@@ -185,9 +179,8 @@ class Division:
 
 
 async def divide(asker: Asker, messages: Sequence[Message], *, speaks: bool, threshold_chars: int) -> Division:
-    """Divide the messages of a chunk, in order, where somebody said something (``speaks``); else no model is asked. A
-    topic over ``threshold_chars`` is divided again. Raises ProviderError or ConfigError when the model cannot be asked
-    now."""
+    """Divide the messages of a chunk; a topic over ``threshold_chars`` is divided again. If nobody ``speaks``, no model
+    is asked. Raises ProviderError or ConfigError when it cannot be asked now."""
     if not speaks:
         return _general(messages, threshold_chars, refused=False)
     shown, handled = render(messages, asker.room("topics", PROMPT))

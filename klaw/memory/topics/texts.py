@@ -1,8 +1,6 @@
-"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. Pure.
-
-What was said, recalled or returned by a tool is shown as data, one line a message: a text cannot pretend to be another
-message, nor to be the end of the conversation.
-"""
+"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. All
+is shown as data, one line a message: a text cannot pretend to be another message, nor to be the end of the
+conversation. Pure."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -28,10 +26,8 @@ _GAP = " […] "
 
 
 def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
-    """Messages as numbered lines, and how many of them fit.
-
-    Long messages are shortened first; only when the shortest form of all does not fit are messages left for later.
-    """
+    """Messages as numbered lines, and how many fit: long ones are shortened first, then the last ones are left for
+    later."""
     for cap in CAPS:
         lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
         if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:
@@ -121,7 +117,6 @@ def part_summary(summary: str, number: int, total: int, messages: Sequence[Messa
 
 
 def has_words(text: str) -> bool:
-    """Whether a text says anything at all."""
     return any(character.isalnum() for character in text)
 
 

@@ -55,7 +55,7 @@ class _Weights:
         self.initializers: list[onnx.TensorProto] = []
 
     def add(self, name: str, array: npt.NDArray[np.generic]) -> str:
-        """Stores ``array`` and returns ``name``, so that calls nest in node definitions."""
+        """Store an array. Returns ``name``, so that calls nest in node definitions."""
         if array.nbytes < _SMALL:
             self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
             return name
@@ -90,12 +90,11 @@ class _Graph:
         return self._weights.add(name, self._source.floats(name, *shape))
 
     def _quantise(self, value: str, *, spread: bool = False, gelu: bool = False) -> _Codes:
-        """8-bit codes of ``value``, each token with a step of its own.
+        """8-bit codes of (tokens, channels) float32, each token with a step of its own.
 
         Args:
-            value: (tokens, channels) float32.
             spread: divide the outliers among hidden states.
-            gelu: it comes from GELU.
+            gelu: the value comes from GELU.
         """
         if spread:
             value = self.node("Mul", [value, "spread"], f"{value}.spread")
@@ -223,11 +222,8 @@ def _spread(hidden: int) -> Float32:
 
 
 def write_graph(source: SourceFile, folder: Path) -> None:
-    """Writes ``model.onnx`` and ``model.onnx.data`` into ``folder``.
-
-    The model takes ``input_ids`` and ``attention_mask`` (batch, length) int64 and gives ``last_hidden_state``
-    (batch, length, hidden) float32.
-    """
+    """Write model.onnx and model.onnx.data. The model takes ``input_ids`` and ``attention_mask`` (batch, length)
+    int64 and gives ``last_hidden_state`` (batch, length, hidden) float32."""
     helper = onnx.helper
     with (folder / WEIGHTS_FILE).open("wb") as file:
         weights = _Weights(file)

@@ -3,7 +3,6 @@ vocabulary.
 
 Layout, little-endian: header, the vocabulary (pieces and scores), a normalisation map that Klaw does not need, a
 directory of tensors, the tensors. Everything is a view into one memory map, so reading costs no memory of its own.
-Nothing here knows ONNX.
 
 The pieces keep the order of the model's token ids (XLM-R: <s> 0, <pad> 1, </s> 2, <unk> 3, then the pieces), so ids
 need no offset at run time. Text normalisation is the library's own ``nmt_nfkc`` table, the one XLM-R was trained
@@ -72,12 +71,10 @@ class Pieces:
 
 
 class SourceFile:
-    """Arrays are views into it, unless copied."""
+    """Raises ModelError where the file is not as it should be."""
 
     def __init__(self, data: Bytes, name: str) -> None:
-        self._data = data
-        self._view = data.data
-        self._name = name
+        self._data, self._view, self._name = data, data.data, name
         self._at = 0
         if len(data) < 64 or bytes(self._view[:4]) != _MAGIC:
             raise ModelError(f"{name}: not an E5S1 model file")
@@ -135,15 +132,12 @@ class SourceFile:
         return self._data[offset : offset + size]
 
     def floats(self, name: str, *shape: int) -> Float32:
-        """The float32 tensor ``name``, reshaped; a view."""
+        """A tensor of float32, as a view."""
         return self._bytes_of(name).view(np.float32).reshape(shape)
 
     def quantised(self, name: str, rows: int, columns: int) -> QuantisedMatrix:
-        """The Q4_0 matrix ``name`` with its nibbles reordered; a copy of its size.
-
-        Q4_0 stores weight j in the low and weight j + 16 in the high nibble of byte j; ONNX Runtime wants neighbours
-        in one byte.
-        """
+        """A copy of a Q4_0 matrix with its nibbles reordered: Q4_0 stores weight j in the low and weight j + 16 in the
+        high nibble of byte j; ONNX Runtime wants neighbours in one byte."""
         blocks = self._bytes_of(name).reshape(rows, columns // BLOCK, _BLOCK_BYTES)
         scales = blocks[:, :, :2].copy().view(np.float16).astype(np.float32)[:, :, 0]
         source = blocks[:, :, 2:]
@@ -169,10 +163,8 @@ _MASK = "<mask>"
 
 
 def write_pieces(pieces: Pieces, folder: Path) -> None:
-    """Writes ``sentencepiece.model`` into ``folder``. Raises ModelError.
-
-    Special tokens become control symbols, which text never matches: a user who writes "</s>" gets ordinary pieces.
-    """
+    """Write ``sentencepiece.model``. Special tokens become control symbols, which text never matches: a user who writes
+    "</s>" gets ordinary pieces. Raises ModelError."""
     schema: Any = sentencepiece_model_pb2  # generated at import; its stub does not list the message classes
     model = schema.ModelProto()
     kind = schema.ModelProto.SentencePiece

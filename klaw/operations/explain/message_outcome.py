@@ -1,7 +1,4 @@
-"""What a turn did with one message, and why, by the turn's receipt. Pure but for the search that is done again.
-
-No answer holds what was said.
-"""
+"""What a turn did with one message, and why, by the turn's receipt. No answer holds what was said."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,17 +6,15 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
-from klaw.config.memory import AutoRagConfig
 from klaw.context.assemble import Guard
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.turn import TurnRecord
-from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.pipeline import CONSIDERED
 from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
 from klaw.memory.recall.recall import Recall
-from klaw.store.engine.database import Readers
+from klaw.operations import stored
+from klaw.operations.handler import DatabaseParts
 from klaw.store.kinds.turns import TurnOfMessage
-from klaw.store.search.stored_recalls import StoredRecall
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""
@@ -40,11 +35,8 @@ _AS = {
 
 
 def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
-    """What a turn did with a message, by its receipt, as plain JSON values.
-
-    ``as`` says it as a code, ``text`` in sentences; ``rank`` is its place among the candidates, ``place`` among those
-    that competed for ``autoRag.topK``. With ``as`` = ``not_found`` the search may be done again.
-    """
+    """What a turn did with a message, by its receipt: ``as`` is a code, ``text`` sentences, ``rank`` its place among
+    the candidates, ``place`` among those that competed for ``autoRag.topK``."""
     code = what_became(turn, message)
     if code == "not_found" and not is_searchable(message.role, message.type):
         code = "not_searched"
@@ -73,8 +65,7 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
 
 
 def what_became(turn: TurnRecord | TurnOfMessage, message: Message) -> str:
-    """What a turn of the message's user did with it, as a code. Its receipt may be of any version; it is empty when no
-    context was put together."""
+    """What a turn of the message's user did with it, as a code. The receipt may be of any version, and empty."""
     receipt = turn.receipt
     shown = in_topic(receipt, message) is not None
     if turn.chat != message.chat:
@@ -112,27 +103,18 @@ def in_topic(receipt: Mapping[str, Any], message: Message) -> int | None:
     return None
 
 
-async def with_search(
-    told: dict[str, Any],
-    message: Message,
-    stored: StoredRecall,
-    readers: Readers,
-    embedder: Embedder,
-    config: AutoRagConfig,
-) -> dict[str, Any]:
+async def with_search(told: dict[str, Any], message: Message, turn: TurnRecord, parts: DatabaseParts) -> dict[str, Any]:
     """The explanation, with where a message that the turn did not consider stands now for the turn's question, in the
-    turn's scope and at its time.
-
-    Cancellation: nothing is changed.
-    """
+    turn's scope and at its time."""
     not_among = f"It was not among the {CONSIDERED} best that the turn considered."
-    scope = stored.scope
+    recalled = await parts.readers.run(stored.whereabouts.stored_recall, turn)
+    scope = recalled.scope
     if scope is None or not scope.first_seq <= message.seq < scope.end_seq:
         return {**told, "text": [not_among]}
-    missing = await embedder.prepare()
-    patient = attrs.evolve(config, time_budget_ms=SEARCH_BUDGET_MS)
-    recall = Recall(readers, embedder, patient, FixedClock(from_iso(stored.turn.started_at)))
-    place = await recall.rank_of(stored.question, scope, message.rowid)
+    missing = await parts.embedder.prepare()
+    patient = attrs.evolve(parts.config.auto_rag, time_budget_ms=SEARCH_BUDGET_MS)
+    recall = Recall(parts.readers, parts.embedder, patient, FixedClock(from_iso(turn.started_at)))
+    place = await recall.rank_of(recalled.question, scope, message.rowid)
     ranked = place.ranked
     searched = {
         "place": place.place,

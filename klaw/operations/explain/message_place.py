@@ -1,11 +1,8 @@
-"""Where a message lives now and what would bring it back. Pure.
-
-It names up to five words of the message, the user's own: they go to the operator's terminal, and never
-into a log.
-"""
+"""Where a message lives now and what would bring it back. Pure. It names up to five words of the message, which never
+go into a log."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -17,17 +14,15 @@ from klaw.context.inputs import Budget
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.router import context_tokens_of
+from klaw.memory.recall.query import content_words
 from klaw.memory.recall.reasons import remedy
-from klaw.memory.recall.stopwords import content_words
+from klaw.operations.answers import WhyAnswer
 from klaw.operations.explain.message_outcome import candidate_at, what_became
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.kinds.turns import TurnOfMessage
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.whereabouts import Whereabouts
-
-if TYPE_CHECKING:
-    from klaw.operations.answers.memory import WhyAnswer
 
 LOOKED_WORDS = 64
 """Words of the message whose frequency is counted."""
@@ -93,14 +88,8 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] | None = None) -> "WhyAnswer":
-    """The answer as plain JSON values.
-
-    Args:
-        found: the message.
-        config: the server's.
-        asked: what recall would make of it for a question, if one was given.
-    """
+def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] | None = None) -> WhyAnswer:
+    """The answer. ``asked``: what recall would make of the message for a question, if one was given."""
     message, about = found.message, found.about
     history = [_in_turn(turn, message) for turn in about.turns]
     place = _place(found, config)
@@ -211,7 +200,6 @@ def _place(found: LocatedMessage, config: EngineConfig) -> str:
 
 
 def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
-    """What a turn did with the message."""
     code = what_became(turn, message)
     said = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at, "as": code}
     if turn.chat != message.chat:
@@ -223,7 +211,6 @@ def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
 
 
 def _advice(found: LocatedMessage, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
-    """What brings the message back, in sentences."""
     words = ", ".join(f"“{word}”" for word, _ in found.rare_words)
     user = found.message.user
     search = "`klaw search`" if user == LOCAL_USER else f"`klaw search --user {user}`"

@@ -8,6 +8,7 @@ from klaw.domain import context_used
 from klaw.domain.context_used import ContextUsed, Ran, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
+from klaw.operations.kb.documents import WHY_NOTHING
 from klaw.operations.lines import Line, Lines, Table, minute
 from klaw.operations.usage import cost_of
 
@@ -85,13 +86,9 @@ def lines(answer: Mapping[str, Any]) -> Lines:
 
 
 _NOTHING = {
-    "no_content": "the question has no content words",
-    "no_passages": "nothing has a word of the question or is near it",
-    "too_far": "nothing is near enough to the question",
-    "over_budget": "nothing fits into kb.maxTokens",
+    **WHY_NOTHING,
     "no_room": "the context has no room for passages",
     "no_bases": "no base of this chat is there, or shared with you, any more",
-    "search_failed": "the search failed",
     "no_words": "the question names nothing that a graph could know",
     "no_entities": "no graph knows what the question names",
 }

@@ -1,21 +1,20 @@
 """Which bases a chat is answered from."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict
 
 import attrs
 
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
-from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.kb.bases import NOUN, BaseName, meant
 from klaw.operations.lines import Lines, Table
-
-if TYPE_CHECKING:
-    from klaw.operations.answers.knowledge import BaseName, BasesOfChat
 
 _OFF, _USE = frozenset({"off", "none", "выкл", "нет"}), frozenset({"use", "из"})
 _USAGE = "/kb use NAME binds this chat to a base (several: with commas between them), /kb off to none."
+_GONE = "A base that the chat was bound to is gone, or no longer shared with you."
 
 
 @attrs.frozen(kw_only=True)
@@ -33,16 +32,16 @@ class KbInChat:
     text: op.Query | None = op.argument("what stands behind /kb", hidden=True)
 
 
-# -- how it is shown --------------------------------------------------------------------------------------------------
+class BasesOfChat(TypedDict):
+    chat: str
+    bases: list[BaseName]
+    gone: tuple[str, ...]
 
 
 def _lines(answer: dict[str, Any]) -> Lines:
     names = ", ".join(each["name"] for each in answer["bases"])
-    if names:
-        lines = [f"{answer['chat']} is answered from: {names}"]
-    else:
-        lines = [f"{answer['chat']} is answered from no knowledge base"]
-    return [*lines, *(["A base that it was bound to is gone, or no longer shared with you."] if answer["gone"] else [])]
+    told = f"from: {names}" if names else "from no knowledge base"
+    return [f"{answer['chat']} is answered {told}", *([_GONE] if answer["gone"] else [])]
 
 
 def _in_chat(answer: dict[str, Any]) -> Lines:
@@ -52,54 +51,39 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
     ]
     if not rows:
         return ["You have no knowledge bases. `klaw kb create NAME` on the server, or the page, makes one."]
-    gone = ["A base that this chat was bound to is gone, or no longer shared with you."] if answer["gone"] else []
-    return ["Your knowledge bases:", Table(rows), *gone, _USAGE]
+    return ["Your knowledge bases:", Table(rows), *([_GONE] if answer["gone"] else []), _USAGE]
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
+async def _told(user: UserId, chat: ChatId, parts: DatabaseParts) -> BasesOfChat:
+    bound = await parts.readers.run(stored.chats.bound, user, chat)
+    if bound is None:
+        return {"chat": name_of(chat), "bases": [], "gone": ()}
+    bases: list[BaseName] = [{"id": each.base.id, "name": each.base.name} for each in bound.bases]
+    return {"chat": name_of(chat), "bases": bases, "gone": bound.gone}
 
 
-async def _told(user: UserId, chat: ChatId, parts: DatabaseParts) -> "BasesOfChat":
-    from klaw.store.kinds import chats
-
-    bound = await parts.readers.run(chats.bound, user, chat)
-    bases: list[BaseName] = (
-        [{"id": each.base.id, "name": each.base.name} for each in bound.bases] if bound is not None else []
-    )
-    return {"chat": name_of(chat), "bases": bases, "gone": bound.gone if bound is not None else ()}
-
-
-async def _bind(names: Sequence[str], user: UserId, chat: ChatId, parts: Parts) -> "BasesOfChat":
-    from klaw.actor.clock import iso
-    from klaw.store.kinds import chats
-
-    ids = [(await meant(parts.readers, user, each)).base.id for each in names]
-    await parts.writer.run(chats.bind, user, chat, ids, iso(parts.clock.now()))
+async def _bind(names: Sequence[str], user: UserId, chat: ChatId, parts: Parts) -> BasesOfChat:
+    ids = [(await meant(each, user, parts)).base.id for each in names]
+    await parts.writer.run(stored.chats.bind, user, chat, ids, parts.now())
     return await _told(user, chat, parts)
 
 
-def _chat(asked: ChatOfUser, user: UserId) -> ChatId:
-    found = op.chat_of(asked.chat, user)
-    assert found is not None
-    return found
-
-
 @NOUN.operation("kb_use", KbUse, cli="use", show=_lines, changes=True)
-async def use(asked: KbUse, caller: Caller, parts: Parts) -> "BasesOfChat":
+async def use(asked: KbUse, caller: Caller, parts: Parts) -> BasesOfChat:
     """Answer a chat from these bases, and from no others."""
-    return await _bind(asked.bases, caller.user, _chat(asked, caller.user), parts)
+    return await _bind(asked.bases, caller.user, op.chat_of(asked.chat, caller.user), parts)
 
 
 @NOUN.operation("kb_off", ChatOfUser, cli="off", show=_lines, changes=True)
-async def off(asked: ChatOfUser, caller: Caller, parts: Parts) -> "BasesOfChat":
+async def off(asked: ChatOfUser, caller: Caller, parts: Parts) -> BasesOfChat:
     """Answer a chat from no base."""
-    return await _bind((), caller.user, _chat(asked, caller.user), parts)
+    return await _bind((), caller.user, op.chat_of(asked.chat, caller.user), parts)
 
 
 @NOUN.operation("kb_chat", ChatOfUser, cli="chat", show=_lines, offline=True)
-async def of_chat(asked: ChatOfUser, caller: Caller, parts: DatabaseParts) -> "BasesOfChat":
+async def of_chat(asked: ChatOfUser, caller: Caller, parts: DatabaseParts) -> BasesOfChat:
     """Show from which bases a chat is answered."""
-    return await _told(caller.user, _chat(asked, caller.user), parts)
+    return await _told(caller.user, op.chat_of(asked.chat, caller.user), parts)
 
 
 @NOUN.operation(
@@ -112,9 +96,7 @@ async def of_chat(asked: ChatOfUser, caller: Caller, parts: DatabaseParts) -> "B
 )
 async def in_chat(asked: KbInChat, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List the bases and those that this chat is answered from, or bind it to some."""
-    from klaw.store.kinds.knowledge import bases
-
-    mine = await parts.readers.run(bases.of_user, caller.user)
+    mine = await parts.readers.run(stored.bases.of_user, caller.user)
     word, _, rest = (asked.text or "").strip().partition(" ")
     if word.casefold() in _OFF and not rest:
         told = await _bind((), caller.user, caller.here, parts)

@@ -1,31 +1,30 @@
 """Sources of bases: files that are uploaded, folders, web pages, graphs."""
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.attachment import clean_name
-from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Source, SourceId, SourceKind
+from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Document, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
-from klaw.domain.text import clean_output, normalized
+from klaw.domain.text import clean_output, normalized, plural
 from klaw.errors import KlawError, ToolRefused
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.kb.noun import NOUN, OfBase, meant
+from klaw.operations.kb.bases import NOUN, OfBase, OneBase, base_lines, described, meant_base
 from klaw.operations.lines import Lines, Table
-from klaw.operations.uploads import PIECE_BYTES, UploadId, piece
+from klaw.operations.uploads import PIECE_BYTES, UploadedPiece, UploadId, piece
 
 if TYPE_CHECKING:
     from klaw.core import Core
-    from klaw.knowledge.indexer import Indexer
-    from klaw.operations.answers.chats import UploadedPiece
-    from klaw.operations.answers.knowledge import AddedSource, RefreshedSource, Sources
-    from klaw.store.engine.database import Readers
+    from klaw.knowledge.scan import SourceState
 
+MOST_PROBLEMS = 20
 GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
 """Names of files that end so are graphs."""
 
@@ -64,7 +63,57 @@ class OfSource(op.OfUser):
     source: op.Name = op.required("the source's id, as `klaw kb show` tells it", id_of="kb_source")
 
 
-# -- how they are shown -----------------------------------------------------------------------------------------------
+@attrs.frozen(kw_only=True)
+class CountedSource(Source):
+    """A source with what came of it."""
+
+    documents: int = 0
+    waiting: int = 0
+    failed: int = 0
+    with_problems: int = 0
+    passages: int = 0
+    bytes: int = 0
+    state: "SourceState | None"
+
+
+class ShownBase(OneBase):
+    sources: list[CountedSource]
+    unembedded: int
+    with_problems: int
+    problems: list[Document]
+
+
+class Sources(TypedDict):
+    base: str
+    name: str
+    sources: list[CountedSource]
+
+
+class AddedSource(TypedDict):
+    source: Source
+    added: bool
+
+
+class RefreshedSource(TypedDict):
+    source: str
+    name: str
+    problem: str
+
+
+def _whole(answer: dict[str, Any]) -> Lines:
+    base, lines = answer["base"], [*base_lines(answer)]
+    lines.append(f"{plural(base['documents'], 'document')}, {plural(base['passages'], 'passage')}")
+    if answer["unembedded"]:
+        lines.append(f"{plural(answer['unembedded'], 'passage')} not yet found by meaning, only by words")
+    lines += [*_table(answer), *problem_lines(answer["problems"])]
+    left = answer["with_problems"] - len(answer["problems"])
+    more = f"{plural(left, 'more document')} with problems: klaw kb documents {base['id']} --problems"
+    return [*lines, more] if left > 0 else lines
+
+
+def problem_lines(documents: list[dict[str, Any]]) -> list[str]:
+    """What of documents could not be read, by file and page."""
+    return [problem["text"] for each in documents for problem in each["problems"]]
 
 
 def _added(answer: dict[str, Any]) -> Lines:
@@ -73,8 +122,8 @@ def _added(answer: dict[str, Any]) -> Lines:
     return [f"{told_of}: {source['kind']} {source['name']} ({source['id']})"]
 
 
-def sources_table(sources: list[dict[str, Any]]) -> Lines:
-    """Sources, with what came of them."""
+def _table(answer: dict[str, Any]) -> Lines:
+    sources = answer["sources"]
     if not sources:
         return ["no sources: `klaw kb add BASE FILE` adds a file, a folder or a web page"]
     rows = [["source", "kind", "read", "waiting", "failed", "name"]]
@@ -86,81 +135,88 @@ def sources_table(sources: list[dict[str, Any]]) -> Lines:
     return [Table(rows, right=frozenset({2, 3, 4})), *states]
 
 
-def _table(answer: dict[str, Any]) -> Lines:
-    return sources_table(answer["sources"])
-
-
 def _refreshed(answer: dict[str, Any]) -> Lines:
     problem = answer["problem"]
     return [f"{answer['name']} is looked at again", *([f"when it was last looked at: {problem}"] if problem else [])]
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
-async def told(readers: "Readers", indexer: "Indexer", user: UserId, base: BaseId) -> list[Any]:  # of CountedSource
-    """The sources of a base, with what came of them."""
-    from klaw.store.kinds.knowledge import documents, sources
-
-    counted = {each.source: each for each in await readers.run(documents.count, user, base)}
-    found = await readers.run(sources.of_base, user, base)
-    nothing = {"documents": 0, "waiting": 0, "failed": 0, "with_problems": 0, "passages": 0, "bytes": 0}
+async def _counted(base: BaseId, user: UserId, parts: Parts) -> list[CountedSource]:
+    counts = {each.source: each for each in await parts.readers.run(stored.documents.count, user, base)}
     return [
-        {**attrs.asdict(each), **_counts(counted.get(each.id), nothing), "state": indexer.state_of(each.id)}
-        for each in found
+        CountedSource(
+            **attrs.asdict(each),
+            **attrs.asdict(counts[each.id], filter=_is_count) if each.id in counts else {},
+            state=parts.knowledge.indexer.state_of(each.id),
+        )
+        for each in await parts.readers.run(stored.sources.of_base, user, base)
     ]
 
 
-def _counts(counted: Any, nothing: Mapping[str, int]) -> dict[str, int]:
-    return {name: getattr(counted, name, 0) for name in nothing}
+def _is_count(field: "attrs.Attribute[Any]", _value: object) -> bool:
+    return field.name in ("documents", "waiting", "failed", "with_problems", "passages", "bytes")
 
 
-@NOUN.operation("kb_upload", KbUpload, changes=True, route="POST uploads")
-async def upload(asked: KbUpload, caller: Caller, parts: Parts) -> "UploadedPiece":
-    """Upload a piece of a file, which becomes a source by kb_add. A whole file: POST /api/v1/kb/{base}/files."""
-    named = asked.upload or parts.core.new_id()
+@NOUN.operation("kb_show", OfBase, cli="show", show=_whole)
+async def show(asked: OfBase, caller: Caller, parts: Parts) -> ShownBase:
+    """Show a base with its sources, and what of them could not be read."""
+    documents, user, base = stored.documents, caller.user, (await meant_base(asked, caller, parts)).id
+    sources = await _counted(base, user, parts)
     return {
-        "upload": named,
-        "size": await parts.core.originals.add(caller.user, named, asked.offset, piece(asked.data)),
+        "base": await described(base, user, parts),
+        "sources": sources,
+        "unembedded": await parts.readers.run(documents.count_unembedded, user, base),
+        "with_problems": sum(each.with_problems for each in sources),
+        "problems": await parts.readers.run(documents.of_base, user, base, problems=True, limit=MOST_PROBLEMS),
     }
 
 
-@NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")
-async def add(asked: KbAdd, caller: Caller, parts: Parts) -> "AddedSource":  # fmt: skip
-    """Add a file, a folder, a web page or a graph to a base."""
-    from klaw.store.kinds.knowledge import bases, sources
+@NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, route="GET {base}/sources")
+async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> Sources:
+    """List the sources of a base, with how many documents of each were read."""
+    base = await meant_base(asked, caller, parts)
+    return {"base": base.id, "name": base.name, "sources": await _counted(base.id, caller.user, parts)}
 
-    base = await parts.readers.run(
-        bases.editable, caller.user, (await meant(parts.readers, caller.user, asked.base)).base.id
-    )
-    source = SourceId(parts.core.new_id())
+
+@NOUN.operation("kb_upload", KbUpload, changes=True, route="POST uploads")
+async def upload(asked: KbUpload, caller: Caller, parts: Parts) -> UploadedPiece:
+    """Upload a piece of a file, which becomes a source by kb_add. A whole file: POST /api/v1/kb/{base}/files."""
+    named = asked.upload or parts.core.new_id()
+    size = await parts.core.originals.add(caller.user, named, asked.offset, piece(asked.data))
+    return {"upload": named, "size": size}
+
+
+@NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")
+async def add(asked: KbAdd, caller: Caller, parts: Parts) -> AddedSource:
+    """Add a file, a folder, a web page or a graph to a base."""
+    named = (await meant_base(asked, caller, parts)).id
+    base = await parts.readers.run(stored.bases.editable, caller.user, named)
+    source, originals = SourceId(parts.core.new_id()), parts.core.originals
     found: Source | KlawError
     try:
-        made = await _made(asked, base, source, "" if caller.operator else caller.user, parts.core)
+        made = await _made(asked, base, source, "" if caller.operator else caller.user, parts.now(), parts.core)
         if made.kind is SourceKind.SPARQL:
             await parts.knowledge.graphs.check(made)
         if asked.upload is not None:
-            kept = await parts.core.originals.keep(caller.user, asked.upload, source)
+            kept = await originals.keep(caller.user, asked.upload, source)
             made = attrs.evolve(made, sha256=kept.sha256, size=kept.size)
-        found = await parts.writer.run(sources.add, caller.user, made, parts.core.config.kb.max_user_bytes)
+        found = await parts.writer.run(stored.sources.add, caller.user, made, parts.config.kb.max_user_bytes)
     except KlawError as error:  # whatever else happens, what is left is removed later
         found = error
     is_new = isinstance(found, Source) and found.id == source
     if asked.upload is not None and not is_new:
-        await parts.core.originals.discard(caller.user, asked.upload)
-        await parts.core.originals.remove(source)
+        await originals.discard(caller.user, asked.upload)
+        await originals.remove(source)
     if isinstance(found, KlawError):
         raise found
     parts.knowledge.indexer.nudge()
     return {"source": found, "added": is_new}
 
 
-async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, core: "Core") -> Source:
+async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, at: str, core: "Core") -> Source:
     """The source that is asked for. Raises OperationError, NotAllowed."""
-    from klaw.actor.clock import iso
     from klaw.knowledge import folders
 
-    kind, where, at = _kind(asked), (asked.what or "").strip(), iso(core.clock.now())
+    kind, where = _kind(asked), (asked.what or "").strip()
     name = " ".join(clean_output(normalized("NFC", asked.name or where)).split())
     match kind:
         case SourceKind.FILE | SourceKind.RDF:
@@ -169,8 +225,7 @@ async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, core:
                 raise op.OperationError("bad_args", text, field="what")
             where, name = "", clean_name(asked.name or "")
         case SourceKind.FOLDER:
-            config, paths = core.config.kb, core.paths
-            where = await core.files.run(folders.checked, where, added_by, config, paths)
+            where = await core.files.run(folders.checked, where, added_by, core.config.kb, core.paths)
             name = clean_name(asked.name or where)
         case SourceKind.SPARQL:
             name = name or where
@@ -184,18 +239,15 @@ async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, core:
 
 
 def _kind(asked: KbAdd) -> SourceKind:
-    """What is to be added. Pure. Raises OperationError."""
+    """What is to be added. Raises OperationError."""
     if (asked.what is None) == (asked.upload is None):
         raise op.OperationError("bad_args", "name one file, folder or address", field="what")
-    if asked.upload is not None:
-        is_graph = (
-            PurePosixPath(asked.name or "").suffix.lower() in GRAPHS if asked.kind is None else asked.kind == "rdf"
-        )
-        if asked.kind not in (None, "file", "rdf"):
-            raise op.OperationError("bad_args", "an uploaded file is of the kind file or rdf", field="kind")
-        return SourceKind.RDF if is_graph else SourceKind.FILE
-    is_web = _WEB.match(asked.what or "")
-    return SourceKind(asked.kind or ("web" if is_web else "folder"))
+    if asked.upload is None:
+        return SourceKind(asked.kind or ("web" if _WEB.match(asked.what or "") else "folder"))
+    if asked.kind not in (None, "file", "rdf"):
+        raise op.OperationError("bad_args", "an uploaded file is of the kind file or rdf", field="kind")
+    by_name = "rdf" if PurePosixPath(asked.name or "").suffix.lower() in GRAPHS else "file"
+    return SourceKind(asked.kind or by_name)
 
 
 async def _public(where: str, ports: Container[int]) -> str:
@@ -210,26 +262,13 @@ async def _public(where: str, ports: Container[int]) -> str:
     return target.url
 
 
-@NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, route="GET {base}/sources")
-async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> "Sources":
-    """List the sources of a base, with how many documents of each were read."""
-    base = (await meant(parts.readers, caller.user, asked.base)).base
-    return {
-        "base": base.id,
-        "name": base.name,
-        "sources": await told(parts.readers, parts.knowledge.indexer, caller.user, base.id),
-    }
-
-
 @NOUN.operation(
     "kb_refresh", OfSource, cli="refresh", show=_refreshed, changes=True, route="POST sources/{source}/refresh"
 )
-async def refresh(asked: OfSource, caller: Caller, parts: Parts) -> "RefreshedSource":
+async def refresh(asked: OfSource, caller: Caller, parts: Parts) -> RefreshedSource:
     """Look at a source again: read what could not be read, compare each file with what was read of it, fetch a page."""
-    from klaw.store.kinds.knowledge import bases, sources
-
-    source = await parts.readers.run(sources.get, caller.user, SourceId(asked.source))
-    await parts.readers.run(bases.editable, caller.user, source.base)
+    source = await parts.readers.run(stored.sources.get, caller.user, SourceId(asked.source))
+    await parts.readers.run(stored.bases.editable, caller.user, source.base)
     state = parts.knowledge.indexer.state_of(source.id)
     parts.knowledge.indexer.read_again(source.id)
     return {"source": source.id, "name": source.name, "problem": state.text if state is not None else ""}

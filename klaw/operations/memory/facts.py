@@ -1,7 +1,6 @@
-"""What is remembered about a user: facts, and core memory beside them. The answers hold it, so they never go into a
-log."""
+"""What is remembered about a user: facts, and core memory. The answers hold it, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVar
 
 import attrs
 
@@ -11,20 +10,19 @@ from klaw.domain.fact import Category, Fact, FactId, FactSource, Origin
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table
-from klaw.operations.record_fields import own_fields
+from klaw.operations.record_fields import changes, own_fields
 from klaw.operations.records import Records
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import KnownFact
-    from klaw.operations.answers.memory import MemoryAnswer
-    from klaw.store.changes import Kind
 
 T = TypeVar("T")
 SHOWN_FACTS = 20
-"""At a glance, each of at most ``MAX_LINE`` characters."""
 MAX_LINE = 200
+"""Characters of a fact at a glance."""
 
 NOUN = op.Noun(
     "facts", "list, add, change and remove what is remembered about a user (docs/topics.md)", invalid="bad_fact"
@@ -46,23 +44,16 @@ class Replacing:
     )
 
 
-def _kind() -> "Kind[Fact]":
-    from klaw.store.kinds.facts import FACT
-
-    return FACT
-
-
-FACTS = Records(NOUN, Fact, "fact", "facts", kind=_kind, adding=Replacing, unknown=NoSuchFact)
+FACTS = Records(NOUN, Fact, "fact", "facts", kind=lambda: stored.facts.FACT, adding=Replacing, unknown=NoSuchFact)
 
 
 def fact_lines(answer: dict[str, Any]) -> Lines:
-    """A fact with all that is known of it."""
     known = [] if answer.get("added", True) else ["known already, nothing was written"]
     return [*known, *FACTS.one_lines(answer)]
 
 
 def _written(outcome: "T | KnownFact") -> T:
-    """What was done. Raises OperationError when nothing was changed."""
+    """What was done. Raises OperationError: nothing was changed."""
     from klaw.memory.facts.facts import KnownFact
 
     if isinstance(outcome, KnownFact):
@@ -71,8 +62,7 @@ def _written(outcome: "T | KnownFact") -> T:
 
 
 def _author(caller: Caller) -> dict[str, Any]:
-    """Whose statement it is that the caller writes down. What a program says is a model's, which may have read anything
-    before."""
+    """Whose statement it is. What a program says is a model's, which may have read anything before."""
     if caller.client is None:
         return {"source": FactSource.USER, "origin": Origin.USER}
     return {"source": FactSource.TOOL, "origin": Origin.TOOL, "client": caller.client}
@@ -84,11 +74,9 @@ async def list_facts(asked: FactList, caller: Caller, parts: DatabaseParts) -> d
 
     What is known of the user at a glance; to find something use search.
     """
-    from klaw.store.kinds import facts
-
     of, limit, user = asked.category, asked.limit, caller.user
-    found = await parts.readers.run(facts.of_user, user, category=of, limit=limit, offset=asked.offset)
-    total = await parts.readers.run(facts.count, user, category=of)
+    found = await parts.readers.run(stored.facts.of_user, user, category=of, limit=limit, offset=asked.offset)
+    total = await parts.readers.run(stored.facts.count, user, category=of)
     return {"user": user, "category": of, "count": total, "facts": found, "next": asked.following(total)}
 
 
@@ -101,8 +89,7 @@ async def add(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """
     from klaw.memory.facts.facts import FactSaved, NoOlder
 
-    replaces = FactId(asked.fields.replaces) if asked.fields.replaces is not None else None
-    new = own_fields(Fact, asked.fields)
+    replaces, new = asked.fields.replaces, own_fields(Fact, asked.fields)
     done = await parts.memory.facts.save(caller.user, **new, replaces=replaces, **_author(caller))
     if isinstance(done, NoOlder):
         raise op.OperationError(
@@ -117,8 +104,8 @@ async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
 
     For a fact that is wrong or out of date. search and list tell its id; its history stays.
     """
-    changes = own_fields(Fact, asked.fields)
-    done = await parts.memory.facts.edit(caller.user, FactId(asked.fact), **changes, **_author(caller))
+    changed = changes(Fact, asked.fields)
+    done = await parts.memory.facts.edit(caller.user, FactId(asked.fact), **changed, **_author(caller))
     return {"fact": _written(done).fact}
 
 
@@ -158,24 +145,29 @@ def _shown(answer: dict[str, Any]) -> Lines:
     return [*core, "Facts, the most important first:", Table(rows), *op.also(answer, "facts", "klaw facts list")]
 
 
+class MemoryAnswer(TypedDict):
+    user: str
+    core: str
+    core_error: str | None
+    facts: list[Fact]
+    count: int
+
+
 _SLASH = op.Slash(word="/memory", help="show what is remembered about you: core memory and the most important facts")
 
 
 @MEMORY.operation("memory", op.OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
-async def memory(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "MemoryAnswer":
+async def memory(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> MemoryAnswer:
     """Show core memory and the most important facts."""
-    from klaw.store.kinds import facts
-    from klaw.store.kinds.core_memory import read_core
-
     document, error = None, None
     try:
-        document = await parts.readers.run(read_core, caller.user)
+        document = await parts.readers.run(stored.core_memory.read_core, caller.user)
     except CoreUnreadable as problem:
         error = str(problem)
     return {
         "user": caller.user,
         "core": core_memory.render(document) if document else "",
         "core_error": error,
-        "facts": await parts.readers.run(facts.of_user, caller.user, limit=SHOWN_FACTS),
-        "count": await parts.readers.run(facts.count, caller.user),
+        "facts": await parts.readers.run(stored.facts.of_user, caller.user, limit=SHOWN_FACTS),
+        "count": await parts.readers.run(stored.facts.count, caller.user),
     }

@@ -1,23 +1,19 @@
 """People a user speaks of. The answers hold names, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import Any, NotRequired, TypedDict
 
 import attrs
 
 from klaw.domain.names import UserId
 from klaw.domain.person import MentionedIn, Person, PersonId, PersonName, PersonSource, SpokenOf, normal_name
+from klaw.domain.search import PersonResult
 from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table, minute
-from klaw.operations.record_fields import own_fields, typed
+from klaw.operations.record_fields import changes, own_fields, typed
 from klaw.operations.records import Records
-
-if TYPE_CHECKING:
-    from klaw.operations.answers.memory import PeopleFound
-    from klaw.store.changes import Kind
-    from klaw.store.engine.database import Readers
-    from klaw.store.kinds.people import KnownPerson
 
 MOST_MENTIONS = 100
 FOUND = 5
@@ -44,7 +40,7 @@ class ChangedAliases:
 
 
 def what_happened(before: Person | None, now: Person | None) -> str:
-    """What a change of a person was, in words. Pure."""
+    """What a change of a person was, in words."""
     if now is None:
         return "removed"
     if before is None:
@@ -60,12 +56,6 @@ def what_happened(before: Person | None, now: Person | None) -> str:
     return f"{', '.join(changed)} changed" if changed else "said again"
 
 
-def _kind() -> "Kind[Person]":
-    from klaw.store.kinds.people import PERSON
-
-    return PERSON
-
-
 async def _meant(named: str, caller: Caller, parts: Parts, field: str = "person") -> PersonId:
     """The person that is meant; one that was removed only by its id. Raises OperationError."""
     found = await parts.memory.people.find(caller.user, named)
@@ -78,7 +68,6 @@ async def _meant(named: str, caller: Caller, parts: Parts, field: str = "person"
 
 
 def _described(person: Person) -> str:
-    """Whom an id means, in a few words."""
     return f"{person.name} ({', '.join(filter(None, (person.relation, person.id)))})"
 
 
@@ -87,7 +76,7 @@ PEOPLE = Records(
     Person,
     "person",
     "people",
-    kind=_kind,
+    kind=lambda: stored.people.PERSON,
     id_help="the id, a name or an alias",
     shown=SpokenOf,
     editing=ChangedAliases,
@@ -96,9 +85,6 @@ PEOPLE = Records(
     what_happened=what_happened,
 )
 OfPerson: Any = PEOPLE.of_one()
-
-
-# -- how they are shown -----------------------------------------------------------------------------------------------
 
 
 def _in_chat(answer: dict[str, Any]) -> Lines:
@@ -131,7 +117,6 @@ def _person(answer: dict[str, Any]) -> Lines:
 
 
 def with_topics(answer: dict[str, Any]) -> Lines:
-    """A person with the topics that name it."""
     was = [f"was also known as {each['id']}: {each['name']}" for each in answer["was"]]
     topics = [
         [minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
@@ -149,18 +134,13 @@ def _removed(answer: dict[str, Any]) -> Lines:
     return [*PEOPLE.removed_lines(answer), forever]
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
-def _known(known: "KnownPerson") -> SpokenOf:
+def _known(known: "stored.people.KnownPerson") -> SpokenOf:
     return SpokenOf(**attrs.asdict(known.person), topics=known.topics, last_at=known.last_at)
 
 
-async def _with_counts(readers: "Readers", person: Person) -> SpokenOf:
-    from klaw.store.kinds import people as sql
-
-    found = await readers.run(sql.of_user, person.user, only=person.id)
-    return _known(found[0] if found else sql.KnownPerson(person, 0, None))
+async def _with_counts(person: Person, parts: Parts) -> SpokenOf:
+    found = await parts.readers.run(stored.people.of_user, person.user, only=person.id)
+    return _known(found[0] if found else stored.people.KnownPerson(person, 0, None))
 
 
 _SLASH = op.Slash(
@@ -177,17 +157,20 @@ async def list_people(asked: op.PagedArguments, caller: Caller, parts: DatabaseP
 
     Who the user speaks of, with other names and who they are to the user; fetch person:ID shows what is known of one.
     """
-    from klaw.store.kinds import people as sql
-
-    found = await parts.readers.run(sql.of_user, caller.user, limit=asked.limit, offset=asked.offset)
-    total = await parts.readers.run(sql.count, caller.user)
+    found = await parts.readers.run(stored.people.of_user, caller.user, limit=asked.limit, offset=asked.offset)
+    total = await parts.readers.run(stored.people.count, caller.user)
     return {"user": caller.user, "count": total, "people": list(map(_known, found)), "next": asked.following(total)}
+
+
+class PeopleFound(TypedDict):
+    user: str
+    people: tuple[PersonResult, ...]
 
 
 @NOUN.operation(
     "person_find", PersonFind, cli="find", show=_found, offline=True, slash=op.Slash(word="/people", rest="text")
 )
-async def find(asked: PersonFind, caller: Caller, parts: DatabaseParts) -> "PeopleFound":
+async def find(asked: PersonFind, caller: Caller, parts: DatabaseParts) -> PeopleFound:
     """Tell who is named in a text, and what is known of them."""
     from klaw.memory.search.named_people import find_people
 
@@ -198,16 +181,14 @@ async def find(asked: PersonFind, caller: Caller, parts: DatabaseParts) -> "Peop
 @PEOPLE.handler("show", show=with_topics, more={"was": list[Person], "mentions": list[MentionedIn]})
 async def show(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show a person with the topics that name it."""
-    from klaw.store.kinds import people as sql
-
     person = await _meant(asked.person, caller, parts)
-    found = await parts.readers.run(sql.get, caller.user, person)
+    found = await parts.readers.run(stored.people.get, caller.user, person)
     if found is None:
         raise NoSuchPerson
-    spoken = await parts.readers.run(sql.mentions, caller.user, person, limit=MOST_MENTIONS)
+    spoken = await parts.readers.run(stored.people.mentions, caller.user, person, limit=MOST_MENTIONS)
     return {
-        "person": await _with_counts(parts.readers, found),
-        "was": await parts.readers.run(sql.merged_into, caller.user, person),
+        "person": await _with_counts(found, parts),
+        "was": await parts.readers.run(stored.people.merged_into, caller.user, person),
         "mentions": [
             {"topic": each.topic, "day": each.day, "message": each.mention.message, "at": each.mention.at}
             for each in spoken
@@ -219,23 +200,19 @@ async def show(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
 @PEOPLE.handler("add", show=_person, more={"namesakes": NotRequired[list[str]]})
 async def add(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Add a person."""
-    from klaw.store.kinds import people as sql
-
-    await _check_another(parts.readers, caller.user, asked.fields)
+    await _check_another(asked.fields, caller.user, parts)
     new = own_fields(Person, asked.fields)
     person = await parts.memory.people.add(caller.user, **new, source=PersonSource.USER)
-    known = await parts.readers.run(sql.by_names, caller.user, person.names)
+    known = await parts.readers.run(stored.people.by_names, caller.user, person.names)
     same = [str(each.id) for each in known if each.id != person.id]
-    return {"person": await _with_counts(parts.readers, person), "namesakes": same}
+    return {"person": await _with_counts(person, parts), "namesakes": same}
 
 
-async def _check_another(readers: "Readers", user: UserId, new: Any) -> None:
+async def _check_another(new: Any, user: UserId, parts: Parts) -> None:
     """Two of one name whom nothing tells apart are one, added twice. Raises OperationError."""
-    from klaw.store.kinds import people as sql
-
     if new.aliases or not normal_name(new.name):
         return
-    for known in await readers.run(sql.by_names, user, [new.name]):
+    for known in await parts.readers.run(stored.people.by_names, user, [new.name]):
         told_apart = new.relation and normal_name(new.relation) != normal_name(known.relation)
         if normal_name(known.name) == normal_name(new.name) and not told_apart:
             raise op.OperationError(
@@ -248,10 +225,8 @@ async def _check_another(readers: "Readers", user: UserId, new: Any) -> None:
 @PEOPLE.handler("edit", show=_person)
 async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Change a person; what is not given stays as it is."""
-    from klaw.store.kinds import people as sql
-
     person, fields = await _meant(asked.person, caller, parts), asked.fields
-    present = await parts.readers.run(sql.get, caller.user, person)
+    present = await parts.readers.run(stored.people.get, caller.user, person)
     if present is None:
         raise NoSuchPerson
     gone = {normal_name(each) for each in fields.remove_aliases or ()}
@@ -261,9 +236,8 @@ async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     former = [present.name] if fields.name is not None else []
     aliases = [each for each in (*former, *present.aliases) if normal_name(each) not in gone]
     aliases += fields.add_aliases or ()
-    changes = own_fields(Person, fields)
-    changed = await parts.memory.people.edit(caller.user, person, aliases=aliases, **changes)
-    return {"person": await _with_counts(parts.readers, changed)}
+    changed = await parts.memory.people.edit(caller.user, person, aliases=aliases, **changes(Person, fields))
+    return {"person": await _with_counts(changed, parts)}
 
 
 @NOUN.operation(
@@ -278,7 +252,7 @@ async def merge(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Say that a person is the same as another one, who gets all names."""
     one, into = await _meant(asked.person, caller, parts), await _meant(asked.into, caller, parts, "into")
     both = await parts.memory.people.merge(caller.user, one, into)
-    return {"merged": one, "person": await _with_counts(parts.readers, both)}
+    return {"merged": one, "person": await _with_counts(both, parts)}
 
 
 @PEOPLE.handler("delete", show=_removed)

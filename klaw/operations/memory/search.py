@@ -1,24 +1,32 @@
-"""Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
-so it never goes into a log."""
+"""Search in all that a user and the assistant said, in facts and in memory files; and one of what it finds, whole. The
+answers hold what was said, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 import attrs
 
+from klaw.convert import Bounds
+from klaw.domain.fact import Fact, FactId
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
-from klaw.domain.search import kind_of
+from klaw.domain.person import MentionedIn, Person, SpokenOf
+from klaw.domain.search import FactResult, FileResult, NoteResult, SearchPage, SearchResult, kind_of
 from klaw.domain.text import plural
+from klaw.domain.topic import Topic
+from klaw.errors import NoSuchFact
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.chat import session_of
-from klaw.operations.handler import Caller, DatabaseParts
-from klaw.operations.lines import Again, Line, MarkedLine, ShownLines, days, minute
-from klaw.operations.memory.people import told
-
-if TYPE_CHECKING:
-    from klaw.operations.answers.memory import SearchAnswer
+from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Again, Line, Lines, MarkedLine, ShownLines, days, minute
+from klaw.operations.memory import facts, people, topics
+from klaw.operations.memory.topics import SaidMessage
+from klaw.operations.record_fields import fields_of
+from klaw.operations.why import find_message
 
 NOUN = op.Noun("search", "search all that was said, by words and by meaning")
+FETCH = op.Noun("fetch", "show a message with what was said around it, a topic, a fact or a person")
+MOST_AROUND = 20
 
 _TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; local time unless an offset is given"
 _NOTES = {
@@ -50,7 +58,39 @@ class Search(op.OfUser):
     page: op.Name | None = op.argument("number of the page, or what the page before names")
 
 
-# -- how it is shown --------------------------------------------------------------------------------------------------
+@attrs.frozen(kw_only=True)
+class FoundMessage(SearchResult):
+    kind: Literal["message"]
+
+
+@attrs.frozen(kw_only=True)
+class FoundFact(FactResult):
+    kind: Literal["fact"]
+
+
+@attrs.frozen(kw_only=True)
+class FoundFile(FileResult):
+    kind: Literal["file"]
+
+
+@attrs.frozen(kw_only=True)
+class FoundNote(NoteResult):
+    kind: Literal["note"]
+
+
+SearchAnswer: TypeAlias = Annotated[
+    dict[str, Any],
+    fields_of(
+        "SearchAnswer",
+        SearchPage,
+        user=str,
+        chat=str | None,
+        since=str | None,
+        until=str | None,
+        role=Literal["user", "assistant"] | None,
+        results=list[FoundMessage | FoundFact | FoundFile | FoundNote],
+    ),
+]
 
 
 def show(answer: dict[str, Any]) -> ShownLines:
@@ -58,7 +98,7 @@ def show(answer: dict[str, Any]) -> ShownLines:
     lines: list[Line] = []
     for each in answer.get("people", ()):
         lines += [
-            "  ".join(["person", *filter(None, told(each))]),
+            "  ".join(["person", *filter(None, people.told(each))]),
             *(f"    {fact['text']}" for fact in each["facts"]),
             "",
         ]
@@ -116,19 +156,15 @@ def _results(answer: dict[str, Any]) -> str:
     return f"{'' if answer['total_is_exact'] else 'at least '}{answer['total']}"
 
 
-# -- the operation ----------------------------------------------------------------------------------------------------
-
-
 @NOUN.operation("search", Search, cli="", show=show, offline=True, mcp="search")
-async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "SearchAnswer":
+async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchAnswer:
     """Search all that was said, by words and by meaning.
 
     Finds messages of all chats, facts, memory files, topics and people. Use it first for every question about the user
     or about what was said before; fetch then shows a result whole, by its chat and number like main#12, or as fact:ID,
     topic:ID, person:ID.
     """
-    from klaw.memory.search.search_order import Cursor, read_cursor
-    from klaw.store.search.history_search import HistoryFilters
+    from klaw.memory.search.search import Cursor, read_cursor
 
     chat = op.chat_of(asked.chat, caller.user, any_user=caller.everybody and asked.user is None)
     page = op.understood("page", read_cursor, asked.page) if asked.page is not None else 1
@@ -136,7 +172,7 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "Search
     since, until = op.timed("since", asked.since, now), op.timed("until", asked.until, now, until=True)
     if since is not None and until is not None and since >= until:
         raise op.OperationError("bad_args", "must be later than since", field="until")
-    filters = HistoryFilters(
+    filters = stored.history_search.HistoryFilters(
         user=UserId(chat.partition(":")[0]) if chat is not None else caller.user,
         chat=chat,
         since=since,
@@ -144,7 +180,7 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "Search
         role=Role(asked.role) if asked.role is not None else None,
     )
     if chat is not None:
-        await session_of(parts.readers, chat)
+        await session_of(chat, parts)
     missing = await parts.embedder.prepare()
     found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
     told = {
@@ -153,3 +189,73 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "Search
     }
     asked_for = {"user": filters.user, "chat": chat, "since": since, "until": until, "role": asked.role}
     return {**asked_for, **attrs.asdict(found, recurse=False), **told}
+
+
+# -- one thing, whole --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Fetch(op.OfUser):
+    what: op.Name = op.required(
+        "a message's id or main#12, topic:ID, fact:ID, person:ID or person:NAME", metavar="WHAT", id_of="message"
+    )
+    around: Annotated[int, Bounds(0, MOST_AROUND)] = op.argument(
+        "of a message: how many before and after it (default: 3)", default=3, metavar="N"
+    )
+
+
+class FetchAnswer(TypedDict):
+    """``kind`` (message, topic, fact, person) tells which of the others are there."""
+
+    kind: str
+    chat: NotRequired[str]
+    seq: NotRequired[int]
+    messages: NotRequired[list[SaidMessage]]
+    topic: NotRequired[Topic]
+    fact: NotRequired[Fact]
+    person: NotRequired[SpokenOf]
+    was: NotRequired[list[Person]]
+    mentions: NotRequired[list[MentionedIn]]
+
+
+def _fetched(answer: dict[str, Any]) -> Lines:
+    match answer["kind"]:
+        case "fact":
+            return facts.fact_lines(answer)
+        case "person":
+            return people.with_topics(answer)
+        case "topic":
+            return topics.lines(answer)
+    return [f"#{each['seq']} {each['role']}: {each['content']}" for each in answer["messages"]]
+
+
+@FETCH.operation("fetch", Fetch, cli="", show=_fetched, mcp="fetch")
+async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> FetchAnswer:
+    """Show a message with what was said around it, a topic with its messages, a fact or a person.
+
+    What search, list, topics and people only name.
+    """
+    kind, _, named = asked.what.partition(":")
+    told: Any
+    match kind if named else "":
+        case "topic":
+            told = await topics.show(topics.TopicsShow(topic=named), caller, parts)
+            return cast("FetchAnswer", {"kind": kind, **told})
+        case "person":
+            told = await people.show(people.OfPerson(person=named), caller, parts)
+            return cast("FetchAnswer", {"kind": kind, **told})
+        case "fact":
+            fact = await parts.readers.run(stored.facts.get, caller.user, FactId(named))
+            if fact is None:
+                raise NoSuchFact
+            return {"kind": kind, "fact": fact}
+    found = await find_message(parts, asked.what, None, caller.user, field="what")
+    first, end = found.seq - asked.around - 1, found.seq + asked.around + 1
+    said = await parts.readers.run(stored.messages.dialogue, found.chat, first, end, 2 * asked.around + 1)
+    shown = {each.seq: each for each in (*said, found)}  # a command is no dialogue
+    return {
+        "kind": "message",
+        "chat": found.chat,
+        "seq": found.seq,
+        "messages": [topics.said(shown[seq]) for seq in sorted(shown)],
+    }

@@ -1,36 +1,26 @@
 """Topics: what the archivist made of the conversations. The answers hold what was said, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import attrs
 
 from klaw.convert import Bounds
+from klaw.domain.message import Message
 from klaw.domain.text import plural
 from klaw.domain.topic import MAX_MERGED, Topic, TopicId
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, days, minute
 from klaw.operations.record_fields import table, to_edit
 
 if TYPE_CHECKING:
-    from klaw.domain.message import Message
-    from klaw.operations.answers.chats import SaidMessage
-    from klaw.operations.answers.memory import (
-        OneTopic,
-        RebuiltTopics,
-        TopicHistory,
-        TopicList,
-        TopicMatches,
-        TopicParts,
-        TopicWithMessages,
-        UndoneChange,
-    )
-    from klaw.store.kinds.topic_changes import TopicChange
+    from klaw.operations.answers import ChangeOfTopics
 
 IN_CHATS = 10
 MOST_TOLD = 100
-"""Topics of one answer: a user may have ten thousand, and the rest is counted."""
+"""Topics of one answer; the rest is counted."""
 
 NOUN = op.Noun("topics", "list, search, show, edit, merge, split and rebuild topics (docs/topics.md)")
 
@@ -104,6 +94,64 @@ class TopicsUndo(op.OfUser):
     entry: op.Whole | None = op.argument("number of the change (default: the newest one you made)", positional=True)
 
 
+class SaidMessage(TypedDict):
+    seq: int
+    role: str
+    type: str
+    at: str
+    content: str
+
+
+class TopicList(TypedDict):
+    user: str
+    count: int
+    topics: list[Topic]
+
+
+class TopicMatches(TypedDict):
+    user: str
+    topics: list[Topic]
+    degraded: tuple[str, ...]
+
+
+class OneTopic(TypedDict):
+    topic: Topic
+
+
+class TopicWithMessages(OneTopic):
+    messages: list[SaidMessage]
+
+
+class TopicParts(TypedDict):
+    ended: int
+    topics: list[Topic]
+
+
+class RebuiltTopics(TypedDict):
+    user: str
+    chat: str | None
+    since: str | None
+    dropped: bool
+    entries: list[int]
+    messages: int
+    count: int
+    topics: list[Topic]
+
+
+class TopicHistory(TypedDict):
+    user: str
+    changes: "list[ChangeOfTopics]"
+
+
+class UndoneChange(TypedDict):
+    undone: int
+    entry: int
+    count: int
+    topics: tuple[Topic, ...]
+    ended: tuple[int, ...]
+    ended_count: int
+
+
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 _UNDO = "to undo this: klaw topics undo"
@@ -138,7 +186,6 @@ def _rows(topics: list[dict[str, Any]]) -> Table:
 
 
 def lines(answer: dict[str, Any]) -> Lines:
-    """A topic with its messages."""
     topic = answer["topic"]
     span = f"{minute(topic['first_at'])} to {minute(topic['last_at'])}"
     return [
@@ -155,7 +202,6 @@ def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
 
 
 def _replaced(answer: dict[str, Any]) -> Lines:
-    """Of a merge or a split."""
     head = "merged:" if "topic" in answer else f"instead of topic {answer['ended']}:"
     return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
 
@@ -209,35 +255,29 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH, mcp="topics")
-async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> "TopicList":
+async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> TopicList:
     """List the topics, those last talked about first.
 
     What the user talked about lately, each with a summary; fetch topic:ID shows the messages.
     """
-    from klaw.store.kinds import topics
-
-    chat = op.chat_of(asked.chat, caller.user)
-    found = await parts.readers.run(
-        topics.of_user, caller.user, chat=chat, before=asked.before or 1 << 62, limit=asked.limit
-    )
-    return {"user": caller.user, "count": await parts.readers.run(topics.count, caller.user, chat), "topics": found}
+    chat, before = op.chat_of(asked.chat, caller.user), asked.before or 1 << 62
+    found = await parts.readers.run(stored.topics.of_user, caller.user, chat=chat, before=before, limit=asked.limit)
+    count = await parts.readers.run(stored.topics.count, caller.user, chat)
+    return {"user": caller.user, "count": count, "topics": found}
 
 
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
-async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicMatches":
+async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> TopicMatches:
     """Find topics by words and by meaning."""
-    from klaw.store.search.history_search import HistoryFilters
-
-    page = await parts.memory.topic_search.search(asked.query, HistoryFilters(user=caller.user), limit=asked.limit)
+    filters = stored.history_search.HistoryFilters(user=caller.user)
+    page = await parts.memory.topic_search.search(asked.query, filters, limit=asked.limit)
     return {"user": caller.user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
 
 
 @NOUN.operation("topics_show", TopicsShow, cli="show", show=lines, offline=True)
-async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "TopicWithMessages":
+async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> TopicWithMessages:
     """Show a topic with its messages."""
-    from klaw.store.kinds import topics
-
-    number = asked.topic
+    topics, number = stored.topics, asked.topic
     topic = TopicId(int(number)) if number.isdecimal() and len(number) < 19 else TopicId(0)
     found = await parts.readers.run(topics.get, caller.user, topic)
     if found is None:
@@ -247,26 +287,25 @@ async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "Topi
     return {"topic": found, "messages": list(map(said, await parts.readers.run(topics.read, caller.user, topic)))}
 
 
-def said(each: "Message") -> "SaidMessage":
-    """A message as JSON has it."""
+def said(each: Message) -> SaidMessage:
     return {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
 
 
 @NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
-async def edit(asked: Any, caller: Caller, parts: Parts) -> "OneTopic":
+async def edit(asked: Any, caller: Caller, parts: Parts) -> OneTopic:
     """Give a topic another summary."""
     return {"topic": await parts.memory.topic_control.edit(caller.user, asked.topic, asked.fields.summary)}
 
 
 @NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)
-async def merge(asked: TopicsMerge, caller: Caller, parts: Parts) -> "OneTopic":
+async def merge(asked: TopicsMerge, caller: Caller, parts: Parts) -> OneTopic:
     """Merge topics into the first of them."""
     topics = list(asked.fields.topics)
     return {"topic": await parts.memory.topic_control.merge(caller.user, topics, asked.fields.summary)}
 
 
 @NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
-async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "TopicParts":
+async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> TopicParts:
     """Split a topic into several; without --at a model decides where."""
     made = await parts.memory.topic_control.split(caller.user, asked.topic, list(asked.fields.at))
     return {"ended": asked.topic, "topics": made}
@@ -281,14 +320,14 @@ async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "TopicParts
     deadline_s=60.0,
     confirm="Make them again? It costs calls to the model.",
 )
-async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> "RebuiltTopics":
+async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> RebuiltTopics:
     """Drop topics and let the archivist make them again; facts are kept."""
-    chat = op.chat_of(asked.chat, caller.user)
+    chat, control = op.chat_of(asked.chat, caller.user), parts.memory.topic_control
     if chat is not None:
-        await session_of(parts.readers, chat)
+        await session_of(chat, parts)
     since = op.timed("since", asked.since, parts.clock.now())
-    found = await parts.memory.topic_control.in_scope(caller.user, chat, since)
-    entries = [] if asked.dry_run else await parts.memory.topic_control.rebuild(caller.user, chat, since)
+    found = await control.in_scope(caller.user, chat, since)
+    entries = [] if asked.dry_run else await control.rebuild(caller.user, chat, since)
     return {
         "user": caller.user,
         "chat": chat,
@@ -302,16 +341,14 @@ async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> "Rebuil
 
 
 @NOUN.operation("topics_history", TopicsHistory, cli="history", show=_changes)
-async def history(asked: TopicsHistory, caller: Caller, parts: Parts) -> "TopicHistory":
+async def history(asked: TopicsHistory, caller: Caller, parts: Parts) -> TopicHistory:
     """Show changes of topics, the newest first."""
-    from klaw.store.kinds import topic_changes
-
     topic = TopicId(asked.topic) if asked.topic is not None else None
-    found = await parts.readers.run(topic_changes.of_user, caller.user, topic=topic, limit=asked.limit)
+    found = await parts.readers.run(stored.topic_changes.of_user, caller.user, topic=topic, limit=asked.limit)
     return {"user": caller.user, "changes": list(map(_change, found))}
 
 
-def _change(change: "TopicChange") -> Any:  # a ChangeOfTopics
+def _change(change: "stored.topic_changes.TopicChange") -> "ChangeOfTopics":
     was = [
         {"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before[:MOST_TOLD]
     ]
@@ -320,7 +357,7 @@ def _change(change: "TopicChange") -> Any:  # a ChangeOfTopics
 
 
 @NOUN.operation("topics_undo", TopicsUndo, cli="undo", show=_undone, changes=True, deadline_s=60.0)
-async def undo(asked: TopicsUndo, caller: Caller, parts: Parts) -> "UndoneChange":
+async def undo(asked: TopicsUndo, caller: Caller, parts: Parts) -> UndoneChange:
     """Undo a change of topics, also one that undid another."""
     done = await parts.memory.topic_control.undo(caller.user, asked.entry)
     return {

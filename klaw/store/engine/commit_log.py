@@ -24,7 +24,6 @@ COMMIT_LOG = "commit.log"
 LOG_FOLDERS = ("conversations", "turns", "memory", "runs")
 """Below the data folder; every log is in one of them."""
 RESERVE_BYTES = 65_536
-"""Zeros by which the file grows."""
 _NAME_MAX = 255
 
 log = structlog.get_logger("klaw.journal")
@@ -70,7 +69,6 @@ class CommitLog:
         self._fdatasync(self._descriptor)
 
     def keep(self) -> None:
-        """What was appended is final."""
         self._kept = self.size
 
     def take_back(self) -> None:
@@ -111,8 +109,8 @@ class CommitLog:
 
 
 def read_groups(root: Path) -> Iterator[list[tuple[str, bytes]]]:
-    """The whole groups of a commit log: of each line the log's path and the line without its end. What is no line of a
-    log is set aside."""
+    """The whole groups of a commit log: of each line the log's path and the line. What is no line of a log is set
+    aside."""
     aside, odd, torn = SetAside(root), False, False
     group: list[tuple[str, bytes]] = []
     data = (root / COMMIT_LOG).read_bytes()

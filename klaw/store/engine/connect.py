@@ -11,6 +11,7 @@ import apsw
 
 from klaw.config.paths import open_private
 from klaw.store.engine import tokenizer
+from klaw.store.engine.log_files import FAULTS
 
 BUSY_TIMEOUT_MS = 5_000
 """Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
@@ -39,11 +40,9 @@ def _common(connection: apsw.Connection) -> None:
 
 
 def prepare_writer(connection: apsw.Connection) -> None:
-    """Set up the one read-write connection.
-
-    ``synchronous = NORMAL``: in WAL mode a commit costs no fsync. The journal's fsync is what makes a message durable;
-    after a power cut the start-up reconciliation puts back what the database lost.
-    """
+    """Set up the one read-write connection. In WAL mode with ``synchronous = NORMAL`` a commit costs no fsync: the
+    journal's fsync makes a message durable; after a power cut the start-up reconciliation puts back what the database
+    lost."""
     _common(connection)
     connection.pragma("page_size", PAGE_BYTES)
     connection.pragma("journal_mode", "wal")
@@ -109,40 +108,21 @@ def private(path: Path) -> None:
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` rebuilds it from the logs"
-"""The text for people."""
 BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 """Errors that nothing but a damaged file causes."""
 DAMAGE = (
-    apsw.NotADBError,
-    apsw.CorruptError,
-    apsw.FormatError,
-    apsw.SQLError,
-    apsw.IOError,
-    apsw.ConstraintError,
-    apsw.MismatchError,
-    apsw.InternalError,
-    apsw.TooBigError,
+    *BROKEN_FILE,
+    *(apsw.SQLError, apsw.IOError, apsw.ConstraintError, apsw.InternalError),
     apsw.NoFTS5Error,  # how an unreadable schema shows when the tokenizer is registered
-    # Rows with values that Klaw never stores: no JSON, no known word, no text, no number.
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
+    *FAULTS,  # rows with values that Klaw never stores: no JSON, no known word, no text, no number
 )
-"""Errors of SQLite, and of code that reads damaged rows."""
 
 
 MAX_COMPLAINTS = 100
 
 
 def complaints(connection: apsw.Connection, *, whole: bool) -> list[str]:
-    """What SQLite finds wrong with the file and with the structure of full text; empty when all is well.
-
-    Args:
-        whole: also compare every index with its table, which reads everything.
-    """
+    """What SQLite finds wrong; ``whole``: it compares every index with its table, which reads everything."""
     check = "integrity_check" if whole else "quick_check"
     found = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({MAX_COMPLAINTS})")]
     return [] if found == ["ok"] else found

@@ -1,7 +1,5 @@
-"""Connections to klaw.db in apsw's async mode: each a worker thread of its own, entered by one hop per transaction.
-
-The writer has one; readers share a small pool, so that a long search never delays a write.
-"""
+"""Connections to klaw.db in apsw's async mode: each a worker thread of its own, entered by one hop per transaction. The
+writer has one; readers share a small pool, so that a long search never delays a write."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -29,8 +27,7 @@ REPLACE_S = 30.0
 
 
 class Database:
-    """A connection, once ``open`` has opened it; ``aclose`` it in the end, whatever happens. ``prepare`` sets up a new
-    connection, in its thread."""
+    """A connection, which ``open`` opens and ``prepare`` sets up, in its thread; ``aclose`` it in the end."""
 
     def __init__(self, path: Path, prepare: Callable[[apsw.Connection], None], flags: int) -> None:
         self._path = path
@@ -40,12 +37,8 @@ class Database:
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``function(connection, ...)`` in the connection's thread. Cancelled, it is interrupted, and what it wrote
-        may be committed or not.
-
-        Raises:
-            trio.TooSlowError: the caller's deadline passed while SQL was running.
-            apsw.ConnectionClosedError: ``replace`` failed half-way.
-        """
+        may be committed or not. Raises trio.TooSlowError when the caller's deadline passed while SQL was running,
+        apsw.ConnectionClosedError after ``replace`` failed half-way."""
         if self._connection is None:
             raise apsw.ConnectionClosedError
         return await _run(self._connection, function, *args, **kwargs)
@@ -55,8 +48,7 @@ class Database:
         return self._connection is not None
 
     async def open(self) -> None:
-        """Open the file in place of what was open, which is closed only when the new one is usable: when this raises
-        apsw.Error, it stays."""
+        """Open the file in place of what was open, which stays when this raises apsw.Error."""
         connection = await _connect(self._path, self._flags)
         try:
             await _run(connection, self._prepare)
@@ -105,8 +97,7 @@ async def _connect(path: Path, flags: int) -> "AsyncConnection":
 
 
 async def _close(connection: "AsyncConnection") -> None:
-    """Close a connection, whatever happens: a cancelled ``aclose`` would leave its non-daemon thread alive and the
-    process hanging. Hence the shield."""
+    """Close a connection: a cancelled ``aclose`` would leave its thread alive and the process hanging."""
     with trio.move_on_after(CLOSE_S, shield=True):
         await connection.aclose()
 
@@ -123,12 +114,8 @@ class Readers:
         self._stale: set[Database] = set()
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a reading ``function(connection, ...)`` on a free connection; cancelled, the query is interrupted.
-
-        Raises:
-            StorageError: SQLite refused.
-            trio.TooSlowError: the caller's deadline passed while SQL was running.
-        """
+        """Run a reading ``function(connection, ...)`` on a free connection; cancelled, the query is interrupted. Raises
+        StorageError where SQLite refuses, trio.TooSlowError when the caller's deadline passed while SQL was running."""
         async with self._limit:
             database = self._free.popleft()
             try:
@@ -144,8 +131,7 @@ class Readers:
         self._stale = set(self._all)
 
     async def renew_idle(self) -> None:
-        """Open the new file on every connection that is free now, so that none keeps the old one for long. Raises
-        StorageError."""
+        """Open the new file on every connection that is free now. Raises StorageError."""
         for _ in range(len(self._all)):
             async with self._limit:
                 database = next((each for each in self._free if each in self._stale), None)

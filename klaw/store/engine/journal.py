@@ -31,12 +31,8 @@ log = structlog.get_logger("klaw.journal")
 
 
 class Journal:
-    """Append-only logs below one folder.
-
-    Args:
-        checkpoint_bytes: size of the commit log that makes ``wants_checkpoint`` true.
-        fsync: makes a file durable; tests and benchmarks replace it to imitate a broken or slow disk.
-    """
+    """Append-only logs below one folder. ``checkpoint_bytes`` of the commit log make ``wants_checkpoint`` true. Tests
+    and benchmarks replace ``fsync`` to imitate a broken or slow disk."""
 
     def __init__(self, root: Path, *, checkpoint_bytes: int, fsync: Callable[[int], None] = os.fsync) -> None:
         self._root = root
@@ -52,8 +48,6 @@ class Journal:
         """By a reindex: no log is rewritten now."""
         self.rewrites = 0
         """How many logs were rewritten; a backup is made of those that were not."""
-
-    # -- life cycle ------------------------------------------------------------------------------------------------
 
     def lock(self) -> None:
         """Take the folder for this process. Raises BlockingIOError while another one has it."""
@@ -89,8 +83,6 @@ class Journal:
             self._commit_log.close()
             self._commit_log = None
 
-    # -- writing ---------------------------------------------------------------------------------------------------
-
     def append(self, entries: Sequence[LogEntry]) -> None:
         """Append a group; when this returns, it is durable. ``rollback`` may still take it back. When it raises
         OSError, nothing of the group stays in any file."""
@@ -109,7 +101,6 @@ class Journal:
             raise
 
     def rollback(self) -> None:
-        """Take the last group back out of all files (its database transaction failed)."""
         for descriptor, size in reversed(self._undo):
             os.ftruncate(descriptor, size)
         self._undo = []
@@ -122,7 +113,6 @@ class Journal:
 
     @property
     def dirty(self) -> int:
-        """How many files and folders a checkpoint has to make durable."""
         return len(self._dirty) + len(self._new_folders)
 
     def note_durable(self, sizes: Mapping[str, int]) -> None:
@@ -141,7 +131,6 @@ class Journal:
         return self._commit.size >= self._checkpoint_bytes
 
     def checkpoint(self) -> None:
-        """Make the logs themselves durable and empty the commit log."""
         if not self.dirty and self._commit.size == 0:
             return
         self._checkpoint_logs()
@@ -156,8 +145,7 @@ class Journal:
         self._new_folders.clear()
 
     def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
-        """Replace lines of a log, all or none of them; nobody can append meanwhile. Returns how many changed. When it
-        raises OSError, the log is as it was."""
+        """Replace lines of a log, all or none, while nobody can append. Returns how many changed. Raises OSError."""
         rewrite = self.begin_rewrite(path, line_of)
         try:
             self.exchange(rewrite)
@@ -190,8 +178,6 @@ class Journal:
             rewrite.sync_folder()
         self.rewrites += rewrite.changed > 0
         return True
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     @property
     def _commit(self) -> CommitLog:

@@ -23,12 +23,9 @@ TOO_LONG = b""
 
 
 def lines_backwards(path: Path, *, longest: int | None = None, at_most: int | None = None) -> Iterator[bytes]:
-    """The file's lines, last first, without line breaks; empty lines are left out.
-
-    Args:
-        longest: a longer line is not kept in memory; ``TOO_LONG`` comes in its place.
-        at_most: only so many bytes from the file's end are read; a line that begins before them is left out.
-    """
+    """The file's lines, last first, without line breaks; empty lines are left out. For one that is longer than
+    ``longest`` comes ``TOO_LONG``. Only ``at_most`` bytes from the file's end are read; a line that begins before them
+    is left out."""
     with path.open("rb") as file:
         position = file.seek(0, os.SEEK_END)
         end = 0 if at_most is None else max(0, position - at_most)
@@ -61,16 +58,8 @@ def _whole(pieces: list[bytes], size: int, longest: int | None) -> Iterator[byte
         yield b"".join(reversed(pieces))
 
 
-FAULTS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    RecursionError,
-    AttributeError,
-    apsw.MismatchError,
-    apsw.TooBigError,
-)
+_OF_VALUES = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+FAULTS = (*_OF_VALUES, apsw.MismatchError, apsw.TooBigError)
 """Errors that a malformed line may cause."""
 
 
@@ -91,7 +80,6 @@ def record_of(line: bytes) -> dict[str, Any] | None:
 
 
 KEY = "log_stamps"
-"""Key in ``meta``."""
 
 Stamps: TypeAlias = Mapping[str, Sequence[int]]
 """Size, time of the last change and inode of each log, by its path below the data folder."""
@@ -108,7 +96,6 @@ def files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def stamps(root: Path) -> Stamps:
-    """How the logs are now."""
     return {path: [found.st_size, found.st_mtime_ns, found.st_ino] for path, found in files(root)}
 
 

@@ -38,7 +38,6 @@ class LogRewrite:
         self._log = self._new = -1
         self._closed = False
         self._durable = 0
-        """Bytes of the log that are in the draft for good."""
 
     @property
     def folder(self) -> Path:
@@ -65,8 +64,7 @@ class LogRewrite:
 
     def exchange(self, close: Callable[[], None]) -> None:
         """Take in the rest and put the draft in the log's place, if a line changed; ``sync_folder`` comes next. In the
-        writer's thread. ``close`` is called before: nothing may be appended to the file that goes. When it raises
-        OSError, the log is as it was."""
+        writer's thread. ``close`` is called before: nothing may be appended to the file that goes. Raises OSError."""
         with self._open():
             while self.left:
                 self._step()

@@ -35,8 +35,7 @@ def owes_compaction(connection: apsw.Connection) -> bool:
 
 
 def forgotten_since(user: str, as_of: str) -> str:
-    """SQL: a user has forgotten something since an entry of the memory journal, so what was read before may hold it.
-    Never true of NULL. Both are expressions."""
+    """SQL: a user has forgotten something since an entry of the memory journal. Never true of NULL."""
     return (
         f"EXISTS (SELECT 1 FROM meta WHERE key = '{LAST_FORGETTING}' || {user}"  # noqa: S608 - expressions of callers
         f" AND CAST(value AS INTEGER) > {as_of})"

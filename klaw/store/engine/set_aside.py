@@ -72,7 +72,6 @@ class SetAside:
 
 
 def count(root: Path) -> int:
-    """How many lines were set aside. Raises OSError."""
     total = 0
     for path in (root / FOLDER).rglob("*"):
         if path.is_file():

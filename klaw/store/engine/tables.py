@@ -1,4 +1,5 @@
-"""What a table holds, in an order and a form that depend on the content only: for comparing two databases.
+"""What a table holds, in an order and a form that depend on the content only: for comparing two databases. And its full
+text: the view ``TABLE_search`` says what is found of a row, ``TABLE_fts`` is the index.
 
 Every table is read in pages after a key, so that no statement runs for long. What is not made from the logs is left
 out: which rows have a vector yet, and when the schema was changed.
@@ -34,19 +35,16 @@ class ContentTable:
     """It may be compared as a whole while everybody waits."""
 
     def rows(self, connection: apsw.Connection, *, after: int | str | None = None) -> Iterator[Row]:
-        """All rows after a key (default: all), page by page."""
         key: int | str = self.first if after is None else after
         while found := connection.execute(self.statement, {"after": key, "limit": PAGE_ROWS}).fetchall():
             yield from found
             key = found[-1][0]  # type: ignore[assignment]
 
     def row(self, connection: apsw.Connection, key: int | str) -> Row | None:
-        """The row of a key, if it is there."""
         statement = self.statement.replace("> :after", "= :after", 1)
         return connection.execute(statement, {"after": key, "limit": 1}).fetchone()
 
     def changed_after(self, connection: apsw.Connection, number: int) -> set[Any]:
-        """Keys of the rows that changed after a number."""
         assert self.changed is not None
         return {key for (key,) in connection.execute(self.changed, (number,))}
 
@@ -74,3 +72,14 @@ def with_history(name: str, what: str, columns: str) -> tuple[ContentTable, Cont
     rows = f"user_id || '/' || id AS key, {columns}"
     now = table(name, name, "key", rows, first="", bound="entry", changed=changed)
     return now, entries(f"changes of {name}", changes, f"entry, user_id, {what}_id, at, value")
+
+
+def index_row(connection: apsw.Connection, table: str, rowid: int) -> None:
+    row = f"SELECT rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
+    connection.execute(f"INSERT INTO {table}_fts (rowid, content, scope) {row}", (rowid,))
+
+
+def unindex_row(connection: apsw.Connection, table: str, rowid: int) -> None:
+    """Take the full text of a row out, before it is changed or removed; one that has none is left alone."""
+    row = f"SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
+    connection.execute(f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope) {row}", (rowid,))

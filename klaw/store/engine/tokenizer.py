@@ -34,7 +34,6 @@ INDEXED_CHARACTERS = 200_000
 READ_WHOLE_CHARACTERS = 8_000
 """Longer texts are not read as a whole on the event loop."""
 _PLACES = 8
-"""Places of a long text where a form is looked for."""
 
 _words_with_offsets = cast(
     "Callable[[str], Iterable[tuple[int, int, str]]]",
@@ -95,8 +94,7 @@ class Segment:
 
 
 def stem(word: str) -> str:
-    """The index form of one word: folded, accents stripped, stemmed; of characters of a run: width and kana folded.
-    Turkish ı is i, as I is one."""
+    """The index form of a word: folded, accents stripped, stemmed; of a run's characters width and kana folded."""
     return _stem(word[:_MAX_WORD])
 
 
@@ -137,8 +135,7 @@ def pairs(run: str) -> list[str]:
 
 
 def is_lone(word: str) -> bool:
-    """Whether a word of a query is one character of a run. The index has it at the beginning of tokens: search for the
-    prefix."""
+    """Whether a word of a query is one character of a run: it is searched as the prefix of tokens."""
     return _CHARACTER.fullmatch(word) is not None
 
 
@@ -164,11 +161,9 @@ def forms(text: str) -> Iterable[tuple[int, int, str]]:
 
 
 def forms_in(text: str, wanted: Collection[str]) -> set[str]:
-    """Which of some index forms a text has: what full text would find in it, counted without the index.
-
-    Of a very long text the head is read, and of the rest what is around the first places that look like a form, because
-    this runs on the event loop: a form may then be missed, but none is seen that is not there.
-    """
+    """Which of some index forms a text has: what full text would find in it, counted without the index. Of a very long
+    text the head is read, and what is around the first places that look like a form, because this runs on the event
+    loop: a form may then be missed, but none is seen that is not there."""
     head = text[:READ_WHOLE_CHARACTERS]
     found = {form for form in map(stem, words(head)) if form in wanted}
     if len(text) > len(head):
@@ -178,8 +173,7 @@ def forms_in(text: str, wanted: Collection[str]) -> set[str]:
 
 
 def find_form(text: str, form: str, start: int = 0) -> int | None:
-    """About where a very long text has an index form, without reading all of it: only the first places that look like
-    it are looked at."""
+    """About where a very long text has an index form: the first places that look like it are looked at."""
     beginning = form[:-1] or form  # stems may differ from the word in their last letter
     place = start - 1
     for _ in range(_PLACES):
@@ -220,7 +214,6 @@ def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def _words(text: str) -> Iterator[tuple[int, int]]:
-    """Beginning and end of each word and emoji of a text without runs."""
     for start, end, word in _words_with_offsets(plain_apostrophes(text)):
         if "'" not in word or _ONE_WORD.fullmatch(word):
             yield start, end
@@ -230,8 +223,7 @@ def _words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _pairs(text: str, start: int, end: int, *, with_last: bool = False) -> list[tuple[int, int]]:
-    """Offsets of the overlapping pairs of the characters of a run, and of the last one alone if wanted, or if it is
-    the only one."""
+    """Offsets of the overlapping pairs of a run's characters, and of the last one alone if wanted or the only one."""
     spans = [character.span() for character in _CHARACTER.finditer(text, start, end)]
     paired = [(one[0], other[1]) for one, other in pairwise(spans)]
     return paired + spans[-1:] if with_last or not paired else paired

@@ -1,7 +1,5 @@
-"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync.
-
-Runs in the writer's thread; knows nothing of trio.
-"""
+"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync. Runs
+in the writer's thread; knows nothing of trio."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +46,6 @@ class Transaction:
         return _data_dir(self.connection)
 
     def write(self, path: str, line: str) -> None:
-        """Add a line to a log."""
         line.encode()  # a lone surrogate is refused here, for this request only
         self.entries.append(LogEntry(path, line))
 
@@ -60,7 +57,6 @@ class Transaction:
         return numbered.entry
 
     def forgotten_since(self, user: UserId, as_of: int | None) -> bool:
-        """Whether a user has forgotten something since an entry of the memory journal."""
         return as_of is not None and meta.last_forgetting(self.connection, user) > as_of
 
     def check_nothing_forgotten(self, user: UserId, as_of: int | None) -> None:
@@ -71,8 +67,7 @@ class Transaction:
 
     @contextmanager
     def touching_vectors(self) -> Iterator[None]:
-        """Around what touches the vector tables: damage to them, which can be made again, is refused as VectorsDamaged
-        like one request, and does not end the process."""
+        """Around what touches the vector tables, which can be made again: damage is refused as VectorsDamaged."""
         self.touches_vectors = True
         try:
             yield
@@ -101,8 +96,6 @@ def _data_dir(connection: apsw.Connection) -> Path:
 
 @attrs.frozen(eq=False)
 class WriteRequest:
-    """A function that the writer is asked to run."""
-
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = attrs.field(factory=dict)
@@ -124,13 +117,9 @@ class RequestOutcome:
 def commit_group(
     connection: apsw.Connection, journal: Journal, requests: Sequence[WriteRequest]
 ) -> list[RequestOutcome]:
-    """Execute the requests in order and make them durable together.
-
-    Raises:
-        StorageFull: no space or a read-only file system; nothing of the group was kept.
-        StoreDamaged: the database file is; the writer must not go on.
-        apsw.Error, OSError: the store is broken; the writer must not go on.
-    """
+    """Execute the requests in order and make them durable together. Raises StorageFull where there is no space or a
+    read-only file system; then nothing of the group was kept. After any other error (StoreDamaged, apsw.Error, OSError)
+    the writer must not go on."""
     transactions: dict[WriteRequest, Transaction] = {}
     try:
         return _commit_group(connection, journal, requests, transactions)
@@ -181,7 +170,6 @@ def _commit_group(
 
 
 def _execute(request: WriteRequest, transaction: Transaction) -> RequestOutcome:
-    """Run one request so that its refusal leaves the others of the group alone."""
     refusal: KlawError
     try:
         with transaction.connection:
@@ -207,8 +195,7 @@ def _finish(outcome: RequestOutcome) -> RequestOutcome:
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
     """Empty the commit log; on a full disk leave it as it is, for the next time: it keeps all that the logs may lack.
-    Takes the connection only because it has to run in its thread. Raises OSError where the disk failed otherwise; the
-    writer must not go on."""
+    Has to run in the connection's thread. Raises OSError where the disk failed otherwise; the writer must not go on."""
     try:
         journal.checkpoint()
     except OSError as error:

@@ -26,11 +26,9 @@ T = TypeVar("T")
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
 MAX_GROUP = 256
-"""Requests in one transaction."""
 SLOW_COMMIT_S = 0.006
 """A group that takes longer shows a disk on which it pays to wait for a fuller one."""
 MAX_PATIENCE_S = 0.02
-"""Longest wait for a group to fill."""
 STOP_BUDGET_S = 20.0
 """For what is queued and the last checkpoint, also on a slow card."""
 IDLE_CHECKPOINT_S = 300.0
@@ -41,12 +39,10 @@ log = structlog.get_logger("klaw.writer")
 
 @attrs.frozen(kw_only=True)
 class GroupPace:
-    """How long to wait for a group to fill.
-
-    On a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
-    written: two half groups take turns and each pays a whole fsync. Waiting a little for those who were just answered
-    makes one full group of them. A lone requester never waits, nor does anybody on a quick disk.
-    """
+    """How long to wait for a group to fill. On a slow disk the requesters of one group are busy with its answers while
+    the next group, of the others, is already written: two half groups take turns and each pays a whole fsync. Waiting a
+    little for those who were just answered makes one full group. A lone requester never waits, nor does anybody on a
+    quick disk."""
 
     expected: int = 1
     """How many requests the last round showed to be under way at once."""
@@ -66,8 +62,6 @@ Publish = Callable[[Sequence[Message]], None]
 
 
 class Writer:
-    """Handle of the writer actor."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[WriteRequest] = Mailbox("store.writer", MAILBOX_CAPACITY)
 
@@ -109,7 +103,6 @@ class Writer:
         return cast("T", await request.reply.wait())
 
     async def ping(self) -> None:
-        """Return when the writer has committed an empty transaction."""
         await self.run(lambda _: None)
 
 
@@ -123,8 +116,8 @@ async def run(
     publish: Publish,
     swapped: Callable[[], None] = lambda: None,
 ) -> None:
-    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint. ``swapped`` is called when
-    another database has taken the place of the present one."""
+    """The writer's loop, until its mailbox is closed and empty. ``swapped``: another database has taken this one's
+    place."""
     mailbox = writer.mailbox
     pace = GroupPace()
     task_status.started()

@@ -12,7 +12,7 @@ from klaw.domain.message import MessageKind, Role
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
 from klaw.errors import InvalidName
-from klaw.store.kinds.forgetting import turn_links as links
+from klaw.store.kinds import forgotten
 
 _KEPT_IN = re.compile(r" is in the file (tool-output/[A-Za-z0-9_.-]+\.txt) of the workspace\.\]$")
 """How ``toolbox.executor`` says where a long result is."""
@@ -79,7 +79,7 @@ def effects_of(rows: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> Effec
     calls = [
         (call["name"], _arguments(call["arguments"]))
         for _, kind, _, metadata in kept
-        for call in (links.calls(metadata) if kind == MessageKind.TOOL_CALL else ())
+        for call in (forgotten.calls(metadata) if kind == MessageKind.TOOL_CALL else ())
         if _place(metadata, call["id"]) not in failed
     ]
     results = [

@@ -22,16 +22,26 @@ from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import index_row
+from klaw.store.engine.tables import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, merged
 from klaw.store.forget.quotes import Key, QuotesFound
 from klaw.store.forget.reach import Reach, renewed
-from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, tasks, topic_changes, topics
+from klaw.store.kinds import (
+    attachments,
+    chats,
+    facts,
+    forgotten,
+    messages,
+    people,
+    summaries,
+    tasks,
+    topic_changes,
+    topics,
+)
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
-from klaw.store.kinds.forgetting import forgotten, former_names
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.records import KINDS
 from klaw.store.rows import dumps
@@ -96,7 +106,7 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
         core=document is not None,
         turns=wanted.traces.turns,
         runs=wanted.traces.runs,
-        past=former_names.past_of_others(connection, user, found.people),
+        past=forgotten.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
         used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in {*going}]),
@@ -226,14 +236,14 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     for chat, number in entry.summaries:
         summaries.remove(connection, chat, number)
     if entry.turns or entry.runs:
-        finder = Finder(tuple(former_names.own_names(connection, user, entry.people).values()))
+        finder = Finder(tuple(forgotten.own_names(connection, user, entry.people).values()))
         forgotten.take_out_names(connection, user, finder, entry.turns, entry.runs)
     if entry.ran:
         forgotten.empty_runs(connection, user, entry.ran)
     for kind in KINDS:
         for key in entry.gone.get(kind.what, ()):
             kind.remove(connection, user, key, dates=key not in entry.undone)
-    former_names.forget_past(connection, user, entry.past)
+    forgotten.forget_past(connection, user, entry.past)
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
     _drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)

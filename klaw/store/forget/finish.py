@@ -19,8 +19,7 @@ from klaw.store.forget import execute, logs, quotes
 from klaw.store.forget.journal_entry import ForgetEntry, merged, together
 from klaw.store.forget.logs import Cleaner
 from klaw.store.forget.quotes import QuotesFound
-from klaw.store.kinds import attachments, messages, records, tasks
-from klaw.store.kinds.forgetting import forgotten
+from klaw.store.kinds import attachments, forgotten, messages, records, tasks
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.tasks import TASK
 

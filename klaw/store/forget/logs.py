@@ -30,10 +30,9 @@ from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
 from klaw.store.forget.journal_entry import ForgetEntry
 from klaw.store.forget.quotes import is_said_again
-from klaw.store.kinds import messages, runs, summaries, turns
+from klaw.store.kinds import forgotten, messages, runs, summaries, turns
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
-from klaw.store.kinds.forgetting import forgotten, former_names
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
 from klaw.store.kinds.people import MENTION, PERSON
@@ -93,7 +92,7 @@ class Cleaner:
         self._deleted = [name_of(chat) for chat, _ in entry.deleted]
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}
         # What lines are to say, as the database does.
-        self._people = former_names.past_values(connection, user, entry.past)
+        self._people = forgotten.past_values(connection, user, entry.past)
         self._receipts = turns.receipts(connection, user, (*entry.turns, *entry.used))
         self._runs = forgotten.run_texts(connection, user, (*entry.runs, *entry.ran))
         # Nobody can see or restore the earlier texts of a kind without history: they go with any forgetting.

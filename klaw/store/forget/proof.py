@@ -25,10 +25,9 @@ from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget.logs import is_log, needles
 from klaw.store.forget.reach import Reach
-from klaw.store.kinds import chats, messages, runs, topics
+from klaw.store.kinds import chats, forgotten, messages, runs, topics
 from klaw.store.kinds.core_memory import FILE as CORE_FILE
 from klaw.store.kinds.core_memory import read_core
-from klaw.store.kinds.forgetting import turn_links
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, summary_key
 
@@ -221,7 +220,7 @@ def _message(message: Message) -> Thing:
     kind, text = "message", message.content
     if message.type is MessageKind.TOOL_CALL:
         kind = "tool call"
-        calls = (f"{call['name']} {call['arguments']}" for call in turn_links.calls(message.metadata))
+        calls = (f"{call['name']} {call['arguments']}" for call in forgotten.calls(message.metadata))
         text = "; ".join(filter(None, (text, *calls)))
     elif message.type is MessageKind.TOOL_RESULT:
         kind = "tool result"

@@ -21,16 +21,14 @@ from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import people, tool_notes
+from klaw.store.kinds import forgotten, people
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.facts import FACT
-from klaw.store.kinds.forgetting import former_names
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.runs import RUN
-from klaw.store.kinds.summaries import SUMMARY, read_key
-from klaw.store.kinds.tool_notes import NOTE
+from klaw.store.kinds.summaries import NOTE, SUMMARY, having_notes, read_key
 from klaw.store.kinds.topic_changes import TOPIC, TOPIC_CHANGE
 from klaw.store.kinds.turns import TURN
 
@@ -203,7 +201,7 @@ class PersonTraces:
 def look_for_person(connection: apsw.Connection, user: UserId, person: PersonId) -> PersonTraces | None:
     """What names a user's person, by any name that it ever had; None when there never was one of this id."""
     with snapshot(connection):
-        names, same = former_names.all_names(connection, user, person)
+        names, same = forgotten.all_names(connection, user, person)
         return _named(connection, user, names, same) if same else None
 
 
@@ -235,7 +233,7 @@ def _named(
         facts={FactId(str(fact)): text for fact, text in found[FACT.what].items()},
         messages=tuple(map(int, found[MESSAGE.what])),
         topics=tuple(TopicId(int(each)) for each in sorted(topics)),
-        summaries=tuple(sorted(summaries | tool_notes.summaries_of(connection, user, list(found[NOTE.what])))),
+        summaries=tuple(sorted(summaries | having_notes(connection, user, list(found[NOTE.what])))),
         turns=tuple(map(str, found[TURN.what])),
         runs=tuple(map(str, found[RUN.what])),
         titles=tuple(ChatId(str(each)) for each in found[CHAT.what]),

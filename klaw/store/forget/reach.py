@@ -29,9 +29,8 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quotes
 from klaw.store.forget.effects import Effects, TaskMade, effects_of
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
-from klaw.store.kinds import attachments, imports, messages, tasks
+from klaw.store.kinds import attachments, forgotten, imports, messages, tasks
 from klaw.store.kinds.facts import FACT
-from klaw.store.kinds.forgetting import turn_links as links
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.records import KINDS
@@ -48,13 +47,11 @@ class ForgetTarget:
 
     user: UserId
     rowids: tuple[int, ...] = ()
-    """Row ids of the messages."""
     facts: tuple[FactId, ...] = ()
     people: tuple[PersonId, ...] = ()
     tasks: tuple[TaskMade, ...] = ()
     """All that they ever asked; their runs go too."""
     named: PersonTraces | None = None
-    """For a person: everything that names it."""
     with_messages: bool = False
     """For a person: the messages, topics and summaries that name it go too, and titles, receipts and runs lose it."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
@@ -173,7 +170,7 @@ def is_current(connection: apsw.Connection, found: Reach) -> bool:
     if found.wanted.channel:
         return True
     last_rowid, *marks = found.marks
-    return not links.linked_since(connection, found.user, last_rowid) and marks == [*_marks(connection, found)]
+    return not forgotten.linked_since(connection, found.user, last_rowid) and marks == [*_marks(connection, found)]
 
 
 def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
@@ -181,7 +178,7 @@ def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
     return (
         last_numbers(connection)["change"],
         meta.last_entry(connection) if by_entry else None,
-        links.last_in(connection, {each.chat for each in found.own}),
+        forgotten.last_in(connection, {each.chat for each in found.own}),
     )
 
 
@@ -190,7 +187,7 @@ def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
 
 def _traced(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool) -> Reach:
     """What goes in any case, and the messages that were made of it."""
-    user, shown = wanted.user, links.shown(connection, wanted.user)
+    user, shown = wanted.user, forgotten.shown(connection, wanted.user)
     turns, runs, effects = set[str](), set[str](), Effects()
     if wanted.channel:
         asked = made = wanted.rowids
@@ -230,25 +227,27 @@ def _follow(
     """Follow every link from messages of a user, and add the messages that were made of them. Returns turns, runs and
     what calls did."""
     user, turns = wanted.user, set[str]()
-    runs = links.runs_of_tasks(connection, user, [each.name for each in wanted.tasks])
+    runs = forgotten.runs_of_tasks(connection, user, [each.name for each in wanted.tasks])
     effects = Effects()
     for _ in range(MAX_ROUNDS):
         before = len(own), len(turns), len(runs)
-        asked = links.by_chat(each for each in own.values() if each.role is Role.USER)
+        asked = forgotten.by_chat(each for each in own.values() if each.role is Role.USER)
         for chat, said in asked.items():
-            turns |= links.turns_of(connection, user, chat, [each.seq for each in said])
+            turns |= forgotten.turns_of(connection, user, chat, [each.seq for each in said])
         for chat, said in asked.items():
-            turns |= links.interrupted(connection, chat, [each.seq for each in said], turns)
+            turns |= forgotten.interrupted(connection, chat, [each.seq for each in said], turns)
         effects = effects_of((each.role, each.type, each.content, each.metadata) for each in own.values())
         for made in effects.spawned:
-            runs |= links.runs_asked(connection, user, made.name, made.message, spawned=True)
+            runs |= forgotten.runs_asked(connection, user, made.name, made.message, spawned=True)
         for made in effects.tasks:
             if made.message and (with_tasks or not _is_there(connection, user, made)):
-                runs |= links.runs_asked(connection, user, made.name, made.message, spawned=False)
-        runs = links.with_children(connection, user, runs, effects.runs)
-        found = links.made_by(connection, user, turns, runs, min(own, default=0))
-        for chat, calls in links.by_chat(each for each in own.values() if each.type is MessageKind.TOOL_CALL).items():
-            found |= links.results(connection, chat, calls)
+                runs |= forgotten.runs_asked(connection, user, made.name, made.message, spawned=False)
+        runs = forgotten.with_children(connection, user, runs, effects.runs)
+        found = forgotten.made_by(connection, user, turns, runs, min(own, default=0))
+        for chat, calls in forgotten.by_chat(
+            each for each in own.values() if each.type is MessageKind.TOOL_CALL
+        ).items():
+            found |= forgotten.results(connection, chat, calls)
         own |= {each.rowid: each for each in messages.by_rowids(connection, sorted(found - own.keys()))}
         if (len(own), len(turns), len(runs)) == before:
             break
@@ -256,7 +255,6 @@ def _follow(
 
 
 def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool:
-    """Whether a task is still as a call made it."""
     now = tasks.get(connection, user, made.name)
     return now is not None and now.message.strip() == made.message
 
@@ -265,7 +263,6 @@ def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool
 
 
 def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
-    """Add what was made of the messages, and what says the same."""
     user, wanted, with_facts = traced.user, traced.wanted, traced.with_facts
     named: dict[str, tuple[Any, ...]] = {
         FACT.what: wanted.facts,

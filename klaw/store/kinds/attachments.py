@@ -39,15 +39,8 @@ _STORED_TODAY = "stored_today:"
 
 
 def append_plain(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[AppendedMessage, ...]:
-    """Store a message of a user, without files; one that is there already costs nothing.
-
-    Args:
-        most_bytes: that the user may store in a day; 0: any number.
-
-    Raises:
-        IdConflict
-        TooMuchToday: nothing was stored.
-    """
+    """Store a message of a user, without files; one that is there already costs nothing. Raises IdConflict;
+    TooMuchToday: the user would store more than ``most_bytes`` (0: any number) in a day, and nothing was stored."""
     appended = messages.append_one(tx, new)
     if most_bytes and not appended.repeated:
         key, today = f"{_STORED_TODAY}{new.user}", new.created_at[:10]

@@ -42,6 +42,7 @@ class StoredChat:
 
 
 CHATS = rows.Rows(StoredChat, "chat_list")
+_MARKS = rows.Rows(ChatMark, "chats")
 
 
 def get(connection: apsw.Connection, user: UserId, chat: ChatId) -> StoredChat | None:
@@ -140,14 +141,8 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
 
 
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
-    """Give a user's chat a title, or with an empty one take it away.
-
-    Args:
-        title: see ``domain.chat.chat_title``.
-
-    Raises:
-        NoSuchChat: the user has no such chat.
-    """
+    """Give a user's chat a title (``domain.chat.chat_title``), or with an empty one take it away. Raises NoSuchChat:
+    the user has no such chat."""
     return _changed(tx, user, chat, at, title=title)
 
 
@@ -216,13 +211,7 @@ def bound(connection: apsw.Connection, user: UserId, chat: ChatId) -> BoundBases
 
 
 def _mark(connection: apsw.Connection, user: UserId, chat: ChatId) -> ChatMark:
-    query = "SELECT title, archived, unrecalled, bases FROM chats WHERE user_id = ? AND chat_id = ?"
-    row = connection.execute(query, (user, chat)).fetchone()
-    if not row:
-        return ChatMark()
-    return ChatMark(
-        title=row[0], archived=row[1], unrecalled=tuple(json.loads(row[2])), bases=tuple(json.loads(row[3]))
-    )
+    return _MARKS.one(connection, "WHERE user_id = ? AND chat_id = ?", user, chat) or ChatMark()
 
 
 def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[StoredChat, ChatMark]:

@@ -154,19 +154,17 @@ def put(
     """Store a fact. To put the same new one again is safe.
 
     Args:
-        fact: as it is to be.
         expected: whether the user has one of its id.
         supersedes: an active fact of the user that becomes history by it.
         vector: None: the embedder makes it.
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
+        SourceForgotten: the user has forgotten something since ``as_of``.
         FactExists: another active fact of the user has the same text, or a new one's id is taken; ``fact`` of the
             error is that one's id.
         NoSuchFact: the one to change, or to supersede, is not there.
-        StorageError: a value breaks its rule.
-    """
+        StorageError: a value breaks its rule."""
     query = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
     try:
         check(fact)

@@ -71,13 +71,12 @@ def put(
         said: in their order.
         prefix: of the ids of all messages of the chat; empty: ids of another Klaw.
         name: of the chat, if it is not here yet; where that is taken a number is added.
-        title: it then gets.
+        title: of the chat, if it is not here yet.
         topics: whether topics may be made of it.
         into: the chat that an earlier part of the same was put into.
 
     Raises:
-        AttachmentRefused: a file was not kept before, or those of a message are too large.
-    """
+        AttachmentRefused: a file was not kept before, or those of a message are too large."""
     chat = into or _found(tx.connection, user, prefix, said)
     new = chat is None
     chat = chat or _free(tx.connection, user, name)
@@ -242,24 +241,22 @@ class ImportSummary:
     people: int = 0
 
 
-_LISTED = f"""
-SELECT substr(channel, {len(ORIGIN) + 1}), count(DISTINCT chat_id), count(*), min(created_at), max(created_at)
-FROM messages INDEXED BY messages_imported WHERE user_id = ? AND {_FROM_IMPORT} GROUP BY channel
-"""  # noqa: S608 - constants
-_REMEMBERED = """
-SELECT value ->> '$.imported', count(DISTINCT {what}_id) FROM {what}_changes
-WHERE user_id = ? AND value ->> '$.imported' IS NOT NULL GROUP BY 1
-"""
-
-
 def listed(connection: apsw.Connection, user: UserId) -> list[ImportSummary]:
     """A user's imports, the first first; reads all of their messages."""
+    listed = f"""
+    SELECT substr(channel, {len(ORIGIN) + 1}), count(DISTINCT chat_id), count(*), min(created_at), max(created_at)
+    FROM messages INDEXED BY messages_imported WHERE user_id = ? AND {_FROM_IMPORT} GROUP BY channel
+    """  # noqa: S608 - constants
+    remembered = """
+    SELECT value ->> '$.imported', count(DISTINCT {what}_id) FROM {what}_changes
+    WHERE user_id = ? AND value ->> '$.imported' IS NOT NULL GROUP BY 1
+    """
     found = {
         origin: ImportSummary(id=origin, chats=chats_, messages=count, first_at=first, last_at=last)
-        for origin, chats_, count, first, last in connection.execute(_LISTED, (user,))
+        for origin, chats_, count, first, last in connection.execute(listed, (user,))
     }
     for what, field in (("fact", "facts"), ("person", "people")):
-        for origin, count in connection.execute(_REMEMBERED.format(what=what), (user,)):
+        for origin, count in connection.execute(remembered.format(what=what), (user,)):
             found[origin] = attrs.evolve(found.get(origin, ImportSummary(id=origin)), **{field: count})
     return [found[origin] for origin in sorted(found)]
 
@@ -291,14 +288,12 @@ def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> Impo
     )
 
 
-_WHOLE = f"""
-SELECT chat_id, last_seq FROM sessions s
-WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE}) AND NOT EXISTS (
-    SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND m.channel <> ?2)
-ORDER BY chat_id
-"""  # noqa: S608 - constants
-
-
 def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[tuple[ChatId, int]]:
     """The chats in which nothing else is, each with its last ``seq``."""
-    return [(ChatId(chat), seq) for chat, seq in connection.execute(_WHOLE, (user, f"{ORIGIN}{origin}"))]
+    query = f"""
+    SELECT chat_id, last_seq FROM sessions s
+    WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE}) AND NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND m.channel <> ?2)
+    ORDER BY chat_id
+    """  # noqa: S608 - constants
+    return [(ChatId(chat), seq) for chat, seq in connection.execute(query, (user, f"{ORIGIN}{origin}"))]

@@ -73,10 +73,8 @@ class LoggedMessage:
 
 
 def unknown_messages(connection: apsw.Connection, wanted: Iterable[LoggedMessage], farthest: int) -> dict[ChatId, int]:
-    """How many messages of the logs the database lacks and can take, by chat; chats without any are left out.
-
-    One whose place another message has, or whose row id is above ``farthest``, no start will put in.
-    """
+    """How many messages of the logs the database lacks and can take, by chat: not those whose place another message
+    has, or whose row id is above ``farthest``. Chats without any are left out."""
     query = """
     SELECT
         EXISTS (SELECT 1 FROM messages WHERE user_id = ?1 AND id = ?2),
@@ -140,7 +138,6 @@ def checked() -> list[Kind[Any]]:
 class Soundness:
     count: int
     faults: Mapping[str, int]
-    """How many rows there are with each flaw that there is."""
 
 
 def faults(connection: apsw.Connection, kind: Kind[Any]) -> dict[str, int]:

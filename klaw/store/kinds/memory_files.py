@@ -12,7 +12,7 @@ from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.notes import Quotes
 from klaw.store import rows
 from klaw.store.changes import Kind
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import topics
 

@@ -223,12 +223,10 @@ def scope(chat_key: int, user: UserId) -> str:
 
 
 def chat_word(chat_key: int) -> str:
-    """The word of the scope column that all rows of a chat have."""
     return f"c{int(chat_key)}"
 
 
 def user_word(user: UserId) -> str:
-    """The word of the scope column that all rows of a user have."""
     return f"u{user.encode().hex()}"
 
 
@@ -238,10 +236,8 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
 
 
 def index_again(connection: apsw.Connection, rowid: int) -> bool:
-    """Give a message that full text lacks its row there. False when there is no such message, or it is not searched.
-
-    The caller makes sure that full text has no row: a second one for the same message would damage the index.
-    """
+    """Give a message that full text lacks its row there; a second one would damage the index. False when there is no
+    such message, or it is not searched."""
     found = by_rowids(connection, [rowid])
     place = session(connection, found[0].chat) if found else None
     if place is None or not is_searchable(found[0].role, found[0].type):
@@ -259,23 +255,19 @@ def after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> li
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?", chat, seq, limit)
 
 
-_KEPT = f"WHERE chat_id = ? AND seq > ? AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY seq LIMIT ?"
-
-
 def kept_after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """Messages of a chat after a seq that are not forgotten, oldest first."""
-    return MESSAGES.all(connection, _KEPT, chat, seq, limit)
-
-
-_KEPT_ROWIDS = f"""
-SELECT rowid FROM messages
-WHERE chat_id = ? AND seq <= ? AND type <> 'session_break' AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
-"""  # noqa: S608 - a constant
+    query = f"WHERE chat_id = ? AND seq > ? AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY seq LIMIT ?"
+    return MESSAGES.all(connection, query, chat, seq, limit)
 
 
 def kept_rowids(connection: apsw.Connection, chat: ChatId, seq: int) -> list[int]:
     """Row ids of a chat's messages up to a seq that are not forgotten; the beginning of a segment says nothing."""
-    return [rowid for (rowid,) in connection.execute(_KEPT_ROWIDS, (chat, seq))]
+    query = f"""
+    SELECT rowid FROM messages
+    WHERE chat_id = ? AND seq <= ? AND type <> 'session_break' AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
+    """  # noqa: S608 - a constant
+    return [rowid for (rowid,) in connection.execute(query, (chat, seq))]
 
 
 def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
@@ -292,15 +284,13 @@ def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq:
     return MESSAGES.all(connection, query, chat, after_seq, end_seq, limit)[::-1]
 
 
-_BY_ROWIDS = f"""
-SELECT m.* FROM json_each(?) wanted
-CROSS JOIN (SELECT {MESSAGES.columns} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
-"""  # noqa: S608 - constant columns
-
-
 def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Message]:
     """Messages by their rowids, in the given order; missing ones are left out."""
-    return [MESSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
+    query = f"""
+    SELECT m.* FROM json_each(?) wanted
+    CROSS JOIN (SELECT {MESSAGES.columns} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
+    """  # noqa: S608 - constant columns
+    return [MESSAGES.read(row) for row in connection.execute(query, (json.dumps(list(rowids)),))]
 
 
 _IDS = "SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
@@ -336,10 +326,8 @@ def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) ->
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
-    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any.
-
-    Row ids grow with seq inside a chat, so full text can be bounded by them.
-    """
+    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any. They grow
+    with seq inside a chat, so full text can be bounded by them."""
     query = """
     SELECT
         (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),

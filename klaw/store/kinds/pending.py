@@ -39,21 +39,20 @@ class ChatRows:
 MAX_TOOL_ROWS = 400
 """Tool calls and results that are read along with the dialogue."""
 
-_NEWEST = f"""
-WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
-    AND seq >= coalesce(
-        (SELECT min(seq) FROM (
-            SELECT seq FROM messages
-            WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
-            ORDER BY seq DESC LIMIT ?3)),
-        ?2)
-ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
-"""  # noqa: S608 - constant columns
-
 
 def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
     """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
-    return messages.MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
+    query = f"""
+    WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+        AND seq >= coalesce(
+            (SELECT min(seq) FROM (
+                SELECT seq FROM messages
+                WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
+                ORDER BY seq DESC LIMIT ?3)),
+            ?2)
+    ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
+    """  # noqa: S608 - constant columns
+    return messages.MESSAGES.all(connection, query, chat, segment_start, limit)[::-1]
 
 
 def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
@@ -68,21 +67,19 @@ def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message
     return messages.MESSAGES.all(connection, query, chat, limit)[::-1]
 
 
-_PENDING_CHATS = f"""
-SELECT s.chat_id FROM sessions s
-WHERE s.updated_at >= ?1 AND EXISTS (
-    SELECT 1 FROM messages m
-    WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
-        AND m.seq > coalesce(
-            (SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
-        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{messages.HERE})
-ORDER BY s.updated_at
-"""  # noqa: S608 - a constant
-
-
 def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
     """Chats with a user message since then that no turn has dealt with."""
-    return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
+    query = f"""
+    SELECT s.chat_id FROM sessions s
+    WHERE s.updated_at >= ?1 AND EXISTS (
+        SELECT 1 FROM messages m
+        WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
+            AND m.seq > coalesce((
+                SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
+            AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{messages.HERE})
+    ORDER BY s.updated_at
+    """  # noqa: S608 - a constant
+    return [ChatId(row[0]) for row in connection.execute(query, (since,))]
 
 
 def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
@@ -95,12 +92,11 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
 def read_rows(
     connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
 ) -> ChatRows | None:
-    """Read a chat's pending messages and the newest of its segment. None when nothing is pending.
+    """A chat's pending messages and the newest of its segment. None when nothing is pending.
 
     Args:
         sliding_window: how many messages the window may show.
-        summarised: summaries stand in the place of the messages that they were made of.
-    """
+        summarised: summaries stand in the place of the messages that they were made of."""
     with snapshot(connection):
         return read_next(connection, chat, sliding_window, summarised=summarised, only_pending=True)
 
@@ -114,10 +110,7 @@ def read_next(
     only_pending: bool = False,
 ) -> ChatRows | None:
     """What the next turn of a chat would read now, also while nothing is pending, unless ``only_pending``. None for an
-    unknown chat.
-
-    In the caller's snapshot.
-    """
+    unknown chat. In the caller's snapshot."""
     session = messages.session(connection, chat)
     if session is None:
         return None

@@ -39,16 +39,14 @@ def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Pers
     return None
 
 
-_BY_NAME = f"""
-SELECT DISTINCT {_PEOPLE.columns} FROM person_names AS n JOIN people AS p ON p.rowid = n.person
-WHERE n.user_id = ?1 AND p.user_id = ?1 AND n.normal IN (SELECT value FROM json_each(?2)) ORDER BY p.rowid
-"""  # noqa: S608 - constant columns
-
-
 def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> list[Person]:
     """A user's people who have one of these names or aliases, the first known first."""
+    query = f"""
+    SELECT DISTINCT {_PEOPLE.columns} FROM person_names AS n JOIN people AS p ON p.rowid = n.person
+    WHERE n.user_id = ?1 AND p.user_id = ?1 AND n.normal IN (SELECT value FROM json_each(?2)) ORDER BY p.rowid
+    """  # noqa: S608 - constant columns
     wanted = json.dumps([normal_name(name) for name in names])
-    return [_PEOPLE.read(row) for row in connection.execute(_BY_NAME, (user, wanted))]
+    return [_PEOPLE.read(row) for row in connection.execute(query, (user, wanted))]
 
 
 @attrs.frozen
@@ -57,36 +55,33 @@ class KnownPerson:
     topics: int
     """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
     last_at: str | None
-    """When it was last named in one of them."""
-
-
-_LIST = f"""
-WITH RECURSIVE heir (id, now) AS ( -- from each person up: an index finds who it was merged into, and not the others
-    SELECT id, id FROM people WHERE user_id = ?1
-    UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
-        WHERE p.merged_into IS NOT NULL),
-home (topic, now) AS (
-    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND topic NOT LIKE 'day %'
-    UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
-        WHERE e.into_id IS NOT NULL),
-spoken (id, topics, last_at) AS (
-    SELECT heir.now, count(DISTINCT coalesce(t.id, m.topic)), max(m.at) FROM person_mentions AS m
-    JOIN heir ON heir.id = m.person_id LEFT JOIN home ON home.topic = m.topic
-    LEFT JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
-    WHERE m.user_id = ?1 AND (t.id IS NOT NULL OR m.topic LIKE 'day %') GROUP BY heir.now)
-SELECT {_PEOPLE.columns}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
-WHERE p.user_id = ?1 AND p.merged_into IS NULL AND (?2 IS NULL OR p.id = ?2)
-ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
-"""  # noqa: S608 - constant columns
 
 
 def of_user(
     connection: apsw.Connection, user: UserId, *, only: PersonId | None = None, limit: int = 1_000, offset: int = 0
 ) -> list[KnownPerson]:
     """A user's people, those named in the most topics first; ``only`` one of them."""
+    query = f"""
+    WITH RECURSIVE heir (id, now) AS ( -- from each person up: an index finds who it was merged into, and not the others
+        SELECT id, id FROM people WHERE user_id = ?1
+        UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
+            WHERE p.merged_into IS NOT NULL),
+    home (topic, now) AS (
+        SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND topic NOT LIKE 'day %'
+        UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
+            WHERE e.into_id IS NOT NULL),
+    spoken (id, topics, last_at) AS (
+        SELECT heir.now, count(DISTINCT coalesce(t.id, m.topic)), max(m.at) FROM person_mentions AS m
+        JOIN heir ON heir.id = m.person_id LEFT JOIN home ON home.topic = m.topic
+        LEFT JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
+        WHERE m.user_id = ?1 AND (t.id IS NOT NULL OR m.topic LIKE 'day %') GROUP BY heir.now)
+    SELECT {_PEOPLE.columns}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
+    WHERE p.user_id = ?1 AND p.merged_into IS NULL AND (?2 IS NULL OR p.id = ?2)
+    ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
+    """  # noqa: S608 - constant columns
     return [
         KnownPerson(_PEOPLE.read(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
-        for row in connection.execute(_LIST, (user, only, limit, offset))
+        for row in connection.execute(query, (user, only, limit, offset))
     ]
 
 
@@ -104,22 +99,17 @@ def count(connection: apsw.Connection, user: UserId) -> int:
     return int(connection.execute("SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL", (user,)).get)
 
 
-_MERGED = f"""
-WITH RECURSIVE into_it (id) AS (
-    VALUES (?2) UNION SELECT p.id FROM people AS p JOIN into_it ON p.merged_into = into_it.id WHERE p.user_id = ?1)
-SELECT {_PEOPLE.columns} FROM people AS p WHERE p.user_id = ?1 AND p.id IN into_it AND p.id <> ?2 ORDER BY p.rowid
-"""  # noqa: S608 - constant columns
-_ENTRY = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
-
-
 def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, after: int = 0) -> list[Person]:
-    """Who turned out to be a user's person, also by way of others.
-
-    Args:
-        after: only those that changed after this entry of the memory journal.
-    """
-    found = [_PEOPLE.read(row) for row in connection.execute(_MERGED, (user, person))]
-    return [each for each in found if connection.execute(_ENTRY, (user, each.id)).get > after]
+    """Who turned out to be a user's person, also by way of others; ``after``: only those that changed after an entry of
+    the memory journal."""
+    merged = f"""
+    WITH RECURSIVE into_it (id) AS (
+        VALUES (?2) UNION SELECT p.id FROM people AS p JOIN into_it ON p.merged_into = into_it.id WHERE p.user_id = ?1)
+    SELECT {_PEOPLE.columns} FROM people AS p WHERE p.user_id = ?1 AND p.id IN into_it AND p.id <> ?2 ORDER BY p.rowid
+    """  # noqa: S608 - constant columns
+    entry = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
+    found = [_PEOPLE.read(row) for row in connection.execute(merged, (user, person))]
+    return [each for each in found if connection.execute(entry, (user, each.id)).get > after]
 
 
 @attrs.frozen
@@ -340,10 +330,9 @@ def change(
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
+        SourceForgotten: the user has forgotten something since ``as_of``.
         NoSuchPerson: one that is removed, named, or merged into is not there.
-        StorageError: a value breaks its rule.
-    """
+        StorageError: a value breaks its rule."""
     connection = tx.connection
     tx.check_nothing_forgotten(user, as_of)
     for person in put:

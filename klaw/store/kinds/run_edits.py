@@ -1,17 +1,11 @@
 """Runs of tasks, their transcripts, and what they say in chats.
 
-Why no result is lost or delivered twice when the process dies. A delivery has two lines: the message in its chat's log,
-and the run's new state in the log of runs; they are one group of the journal, so both are there or none.
-
-- Killed before the group is in the commit log: nobody was told anything. The run is still running in both logs and
-  database; the scheduler marks it as interrupted and, where that is due, tries again.
-- Killed after that and before the database's commit: the next start puts both back.
-- Killed after the commit and before the answer: all is there. To save the same state again is answered as repeated.
-- A home that an older Klaw left between the two lines: the message is there, the run's state still says running.
-  ``runs.delivered_of`` finds the message by its id, which follows from the run's id, and recovery records it.
-
-In none of them can a run say that it delivered what no log has. The database is never ahead of the logs.
-"""
+No result is lost or delivered twice when the process dies: a delivery has two lines, the message in its chat's log and
+the run's new state in the log of runs, and they are one group of the journal, so both are there or none. Killed before
+the group is in the commit log, the run is still running, and recovery interrupts it and, where that is due, tries
+again; killed later, the next start has both, and to save the same state again is answered as repeated. In a home that
+an older Klaw left between the two lines, ``runs.delivered_of`` finds the message by its id, which follows from the
+run's."""
 
 from collections.abc import Sequence
 
@@ -52,18 +46,15 @@ class RunSaved:
 
 
 def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> StartedRun:
-    """Store a run that begins, or one that is refused and so over already.
-
-    A second run of the same user, task, kind, due and attempt is not stored: the answer has ``repeated`` and the
-    first one. So no fire time runs twice.
+    """Store a run that begins, or one that is refused and so over already. A second one of the same user, task, kind,
+    due and attempt is not stored: so no fire time runs twice.
 
     Args:
         notice: what a chat is told of it (``domain.task.notice_message``).
 
     Raises:
         NoSuchChat: that of the notice; nothing was stored.
-        IdConflict: the id is another run's.
-    """
+        IdConflict: the id is another run's."""
     task_name(run.task)  # it becomes a folder
     present = runs.same_start(tx.connection, run)
     if present is not None:
@@ -77,18 +68,15 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Starte
 
 
 def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
-    """Add messages to the JSONL of a run, in ``domain.task.run_folder``; all of a run are in one file, the one of
-    the UTC day on which it began. Their chat is replaced by the folder's name; their metadata gets the run's id
+    """Add messages to the JSONL of a run. Their chat is replaced by the folder's name; their metadata gets the run's id
     and, unless they name one, its model. A repetition would double them; readers know them by their ids.
 
     Args:
         first_seq: place of the first message within the run, from 1.
-        added: in order.
 
     Raises:
         NoSuchRun: it was not begun.
-        RunOver: it has ended.
-    """
+        RunOver: it has ended."""
     if _stored(tx, run).status.over:
         raise _over(run)
     _transcribe(tx, run, first_seq, added)
@@ -102,22 +90,19 @@ def save(
     delivery: NewMessage | None = None,
     notice: NewMessage | None = None,
 ) -> RunSaved:
-    """Store the next state of a run that has not ended: how far it is, a delivery in its middle, or its end. The same
-    again is answered with ``repeated``, and nothing is written twice.
+    """Store the next state of a run that has not ended: how far it is, a delivery in its middle, or its end.
 
     Args:
         run: the new state. With a delivery its ``delivered`` counts that already.
         transcript: last lines of its transcript.
-        delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number
-            ``run.delivered``. It gets its place in the chat like any message and is published like any.
+        delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number ``run.delivered``.
         notice: what another chat is told (``domain.task.notice_message``).
 
     Raises:
         NoSuchChat: that of the delivery or of the notice is unknown or another user's; nothing was stored.
         NoSuchRun: it was not begun.
         RunOver: it has ended, in another way.
-        StorageError: the state does not fit the stored one, or the delivery does not fit the state.
-    """
+        StorageError: the state does not fit the stored one, or the delivery does not fit the state."""
     stored = _stored(tx, run)
     same = runs.fields(stored) == runs.fields(run)
     if same and (run.status.over or delivery is not None):

@@ -51,10 +51,8 @@ def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, 
     """A line of a run of whose texts names were taken out.
 
     Args:
-        record: the line.
         last: ``change``, texts and details of the run's last state, without them. Of earlier states, which count no
-            more, only what the run was asked is left.
-    """
+            more, only what the run was asked is left."""
     texts = dict(last) if record.get("change") == last["change"] else {"result": "", "details": {}}
     return {**record, "note": None, "error": None, **texts, "message": last["message"], "change": record.get("change")}
 
@@ -93,10 +91,7 @@ def transcript_path(run: Run) -> str:
 
 
 def is_transcript(path: str) -> bool:
-    """Whether a log below the data folder, or its folder, is one of runs and not a chat's.
-
-    A chat's folder has an encoded colon.
-    """
+    """Whether a log below the data folder, or its folder, is one of runs: a chat's folder has an encoded colon."""
     top, _, rest = path.partition("/")
     folder = rest.split("/", 1)[0]
     return top == CONVERSATIONS and folder.startswith("scheduler_") and "%" not in folder
@@ -195,13 +190,7 @@ def newest(
     before: str | None = None,
     limit: int,
 ) -> list[Run]:
-    """A user's runs, the one that began last first.
-
-    Args:
-        task: only this task's.
-        status: only these.
-        before: id of the run after which the list goes on; an unknown one gives nothing.
-    """
+    """A user's runs, the one that began last first; ``before``: id of the run after which the list goes on."""
     if task is None:
         return _RUNS.all(connection, _OF_USER, user, status, before, limit)
     return _RUNS.all(connection, _OF_TASK, user, status, before, limit, task)
@@ -250,11 +239,8 @@ SELECT rowid FROM messages WHERE user_id = ?1 AND id > ?2 || '/' AND id < ?2 || 
 
 
 def delivered_of(connection: apsw.Connection, user: UserId, run: str) -> list[Message]:
-    """The run's messages that stand in chats, in the order of delivery; without its notice.
-
-    A process that dies between the two logs of a delivery leaves the message and not the run's new state: what this
-    finds was delivered, whatever the run's record says.
-    """
+    """The run's messages that stand in chats, in the order of delivery, without its notice: whatever the run's record
+    says, what this finds was delivered."""
     rowids = [rowid for (rowid,) in connection.execute(_SAID, (user, run, notice_id(run)))]
     return messages.by_rowids(connection, rowids)
 

@@ -1,4 +1,4 @@
-"""Summaries of what left the window. Every question names the chat, which is one user's."""
+"""Summaries of what left the window, and notes on its tool calls. Every question names one user or chat."""
 
 import json
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
-from klaw.store.engine.tables import full_text, table
+from klaw.store.engine.tables import full_text, index_row, table, unindex_row
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import messages, tool_notes
+from klaw.store.kinds import messages
 from klaw.store.kinds.messages import ChatRow
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
@@ -51,12 +51,10 @@ def holding(connection: apsw.Connection, chat: ChatId, segment: int, seq: int) -
     return _SUMMARIES.one(connection, query, chat, segment, seq)
 
 
-_PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
-
-
 def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
     """All users' summaries in the order in which they were made: for the writer of the Markdown copies."""
-    return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
+    query = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
+    return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(query, (after, limit))]
 
 
 def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
@@ -91,11 +89,7 @@ MAX_WAITING = 1_000
 
 
 def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> UnsummarisedPart | None:
-    """Read what could be summarised. None for an unknown chat.
-
-    Args:
-        limit: at most so many messages, the newest ones.
-    """
+    """What could be summarised, of very much the newest ``limit`` messages. None for an unknown chat."""
     with snapshot(connection):
         session = messages.session(connection, chat)
         if session is None:
@@ -132,7 +126,6 @@ class SummaryFailure:
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
     retry_at: str
-    """When the next attempt may begin."""
     code: str
 
 
@@ -210,12 +203,12 @@ def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
     for state, numbers in ((SummaryState.SUPERSEDED, put.supersedes), (SummaryState.EVICTED, put.evicts)):
         for number in numbers:
             connection.execute(_SET_STATE, (made.chat, number, state, entry.entry))
-    tool_notes.insert(connection, entry.entry, made, put.notes)
+    _insert_notes(connection, entry.entry, made, put.notes)
 
 
 def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
     connection.execute("DELETE FROM summaries WHERE chat_id = ? AND number = ?", (chat, number))
-    tool_notes.remove(connection, chat, number)
+    _remove_notes(connection, chat, number)
 
 
 _COVERING = """
@@ -269,10 +262,8 @@ def put(
     notes: Sequence[ToolNote] = (),
     as_of: int | None = None,
 ) -> Summary:
-    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures.
-
-    Refused when the segment is over or the summaries are not those that it was made from: another one may be there
-    already, and two must not speak for the same messages, nor leave one out between them.
+    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures. Two
+    summaries must not speak for the same messages, nor leave one out between them.
 
     Args:
         new: its range begins after all summaries that it does not supersede.
@@ -282,10 +273,9 @@ def put(
         as_of: the memory journal's last entry when the messages were read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing is stored.
-        SummaryOutdated: the segment is over, or other summaries are there than it was made from; nothing is stored.
-        StorageError: a value breaks its rule.
-    """
+        SourceForgotten: the user has forgotten something since ``as_of``.
+        SummaryOutdated: the segment is over, or other summaries are there than it was made from.
+        StorageError: a value breaks its rule."""
     connection = tx.connection
     check(new)
     session = messages.session(connection, new.chat)
@@ -327,3 +317,70 @@ def note_failure(tx: Transaction, failure: SummaryFailure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
     tx.connection.execute(_PUT_FAILURE, rows.values(failure))
+
+
+# -- tool notes: what single tool calls brought ------------------------------------------------------------------------
+
+MANY = 1_000
+"""Notes of one summary; row ids leave room for so many."""
+
+
+def _insert_notes(connection: apsw.Connection, entry: int, summary: Summary, notes: Sequence[ToolNote]) -> None:
+    query = """
+    INSERT INTO tool_notes (rowid, user_id, chat_id, number, seq, call_id, tool, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    """
+    for place, note in enumerate(notes[:MANY]):
+        rowid = entry * MANY + place
+        row = (rowid, summary.user, summary.chat, summary.number, note.seq, note.call, note.tool, note.text)
+        connection.execute(query, row)
+        index_row(connection, "tool_notes", rowid)
+
+
+def _remove_notes(connection: apsw.Connection, chat: ChatId, number: int) -> None:
+    query = "SELECT rowid FROM tool_notes WHERE chat_id = ? AND number = ?"
+    for (rowid,) in list(connection.execute(query, (chat, number))):
+        unindex_row(connection, "tool_notes", rowid)
+        connection.execute("DELETE FROM tool_notes WHERE rowid = ?", (rowid,))  # its vector goes with it
+
+
+@attrs.frozen(kw_only=True)
+class StoredNote:
+    chat: ChatId
+    note: ToolNote
+    created_at: str
+    """When the tool was called, ISO-8601 UTC."""
+
+
+def notes_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredNote]:
+    """A user's notes by their row ids; what is gone, or another's, is left out."""
+    query = """
+    SELECT n.rowid, n.chat_id, n.seq, n.call_id, n.tool, n.text, m.created_at
+    FROM tool_notes AS n JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
+    WHERE n.user_id = ? AND n.rowid = ?
+    """
+    found = {}
+    for rowid in rowids:
+        row = connection.execute(query, (user, rowid)).fetchone()
+        if row:
+            note = ToolNote(seq=row[2], call=row[3], tool=row[4], text=row[5])
+            found[row[0]] = StoredNote(chat=ChatId(row[1]), note=note, created_at=row[6])
+    return found
+
+
+def having_notes(connection: apsw.Connection, user: UserId, rowids: Sequence[object]) -> set[tuple[ChatId, int]]:
+    """Chat and number of the summaries that a user's notes belong to."""
+    query = "SELECT chat_id, number FROM tool_notes WHERE user_id = ? AND rowid IN (SELECT value FROM json_each(?))"
+    return {(ChatId(chat), int(number)) for chat, number in connection.execute(query, (user, json.dumps(list(rowids))))}
+
+
+NOTE: Kind[ToolNote] = Kind(
+    what="tool_note",
+    plural="tool notes",
+    cls=ToolNote,
+    table="tool_notes",
+    id="rowid",
+    changed="rowid",
+    full_text=True,
+    vectors="vec_tool_notes",
+    vector_mark="vector_model",
+)

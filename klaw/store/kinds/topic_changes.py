@@ -36,11 +36,9 @@ class TopicChange:
     before: Annotated[tuple[TopicVersion, ...], Quotes()]
     """The topics that it changed or ended, as they were, with all their messages."""
     after: tuple[TopicId, ...]
-    """The topics that it made or changed."""
     undoes: int | None
     """With undo: the change that it took back."""
     undone_by: int | None
-    """The change that took this one back."""
 
 
 _CHANGES = rows.Rows(TopicChange, "topic_changes")
@@ -199,14 +197,8 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVe
 def forget(
     connection: apsw.Connection, user: UserId, rowids: Collection[int], gone: Collection[TopicId], entry: int
 ) -> None:
-    """Take the states out that had one of the messages, or are of a topic that is gone with them. A change of which
-    nothing is left goes as well: it cannot be taken back any more.
-
-    Args:
-        rowids: messages that are forgotten.
-        gone: topics that go with them.
-        entry: the memory journal's entry by which that happens.
-    """
+    """Take the states out that had one of the messages, or are of a topic that is ``gone`` with them. A change of which
+    nothing is left goes as well: it cannot be taken back any more."""
     query = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
     forgotten, ended = frozenset(rowids), frozenset(gone)
     for change in _CHANGES.all(connection, "WHERE user_id = ? ORDER BY entry", user):

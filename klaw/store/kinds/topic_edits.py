@@ -59,7 +59,6 @@ def store(
     """Store topics with their messages.
 
     Args:
-        user: whose messages they are.
         drafts: each message of them has no topic yet, or is one of the replaced topic's.
         replaces: a topic that is split into these, all of it.
         model_id: what made the drafts' vectors.
@@ -67,10 +66,9 @@ def store(
 
     Raises:
         TopicChanged: a message has a topic meanwhile, or is another user's or chat's, or the user has forgotten
-            something since ``as_of``. Nothing was stored.
+            something since ``as_of``.
         NoSuchTopic: the replaced one is not there.
-        StorageError: a draft has no messages or no summary, or two have the same message.
-    """
+        StorageError: a draft has no messages or no summary, or two have the same message."""
     rowids = [rowid for draft in drafts for rowid in draft.members]
     if not drafts or any(not draft.members for draft in drafts) or len(rowids) != len(set(rowids)):
         raise StorageError("topics have messages, and each message is in one of them")
@@ -109,7 +107,7 @@ def store(
     if model_id is not None:
         pairs = zip(states, drafts, strict=True)
         made = [TopicVector(state.id, at, draft.vector) for state, draft in pairs if draft.vector is not None]
-        topic_vectors.store(tx.connection, model_id, made)
+        topic_vectors.store(tx, model_id, made)
     return [_present(tx, user, state.id) for state in states]
 
 
@@ -129,18 +127,15 @@ def merge(
     """Let ``target`` take in the messages of ``source``, which is gone then. Returns what it has become.
 
     Args:
-        source, target: as they were when that was decided, of one user and one chat; without a source only the
-            summary is another one.
-        summary: of all.
+        source, target: as they were when that was decided; without a source only the summary is another one.
         others: more sources.
         vector: of what it becomes, if there is one already; else the archivist makes it.
         model_id: what made it.
         as_of, by: see ``store``.
 
     Raises:
-        NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten; nothing was changed.
-        StorageError: they are of different chats, or the summary breaks its rule.
-    """
+        NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten.
+        StorageError: they are of different users or chats, or the summary breaks its rule."""
     sources = (source, *others) if source is not None else ()
     whole = (*sources, target)
     if len({each.id for each in whole}) < len(whole) or any(
@@ -170,7 +165,7 @@ def merge(
         )
     )
     if vector is not None and model_id is not None:
-        topic_vectors.store(tx.connection, model_id, [TopicVector(target.id, at, vector)])
+        topic_vectors.store(tx, model_id, [TopicVector(target.id, at, vector)])
     return _present(tx, target.user, target.id)
 
 
@@ -194,20 +189,12 @@ def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
     return present
 
 
-def store_vectors(tx: Transaction, model_id: str, vectors: Sequence[TopicVector], *, as_of: int | None = None) -> int:
-    """Store vectors of topics; returns how many. Of a topic that changed meanwhile, or whose user has forgotten
-    something since ``as_of``, none is."""
-    return topic_vectors.store(tx.connection, model_id, vectors, as_of)
-
-
 def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | None, at: str) -> list[int]:
-    """Drop a user's topics, so that the archivist makes new ones of their messages; returns the changes: one line for
-    each chat, so that each is taken back by itself; none when nothing is in scope.
+    """Drop a user's topics, so that the archivist makes new ones of their messages: by one change for each chat, so
+    that each can be taken back by itself. Returns the changes.
 
     Args:
-        chat: only of this one.
-        since: only topics whose last message is not older.
-    """
+        since: only topics whose last message is not older."""
     of: dict[ChatId, list[TopicId]] = {}
     for topic in topics.of_user(tx.connection, user, chat=chat, limit=_MOST):
         if since is None or topic.last_at >= since:
@@ -229,9 +216,7 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
 
     Raises:
         NoSuchChange: there is no such change, or it was taken back already.
-        TopicChanged: a later change of the same messages holds and has to be taken back first, or all of it was
-            forgotten; nothing was changed.
-    """
+        TopicChanged: a later change of the same messages holds and has to be taken back first, or all was forgotten."""
     connection = tx.connection
     wanted = entry if entry is not None else topic_changes.newest(connection, user)
     change = topic_changes.get(connection, user, wanted) if wanted is not None else None

@@ -12,6 +12,7 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
 from klaw.store.engine import meta, vector_model
+from klaw.store.engine.transaction import Transaction
 
 
 @attrs.frozen
@@ -24,19 +25,18 @@ class TopicVector:
     """Little-endian float32, of unit length."""
 
 
-_STORE = f"""
-INSERT OR REPLACE INTO vec_topics (rowid, user_id, model, embedding)
-SELECT id, user_id, ?3, ?4 FROM topics WHERE id = ?1 AND updated_at = ?2 AND NOT {meta.forgotten_since("user_id", "?5")}
-"""  # noqa: S608 - a constant condition
-
-
-def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector], as_of: int | None = None) -> int:
+def store(tx: Transaction, model: str, made: Sequence[TopicVector], as_of: int | None = None) -> int:
     """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, or whose user
     has forgotten something since ``as_of``, none is."""
+    query = f"""
+    INSERT OR REPLACE INTO vec_topics (rowid, user_id, model, embedding)
+    SELECT id, user_id, ?3, ?4 FROM topics
+    WHERE id = ?1 AND updated_at = ?2 AND NOT {meta.forgotten_since("user_id", "?5")}
+    """  # noqa: S608 - a constant condition
     stored = 0
-    for each in vector_model.fitting(connection, model, made):
-        connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector, as_of))
-        stored += connection.changes()
+    for each in vector_model.fitting(tx.connection, model, made):
+        tx.connection.execute(query, (each.topic, each.updated_at, model, each.vector, as_of))
+        stored += tx.connection.changes()
     return stored
 
 
@@ -113,7 +113,7 @@ def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) 
         if mine is not None and mine == live.execute(_WHOLE, (topic,)).fetchone():
             made.append(TopicVector(TopicId(topic), mine[13], bytes(vector)))
     with built:
-        store(built, model, made)
+        store(Transaction(built), model, made)
     return int(page[-1][0])
 
 

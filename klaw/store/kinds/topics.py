@@ -14,7 +14,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, RowIds
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.kinds import messages
 
 TOPICS = rows.Rows(Topic, "topics")
@@ -36,12 +36,7 @@ def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dic
 def of_user(
     connection: apsw.Connection, user: UserId, *, chat: ChatId | None = None, before: int = 1 << 62, limit: int = 100
 ) -> list[Topic]:
-    """A user's topics, the last talked about first.
-
-    Args:
-        chat: only of this one.
-        before: only those whose last message has a smaller row id: for the next page.
-    """
+    """A user's topics, the last talked about first; ``before``: only those whose last message has a smaller row id."""
     query = """
     WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
     ORDER BY last_rowid DESC, id DESC LIMIT ?4
@@ -96,13 +91,6 @@ ARCHIVED = "role IN ('user', 'assistant', 'tool') AND type IN ('text', 'schedule
 _WAITS = f"topic_id IS NULL AND {ARCHIVED} AND (channel NOT GLOB '{ORIGIN}*' OR metadata ->> '$.{WITH_TOPICS}')"
 """What was imported waits for topics only where somebody asked for them."""
 
-_UNARCHIVED = f"""
-SELECT rowid, chat_id, coalesce(unixepoch(created_at, 'subsec'), 0), role IN ('user', 'assistant')
-    AND type IN ('text', 'scheduled')
-FROM messages INDEXED BY messages_unarchived
-WHERE {_WAITS} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
-"""  # noqa: S608 - constant condition
-
 
 @attrs.frozen
 class UnarchivedMessage:
@@ -114,7 +102,13 @@ class UnarchivedMessage:
 
 def unarchived(connection: apsw.Connection, user: UserId, after: int, limit: int) -> list[UnarchivedMessage]:
     """The next messages of a user without a topic, after a row id."""
-    rows = connection.execute(_UNARCHIVED, (user, after, limit))
+    query = f"""
+    SELECT rowid, chat_id, coalesce(unixepoch(created_at, 'subsec'), 0), role IN ('user', 'assistant')
+        AND type IN ('text', 'scheduled')
+    FROM messages INDEXED BY messages_unarchived
+    WHERE {_WAITS} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
+    """  # noqa: S608 - constant condition
+    rows = connection.execute(query, (user, after, limit))
     return [UnarchivedMessage(rowid, ChatId(chat), float(at), bool(said)) for rowid, chat, at, said in rows]
 
 
@@ -123,13 +117,11 @@ def users(connection: apsw.Connection) -> list[UserId]:
     return [UserId(user) for (user,) in connection.execute("SELECT DISTINCT user_id FROM sessions ORDER BY user_id")]
 
 
-_COUNT_UNARCHIVED = f"""
-SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE {_WAITS}
-"""  # noqa: S608 - constant condition
-
-
 def count_unarchived(connection: apsw.Connection) -> int:
-    return int(connection.execute(_COUNT_UNARCHIVED).get)
+    query = f"""
+    SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE {_WAITS}
+    """  # noqa: S608 - constant condition
+    return int(connection.execute(query).get)
 
 
 def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, limit: int) -> list[Topic]:
@@ -215,7 +207,6 @@ class TopicsPut:
     chat: Annotated[ChatId, Wire("chat_id")]
     topics: tuple[TopicVersion, ...] = ()
     ended: tuple[TopicId, ...] = ()
-    """Topics that are gone by it."""
     by: Annotated[Author | None, OMIT] = None
     """Whose change it is; None in lines of before there was a history of changes, which are no part of it."""
     undoes: Annotated[int | None, OMIT] = None
@@ -274,11 +265,8 @@ def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: T
 
 
 def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry: int, at: str) -> None:
-    """Count a topic's messages again, after some joined or left it; without any it is gone. Its vector goes.
-
-    Args:
-        entry: the memory journal's entry by which that happened.
-    """
+    """Count a topic's messages again, after some joined or left it by an entry of the memory journal; without any it is
+    gone. Its vector goes."""
     left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
     if left is None:
         return

@@ -187,20 +187,20 @@ _OF_MESSAGE = rows.Rows(TurnOfMessage, "turns")
 _FROM = "WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT ?"
 ELSEWHERE = 200
 """So many of a user's newest turns in other chats are looked through."""
-_SHOWN_ELSEWHERE = f"""
-SELECT {_OF_MESSAGE.columns}
-FROM (SELECT * FROM turns WHERE user_id = ?1 AND chat_id <> ?2 ORDER BY rowid DESC LIMIT ?4) AS t
-WHERE EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.rowids') AS r
-        WHERE r.value = ?3)
-    OR EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.shortened') AS r
-        WHERE r.value = ?3)
-ORDER BY ended_at DESC LIMIT ?5
-"""  # noqa: S608 - constant columns
 
 
 def of_message(connection: apsw.Connection, message: Message, limit: int) -> list[TurnOfMessage]:
     """The newest turns of a message's chat from it on, the newest first; then those of its user's other chats that
     showed it in a topic."""
+    query = f"""
+    SELECT {_OF_MESSAGE.columns}
+    FROM (SELECT * FROM turns WHERE user_id = ?1 AND chat_id <> ?2 ORDER BY rowid DESC LIMIT ?4) AS t
+    WHERE EXISTS (
+        SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c
+        WHERE ?3 IN (SELECT value FROM json_each(c.value, '$.rowids'))
+            OR ?3 IN (SELECT value FROM json_each(c.value, '$.shortened')))
+    ORDER BY ended_at DESC LIMIT ?5
+    """  # noqa: S608 - constant columns
     found = _OF_MESSAGE.all(connection, _FROM, message.chat, message.seq, limit)
     elsewhere = (message.user, message.chat, message.rowid, ELSEWHERE, limit)
-    return [*found, *map(_OF_MESSAGE.read, connection.execute(_SHOWN_ELSEWHERE, elsewhere))]
+    return [*found, *map(_OF_MESSAGE.read, connection.execute(query, elsewhere))]

@@ -224,8 +224,6 @@ def note_spent(
     """Remember what a piece of work in the background used, for usage and the daily limits.
 
     Args:
-        source: what it was for, 1 to 32 characters: ``topics``, ``facts``, ``reranker`` …
-        user, chat: whose it was; a chat where there is one.
-        parts: of ``Meter.record()["models"]``.
-    """
+        source: what it was for: ``topics``, ``facts``, ``reranker`` …
+        parts: of ``Meter.record()["models"]``."""
     tx.journal(SPENT.put(user, source, BackgroundCharge(chat=chat, parts=tuple(parts)), at))

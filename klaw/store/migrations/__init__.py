@@ -48,12 +48,9 @@ def schema(connection: apsw.Connection) -> Schema:
 
 
 def migrate(connection: apsw.Connection) -> tuple[int, int]:
-    """Bring the schema up to date. Returns (version before, version now). Raises SchemaTooNew: the database is of a
-    newer Klaw; nothing was changed.
-
-    A migration that was interrupted has left no trace and begins again. One that makes the full-text index again takes
-    minutes for a million messages; the log names its begin and its end.
-    """
+    """Bring the schema up to date. Returns (version before, version now). A migration that was interrupted has left no
+    trace and begins again. One that makes the full-text index again takes minutes for a million messages; the log names
+    its begin and its end. Raises SchemaTooNew: the database is of a newer Klaw; nothing was changed."""
     before, newest = current(connection), latest()
     if before > newest:
         raise SchemaTooNew(

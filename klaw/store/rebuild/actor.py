@@ -1,11 +1,10 @@
 """Actor ``store.reindexer``: rebuilds the database while the server goes on, at low priority.
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
-one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
-always, and from the logs into the new database, which is compared with a snapshot of the one in use. A few passes take
-in what came in meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and
-acknowledgements wait for that last step only.
-"""
+one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from the
+logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
+meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and acknowledgements
+wait for that last step only."""
 
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -29,10 +28,9 @@ from klaw.store.engine.tables import Bound
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.building import Building, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
-from klaw.store.rebuild.filling import take_over
 from klaw.store.rebuild.handover import CommitMark, end_reading, hand_over, mark_commits
 from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexRefused, ReindexReport, TableComparison, Vectors
 from klaw.store.search import vectors
@@ -75,9 +73,7 @@ class ReindexStatus:
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
-    """What a finished one did."""
     error: str | None = None
-    """Why one failed."""
 
 
 class Reindexer:
@@ -111,10 +107,7 @@ async def run(
 
     Args:
         min_tokens: shorter messages have no vector.
-        writer: marks and swaps.
-        readers: get the new file after a swap.
-        swapped: called after a swap.
-    """
+        swapped: called after a swap."""
     job: _Job | None = None
     if reindexer.status.state == "running":
         reindexer.status = ReindexStatus(state="failed", error="the reindex crashed; the log has its place")

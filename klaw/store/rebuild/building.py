@@ -12,17 +12,21 @@ from contextlib import closing, suppress
 import apsw
 import structlog
 
+from klaw.actor.failure import error_class
+from klaw.errors import ModelError
 from klaw.store import migrations
-from klaw.store.engine import connect, meta
+from klaw.store.engine import connect, meta, vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import records, runs
+from klaw.store.engine.tables import END
+from klaw.store.kinds import messages, records, runs, topic_vectors
 from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.logs import RecordIndex, grown, lines
-from klaw.store.rebuild.values import Phase, Progress, Tally
+from klaw.store.rebuild.values import Embeds, Phase, Progress, Tally
+from klaw.store.search import knowledge_search, passages, token_codes, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
@@ -40,9 +44,7 @@ class Building:
     """The database that is being made. One thread at a time; close it in the end.
 
     Args:
-        places: its file and the live one's; the logs are in the same folder.
-        slice_s: after so long at work, a generator yields.
-    """
+        slice_s: after so long at work, a generator yields."""
 
     def __init__(self, places: Places, *, slice_s: float) -> None:
         self._lines = LineInserter(places.database.parent)
@@ -69,14 +71,8 @@ class Building:
         return self._lines.aside
 
     def open(self, *, embed_again: bool) -> bool:
-        """Go on with what is there, or begin. Returns whether there was something to go on with.
-
-        Args:
-            embed_again: what is there was begun with the same choice, else it is no use.
-
-        Raises:
-            apsw.Error, OSError: the file cannot be made.
-        """
+        """Go on with what is there, if it was begun with the same choice, or begin. Returns whether there was something
+        to go on with. Raises apsw.Error, OSError: the file cannot be made."""
         state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
         with suppress(*DAMAGE):
             if self._places.building.exists() and self._resume(state):
@@ -148,12 +144,11 @@ class Building:
 
         Args:
             sizes: size of each log by its path; beyond it, a log may still be changed.
-            whole: these are all logs, from their beginnings; what else the database has is wrong then.
+            whole: these are all logs, from their beginnings.
 
         Raises:
             StaleBuild: it has messages that the logs do not have, or not so.
-            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
-        """
+            apsw.Error, OSError: the database cannot be written or the logs cannot be read."""
         parts = grown(self.positions, sizes)
         for kind in LOG_KINDS:
             of_kind = {path: part for path, part in parts.items() if kind.has(path)}
@@ -202,3 +197,103 @@ class Building:
                     begin = time.monotonic()
             done += end - start
         yield Progress(phase, total, total)
+
+
+# -- vectors: taken over from the old database, and the rest made by the model -----------------------------------------
+
+EMBED_ROWS = 32
+"""Rows embedded between two commits: what a kill costs."""
+_COPY_ROWS = 20
+
+
+def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Progress, None, int]:
+    """Take over every vector of the live database that is missing and whose message, fact, topic or passage is the same
+    in both; the others are made again. Returns how many of messages were stored. A damaged live database gives as many
+    as can be read."""
+    stored = done = after = total = 0
+    try:
+        coder = token_codes.coder(live)
+        if coder is not None and token_codes.coder(built) is None:
+            with built:
+                token_codes.prepare(built, coder)
+        total = vectors.count_embedded(live)
+        more = True
+        while more:
+            more, begin = False, time.monotonic()
+            with built:  # one commit a slice: each writes the pages of many chunks
+                while rows := vectors.rowids(live, after, END, _COPY_ROWS):
+                    there = set(vectors.rowids(built, after, rows[-1], _COPY_ROWS))
+                    stored += _copy_messages(built, live, [row for row in rows if row not in there])
+                    after = rows[-1]
+                    done += len(rows)
+                    if time.monotonic() - begin >= slice_s:
+                        more = True
+                        break
+            yield Progress("vectors", done, total)
+        for copy in (_copy_facts, topic_vectors.copy, knowledge_search.copy):
+            row: int | None = 0
+            while row is not None:
+                row = copy(live, built, row, _COPY_ROWS)
+                yield Progress("vectors", done, total)
+    except DAMAGE as error:
+        log.warning("vectors_unreadable", error=error_class(error), count=done)
+        yield Progress("vectors", done, total)
+    return stored
+
+
+def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[int]) -> int:
+    taken: dict[int, tuple[bytes, bytes | None]] = {}
+    coder = token_codes.coder(live)
+    with_codes = coder is not None and coder == token_codes.coder(built)
+    for rowid in rowids:
+        mine = messages.by_rowids(built, [rowid])
+        if mine and mine == messages.by_rowids(live, [rowid]):
+            vector = vectors.read(live, rowid)
+            if vector is not None:
+                taken[rowid] = vector, token_codes.read(live, rowid) if with_codes else None
+    stored = 0
+    with built:
+        stored += _store(built, taken)
+    return stored
+
+
+def _store(built: apsw.Connection, made: dict[int, tuple[bytes, bytes | None]]) -> int:
+    codes = {rowid: codes for rowid, (_, codes) in made.items() if codes is not None}
+    return vectors.store(built, [(rowid, vector) for rowid, (vector, _) in made.items()], codes=codes)
+
+
+def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
+    """Returns up to which row that was; None when there are no more."""
+    found = passages.fact_vectors(live, after, limit)
+    model = vector_model.current(live)
+    if not found or model is None:
+        return None
+    with built:
+        passages.store(built, model[0], found)
+    return found[-1].rowid
+
+
+def embed_rest(built: apsw.Connection, model: Embeds, min_tokens: int) -> Generator[Progress, None, int]:
+    """Make the vectors that are missing; each few are committed, so a kill costs little. Returns how many were made. A
+    text that the model refuses even alone is left to the server."""
+    total, made = vectors.count_unembedded(built, min_tokens), 0
+    failing: set[int] = set()
+    while True:
+        rows = vectors.unembedded(built, min_tokens, EMBED_ROWS + len(failing))
+        rows = [row for row in rows if row.rowid not in failing]
+        if not rows:
+            return made
+        try:
+            found = model.embed(rows)
+        except ModelError:
+            found = []
+            for row in rows:
+                try:
+                    found += model.embed([row])
+                except ModelError as error:
+                    log.warning("embed_failed", rowid=row.rowid, error=error_class(error))
+                    failing.add(row.rowid)
+            rows = [row for row in rows if row.rowid not in failing]
+        with built:
+            made += _store(built, {row.rowid: made_of for row, made_of in zip(rows, found, strict=True)})
+        yield Progress("embed", made, total)

@@ -80,16 +80,12 @@ def _canonical(row: Row) -> bytes:
 
 
 def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progress, None, list[TableComparison]]":
-    """Compare all tables.
+    """Compare all tables. Raises apsw.Error: one of them cannot be read.
 
     Args:
-        live: the database in use, which does not change: nobody writes to it, or this reads one moment of it. It must
-            be allowed to make temporary tables.
-        built: the new one, made from the logs as they were then.
-
-    Raises:
-        apsw.Error: one of them cannot be read.
-    """
+        live: the database in use, which does not change: nobody writes to it, or this reads one moment of it. It
+            must be allowed to make temporary tables.
+        built: the new one, made from the logs as they were then."""
     steps = [_merge(_Table(table.name), table.rows(live), table.rows(built)) for table in TABLES]
     steps += [_merge(_Table("words"), _words(live), _words(built), show_keys=False), _compare_vectors(live, built)]
     found = []
@@ -100,9 +96,8 @@ def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progres
 
 
 def compare_tail(live: apsw.Connection, built: apsw.Connection, after: Mapping[Bound, int]) -> bool:
-    """Whether what came after some numbers is the same in both, and the small tables, whose rows are in no order
-    (chats, tasks, core memory). Quick: for the moment of the swap, while nobody writes. Raises apsw.Error: one of them
-    cannot be read."""
+    """Whether what came after some numbers is the same in both, and the small tables, whose rows are in no order.
+    Quick: for the moment of the swap, while nobody writes. Raises apsw.Error: one of them cannot be read."""
     return all(
         _same_tail(table, live, built, None if table.bound is None else after[table.bound])
         for table in TABLES

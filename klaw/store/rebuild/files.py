@@ -70,8 +70,7 @@ def exchange(places: Places) -> None:
     Raises OSError: the swap is half done; the next start finishes it.
 
     The live one's write-ahead log moves with it: connections that still read have it open, and a file of that name
-    would be taken for the new database's. Its shared memory is made again when the file is opened.
-    """
+    would be taken for the new database's. Its shared memory is made again when the file is opened."""
     live, old = places.database, places.old
     if live.exists():
         if beside(live, _WAL).exists():
@@ -106,14 +105,7 @@ def drop_old(places: Places) -> int:
 
 
 def check_begin(places: Places, logs_bytes: int) -> None:
-    """Refuse to begin where a reindex could not end.
-
-    Args:
-        logs_bytes: size of all logs.
-
-    Raises:
-        ReindexRefused: the text says what to do.
-    """
+    """Raises ReindexRefused where a reindex could not end; the text says what to do."""
     if places.old.exists():
         raise ReindexRefused(
             f"{places.old} of an earlier reindex is still there: remove it with `klaw reindex --drop-old` first"

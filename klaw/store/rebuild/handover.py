@@ -1,8 +1,5 @@
-"""The writer's part of a reindex while the server runs: marks between two groups, and the last steps of the swap.
-
-Both run in the writer's thread, while nothing is being written. The swap takes in whatever is still missing, so it
-always ends; acknowledgements wait for it.
-"""
+"""The writer's part of a reindex while the server runs: marks between two groups, and the last steps of the swap. Both
+run in the writer's thread, while nothing is being written; acknowledgements wait for them."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -38,15 +35,11 @@ class CommitMark:
 
 
 def mark_commits(stopped: StoppedStore, live: apsw.Connection | None = None) -> CommitMark:
-    """How far the store is. From now on no line of a log changes, until ``end_reading``.
+    """How far the store is. From now on no line of a log changes, until ``end_reading``. Raises StorageError: the
+    database cannot be read.
 
     Args:
-        live: another connection, which reads the database as it is now until it ends its transaction; so long the
-            write-ahead log grows.
-
-    Raises:
-        StorageError: the database cannot be read.
-    """
+        live: another connection, which reads the database as it is now until it ends its transaction."""
     try:
         if live is not None:
             live.execute("BEGIN")
@@ -66,16 +59,15 @@ def end_reading(stopped: StoppedStore) -> None:
 def hand_over(
     stopped: StoppedStore, places: Places, positions: Mapping[str, int], compared: Mapping[Bound, int] | None
 ) -> str | None:
-    """Go on with the new database: bring it up to the last commit, compare what is new, and decide for it. Returns why
-    that could not be.
+    """Bring the new database up to the last commit, compare what is new, and decide for it. Returns why that could not
+    be.
 
     Args:
         positions: how far each log is in the new database.
         compared: up to these numbers everything is the same in both; None: differences were accepted.
 
     Raises:
-        StorageError: nothing was decided; the present one stays.
-    """
+        StorageError: nothing was decided; the present one stays."""
     building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(positions)

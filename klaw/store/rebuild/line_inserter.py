@@ -157,7 +157,6 @@ class LineInserter:
         self.tally = attrs.evolve(self.tally, **changed)
 
     def _taken(self, path: str, line: bytes, number: int | None) -> None:
-        """Leave out a record whose place another one has."""
         log.error("log_conflict", file=Path(path).name, line=number)
         self.aside.keep(path, line)
         self.count(conflicts=1)

@@ -94,17 +94,13 @@ class LogReport:
     seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
     """Numbers of each chat's messages; like the others they prove something only if every line was read."""
     set_aside: int = 0
-    """Lines that were set aside earlier."""
     pending_lines: int = 0
     """Lines of the commit log: what the logs themselves may lack after a power cut."""
 
 
 def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
-    """Read the ends of the newest logs, or all of them. What cannot be read is reported, never raised.
-
-    Args:
-        whole: read every line of every log.
-    """
+    """Read the ends of the newest logs, or with ``whole`` every line of all. What cannot be read is reported, never
+    raised."""
     report = LogReport()
     try:
         report.set_aside = set_aside.count(data_dir)

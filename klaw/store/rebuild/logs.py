@@ -19,18 +19,13 @@ _MAX_OPEN = 64
 
 
 def sizes(root: Path) -> dict[str, int]:
-    """Size of every log by its path below the data folder, which has ``/`` between its parts.
-
-    Transcripts of runs are left out: no database has them.
-    """
+    """Size of every log by its path below the data folder, but for transcripts of runs: no database has them."""
     return {path: found.st_size for path, found in files(root) if not runs.is_transcript(path)}
 
 
 def lines(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Lines of a part of a file with their offsets, without line ends; empty ones are left out.
-
-    A last line without its end counts as one: whether it is torn shows when it is parsed.
-    """
+    """Lines of a part of a file with their offsets, without line ends; empty ones are left out. A last line without its
+    end counts: whether it is torn shows when it is parsed."""
     try:
         opened = file.open("rb")
     except FileNotFoundError:
@@ -47,10 +42,9 @@ class RecordIndex:
     """Where in the logs of one kind each record is. About 40 bytes a record.
 
     Args:
-        number: name of the number that records are ordered by; None: they stay in the order of the logs. Klaw begins a
-            line with it; others are read too, only slower.
-        skip: told path, line and reason of a line without a number.
-    """
+        number: name of the number that records are ordered by, with which Klaw begins a line; None: they stay in
+            the order of the logs.
+        skip: told path, line and reason of a line without a number."""
 
     def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
         self._skip = skip
@@ -100,7 +94,6 @@ class RecordIndex:
                 os.close(descriptor)
 
     def _number_in(self, line: bytes) -> int | None:
-        """The number in a line, None if it has no number."""
         if self._number is None:
             return 0
         if line.startswith(self._begin):

@@ -3,7 +3,7 @@ by the same means before anything else opens it."""
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +22,9 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.building import Building, embed_rest, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
-from klaw.store.rebuild.filling import embed_rest, take_over
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
     Embeds,
@@ -53,14 +52,12 @@ log = structlog.get_logger("klaw.reindex")
 
 
 def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_tokens: int) -> Steps:
-    """Rebuild the database and swap it in; a generator that reports its progress and returns how it ended.
-
-    Nothing else can use the folder meanwhile. What was built is kept when it ends early, by an error, by a kill, or
-    because the databases differ: the next run goes on with it.
+    """Rebuild the database and swap it in; a generator that reports its progress and returns how it ended. What was
+    built is kept when it ends early, by an error, by a kill, or because the databases differ: the next run goes on with
+    it.
 
     Args:
         database: klaw.db; the logs are in its folder. It may be missing or damaged.
-        options: what the person chose.
         load_model: gives what makes the missing vectors, when it is needed. None leaves them to the server, and so
             does a ModelError.
         min_tokens: shorter messages have no vector.
@@ -68,8 +65,7 @@ def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_
     Raises:
         ReindexRefused: it cannot begin; nothing was changed.
         SchemaTooNew: the database is of a newer Klaw.
-        StorageError: a file cannot be read or written.
-    """
+        StorageError: a file cannot be read or written."""
     folder = database.parent
     if not folder.is_dir():
         raise ReindexRefused(f"there is no {folder}: nothing to make a database from")
@@ -117,7 +113,6 @@ class _Offline:
     _no_model: str | None = None
     _live: apsw.Connection | None = None
     _reason: str | None = None
-    """Why there is no comparison."""
     _damaged: bool = False
     _tables: tuple[TableComparison, ...] = ()
 
@@ -193,7 +188,6 @@ class _Offline:
             self._live = None
 
     def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
-        """Take over the documents and vectors that there are, and make the rest of the vectors."""
         if self._live is not None:
             for step in document_copies.take_over(built, self._live, slice_s=SLICE_S):
                 yield Progress("documents", *step)
@@ -241,10 +235,8 @@ def _take_out(aside: SetAside, journal: Journal) -> int:
 
 
 def is_missing(places: Places) -> bool:
-    """Whether there are logs and no database: no file, an empty one, or one that lost all with its write-ahead log.
-
-    A file that cannot be read is not missing: it is damaged, and opening it says so.
-    """
+    """Whether there are logs and no database: no file, an empty one, or one that lost all with its write-ahead log. A
+    file that cannot be read is not missing but damaged, and opening it says so."""
     return not _has_tables(places.database) and bool(logs.sizes(places.database.parent))
 
 
@@ -254,31 +246,17 @@ def _has_tables(path: Path) -> bool:
     if size(path) > EMPTY_BYTES:
         return True
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
-        finally:
-            connection.close()
     except (apsw.Error, *DAMAGE):
         return True
 
 
 async def make_missing(places: Places, report: Callable[[Progress], None]) -> Tally:
-    """Make the database from the logs, whose journal is locked and opened. Vectors are left to the embedder.
+    """Make the database from the logs, whose journal is locked and opened; vectors are left to the embedder. Returns
+    what the logs held. Raises StorageError: the disk is full; apsw.Error, OSError: files cannot be read or written.
 
-    Args:
-        places: its file; the logs are in the same folder.
-        report: told how far it is, every few seconds.
-
-    Returns:
-        What the logs held.
-
-    Raises:
-        StorageError: the disk is full; what was built is kept.
-        apsw.Error, OSError: files cannot be read or written.
-
-    Cancellation: what was built is kept, and the next start goes on with it.
-    """
+    Cancellation: what was built is kept, and the next start goes on with it."""
     threads = Threads("making the database", 1)
     log.warning("database_missing", file=places.database.name)
     building = Building(places, slice_s=SLICE_S)

@@ -3,9 +3,7 @@
 Runs in the writer's thread after the journal put back what its commit log kept. Every log that changed since the
 database was last compared with it (``log_stamps``) is read from its end until a record that the database knows: lines
 and rows are written in one order, so a database that lost something lost the newest. That holds for each log by itself
-and not between logs: a clock that went back puts the newest records into old ones. Likewise the logs of turns and runs
-and the memory journal. Transcripts of runs are no chats' logs and are left alone.
-"""
+and not between logs: a clock that went back puts the newest records into old ones."""
 
 import json
 import os
@@ -73,18 +71,13 @@ MOST_LINES = 10_000
 
 
 def cut(data_dir: Path, known: int) -> int:
-    """Take a change without its end out of the memory journal. Returns how many lines that were.
+    """Take a change without its end out of the memory journal. Returns how many lines that were. Raises OSError.
 
-    An earlier Klaw wrote a group without counting it as a whole: each line of a change but the last names the entry
+    Klaw of 5dcae64 wrote a group without counting it as a whole: each line of a change but the last names the entry
     that ends it (``until``), and nobody was told of a change that has no end.
 
     Args:
-        data_dir: the data folder; nobody writes to its logs meanwhile.
-        known: the last entry that the database has: that was whole.
-
-    Raises:
-        OSError: a log cannot be read or written.
-    """
+        known: the last entry that the database has: that was whole."""
     ends = {path: list(_end_of(path)) for path in sorted((data_dir / MEMORY).glob("*.jsonl"))}
     top = max([known, *(entry for end in ends.values() for entry, _, _ in end)])
     count = 0

@@ -86,7 +86,6 @@ class TableComparison:
     only_live: int
     only_built: int
     differing: int
-    """Rows with the same key and another content."""
     examples: tuple[str, ...] = ()
     """Keys of a few rows that differ; never content."""
     same: bool
@@ -105,12 +104,10 @@ class Tally:
     """Titles of chats, and chats that were archived or brought back."""
     core: int = 0
     summaries: int = 0
-    """Summaries that were made or removed."""
     topics: int = 0
     people: int = 0
     """Changes of people, and mentions."""
     bases: int = 0
-    """Changes of knowledge bases and their sources."""
     forgets: int = 0
     """Forgettings, and notes that they are finished."""
     days: int = 0
@@ -149,7 +146,6 @@ class ReindexReport:
     compared: bool
     """False: the old database is missing or cannot be read."""
     reason: str | None
-    """Why it was not compared."""
     no_model: str | None
     set_aside: int = 0
     """Lines that cannot be stored and were taken out of the logs; a running server leaves them there."""

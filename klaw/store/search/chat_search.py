@@ -90,10 +90,8 @@ def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
-    """Messages of a scope by their row ids, in the given order.
-
-    The lists are in scope by construction; a row of a damaged index must still never get out.
-    """
+    """Messages of a scope by their row ids, in the given order. The lists are in scope by construction; a row of a
+    damaged index must still never get out."""
     found = messages.by_rowids(connection, rowids)
     return [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
 

@@ -29,13 +29,10 @@ LAST_ROWID = (1 << 63) - 1
 NAMED = 1_000
 """Messages of a chat that are kept by number; of more only the count. At least as many as a window can show."""
 BATCH_ROWS = 2_000
-"""Rows of one step of a look at all messages."""
 
 
 @attrs.frozen(kw_only=True)
 class IndexRow:
-    """A message as the indexes know it."""
-
     rowid: int
     chat: ChatId
     seq: int
@@ -55,7 +52,6 @@ class IndexRow:
 
     @property
     def lost(self) -> bool:
-        """Whether it should be found and cannot be."""
         return self.searchable and not self.findable and not self.silent
 
 
@@ -92,7 +88,6 @@ class Damage:
 
 
 def damage_of(rows: Iterable[IndexRow]) -> Damage:
-    """What is wrong with the rows that are there."""
     known = list(rows)
     return Damage(
         missing_texts=tuple(row.rowid for row in known if row.searchable and row.words is None),
@@ -129,8 +124,8 @@ class ChatTally:
             self.newest_lost.append(row.seq)
 
     def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
-        """How many messages can neither be found nor stand in the window, which begins at a number, or in a live
-        summary, of which the first and last numbers are given."""
+        """How many messages can neither be found nor stand in the window or a live summary, of which the numbers are
+        given."""
         return self.lost - sum(
             seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
         )
@@ -155,8 +150,6 @@ def add_rows(tallies: Tallies, rows: Iterable[IndexRow]) -> None:
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """A range of messages as the indexes know them."""
-
     rows: Sequence[IndexRow]
     damage: Damage
     last_rowid: int
@@ -233,13 +226,9 @@ SELECT min(seq) FROM (
 
 
 def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> int:
-    """The number from which on the messages of a chat stand in the window: what the last turn of the segment showed and
-    what came after it, but never more than ``sliding_window`` messages (tool messages do not count), unless that turn
-    held more until they are summarised.
-
-    Of a chat whose segment had no turn yet the newest ``sliding_window`` messages. After the last message's number when
-    there is nothing in the window.
-    """
+    """The number from which on the messages of a chat stand in the window (after the last one's when it is empty): what
+    the last turn of the segment showed and what came after it, but never more than ``sliding_window`` messages without
+    those of tools, unless that turn held more until they are summarised."""
     session = messages.session(connection, chat)
     if session is None:
         return 0
@@ -264,18 +253,10 @@ _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
 def repair(tx: Transaction, damage: Damage) -> tuple[int, int]:
-    """Put right what of a damage is still there. A damaged index must not end the process at every start: what cannot
-    be repaired is refused and shown.
-
-    Missing rows of full text are made. What should have a vector and has none is unmarked, so that the embedder finds
-    it; a vector without its mark, or without its message, is dropped.
-
-    Returns:
-        How many rows of full text were put right, and how many vectors.
-
-    Raises:
-        StorageError: an index is damaged itself.
-    """
+    """Put right what of a damage is still there. Missing rows of full text are made. What should have a vector and has
+    none is unmarked, so that the embedder finds it; a vector without its mark, or without its message, is dropped.
+    Returns how many rows of full text were put right, and how many vectors. Raises StorageError where an index is
+    damaged itself: that must not end the process at every start."""
     connection = tx.connection
     try:
         missing = (rowid for rowid in damage.missing_texts if not MESSAGE.has_text(connection, rowid))
@@ -332,8 +313,6 @@ def stray_vectors(connection: apsw.Connection) -> int:
 
 @attrs.frozen(kw_only=True)
 class WholeLook:
-    """The invariant over the whole database."""
-
     tallies: Tallies
     window_starts: Mapping[ChatId, int]
     """The chats that have messages which search cannot find."""

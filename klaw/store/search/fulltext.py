@@ -17,8 +17,7 @@ from klaw.store.kinds.messages import MESSAGE, user_word
 
 @attrs.frozen
 class TextHit:
-    """One result of a full-text search: its row, SQLite's bm25 (the more negative, the better), how many of the words
-    it has."""
+    """A result of a full-text search: SQLite's bm25 (negative: good), how many of the words it has."""
 
     rowid: int
     bm25: float
@@ -45,8 +44,7 @@ def phrase(word: str) -> str:
 
 
 def match_in(words: Sequence[str], scope: str | Sequence[str] | None) -> str:
-    """FTS5 expression: any of the words, in the rows with a word, or any of some words, of the scope column; None is
-    everywhere."""
+    """FTS5 expression: any of the words, in rows with one of the scope's words (None: in all)."""
     content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
     # The rarer first: FTS5 takes each of its rows and looks whether the other has it.
     if scope is None:
@@ -70,7 +68,6 @@ class Scores:
     """Whether all words were looked for."""
 
     def best(self, limit: int) -> list[TextHit]:
-        """The best first; of equals, the newest."""
         near = np.arange(len(self.values))
         if len(near) > limit:
             near = np.flatnonzero(self.values <= np.partition(self.values, limit - 1)[limit - 1])
@@ -79,7 +76,6 @@ class Scores:
         return [TextHit(*row) for row in zip(*columns, strict=True)]
 
     def ranked(self) -> list[tuple[int, float]]:
-        """All row ids with their scores, in the same order."""
         order = np.lexsort((-self.rowids, self.values))
         return list(zip(self.rowids[order].tolist(), self.values[order].tolist(), strict=True))
 
@@ -104,14 +100,10 @@ def scores(
     every message here would count as rare, and counting the rows of all chats takes four times as long among a million
     messages.
 
-    Args:
-        scope: the word of the scope column that all rows of the collection have, or the words of which each has one;
-            None when they are all rows.
-        rowids: the first row and the end (not included) of what is searched.
-        messages: about how many messages that are.
-        is_late: looked at before each word; those that are left then are not looked for.
-        only: the collection's rows, where the scope has others too.
-        weigh: the weight of a word that so many of so many rows have.
+    All rows of the collection (about so many ``messages``) have the word, or one of the words, in the scope column;
+    None when they are all rows. They are searched from the first of ``rowids`` to the second, which is not included,
+    and only those among ``only``. Words that are left when ``is_late`` are not looked for. ``weigh``: the weight of a
+    word that so many of so many rows have.
     """
     found: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -159,9 +151,7 @@ def ranked(
     connection: apsw.Connection, kind: Kind[Any], text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
-    collection: by all rows the order would tell how often another user's facts have a word.
-
-    ``text`` is SQL of a row's.
+    collection: by all rows the order would tell how often another user's facts have a word. ``text`` is SQL of a row's.
     """
     table = kind.table
     long = f"length({text}) - length(replace({text}, ' ', '')) + 1"
@@ -193,8 +183,6 @@ _WINDOWS, _WINDOW_ROWS = 12, 1_000
 
 @attrs.frozen(kw_only=True)
 class WordPlan:
-    """What to search for."""
-
     words: Sequence[str]
     left_out: Sequence[str] = ()
     """Words that are too frequent to be worth their time beside the others."""
@@ -203,14 +191,10 @@ class WordPlan:
 
 
 def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowid: int) -> WordPlan:
-    """Choose the words for a search.
-
-    Ranking reads every message that has one of the words, at almost a microsecond each. In a million messages "like"
-    alone is in a hundred thousand, and tells nothing when a rarer word is there too. How often a word occurs is
-    estimated from a sample of the index, because counting would read as much as it saves.
-
-    ``rows`` is how many messages the scope has at most, ``last_rowid`` the last of all messages.
-    """
+    """Choose the words for a search among at most so many messages. Ranking reads every message that has one of the
+    words, at almost a microsecond each. In a million messages "like" alone is in a hundred thousand, and tells nothing
+    when a rarer word is there too. How often a word occurs is estimated from a sample of the index, because counting
+    would read as much as it saves."""
     if rows <= MAX_RANKED:
         return WordPlan(words=words)
     share = min(1.0, rows / max(1, last_rowid))
@@ -231,7 +215,6 @@ def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowi
 
 
 def _estimate(connection: apsw.Connection, word: str, last_rowid: int) -> float:
-    """About how many messages of all users have a word."""
     expression = match_in([word], None)
     size = min(_WINDOW_ROWS, last_rowid // _WINDOWS + 1)
     starts = [last_rowid * window // _WINDOWS for window in range(_WINDOWS)]

@@ -1,15 +1,16 @@
-"""SQL of a search over a user's whole history: both ranked lists and the places of what is in them, in one transaction.
+"""SQL of a search over a user's whole history: both ranked lists and the places of what is in them, in one transaction;
+and over a user's topics: by vector, by the words of summaries, and where found messages belong.
 
 All filters act inside the searches. By vector: the codes are filtered while they are read, and the exact step repeats
 the conditions on the messages themselves. By words: ranked matches are checked against the messages, the best first,
-until enough have passed; nothing is cut before. Dates are compared with ``created_at``, never derived from row ids:
-those grow with time, but messages that were restored from the logs may not follow it.
+until enough have passed. Dates are compared with ``created_at``, never derived from row ids: messages that were
+restored from the logs may not follow it.
 """
 
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -20,11 +21,15 @@ from klaw.actor.clock import from_iso, iso
 from klaw.domain.days import local_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import Topic, TopicId
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import messages
+from klaw.store.kinds import messages, topic_vectors, topics
 from klaw.store.kinds.messages import MESSAGE, SESSION
+from klaw.store.kinds.topic_changes import TOPIC
+from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search import fulltext, vector_codes, vector_search
+from klaw.store.search.fulltext import ranked
 from klaw.store.search.ranked_lists import Lists, Steps, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
 
@@ -66,19 +71,10 @@ _COUNT_OF_USER = f"SELECT coalesce(sum(last_seq), 0) FROM {SESSION.table} WHERE 
 _LAST_USE = f"SELECT max(updated_at) FROM {SESSION.table} WHERE user_id = ?"  # noqa: S608 - likewise
 
 
-@attrs.frozen
-class HistoryEnd:
-    """Where a user's history ends now."""
-
-    last_rowid: int
-    """Row id of the newest message of all users; 0 in an empty database."""
-    latest: date | None
-    """The local day of the user's last message."""
-
-
-def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
+def history_end(connection: apsw.Connection, user: UserId) -> tuple[int, date | None]:
+    """Row id of the newest message of all users (0: there is none), and the local day of the user's last one."""
     used = connection.execute(_LAST_USE, (user,)).get
-    return HistoryEnd(connection.execute(_LAST_ROWID).get, local_day(from_iso(used)) if used is not None else None)
+    return int(connection.execute(_LAST_ROWID).get), local_day(from_iso(used)) if used is not None else None
 
 
 def search_history(
@@ -158,7 +154,6 @@ ORDER BY r.rowid DESC LIMIT ?8
 
 
 def _uncoded(connection: apsw.Connection, coded: int, filters: HistoryFilters) -> list[int]:
-    """Row ids of the newest vectors that have no code yet."""
     return [int(row[0]) for row in connection.execute(_UNCODED, (coded, *_bindings(filters), MAX_UNCODED))]
 
 
@@ -187,7 +182,6 @@ _ALLOWED = f"SELECT m.rowid {_FOUND} WHERE {_FILTER}"
 def _allowed(
     connection: apsw.Connection, ranked: Sequence[tuple[int, float]], filters: HistoryFilters
 ) -> Iterator[fulltext.TextHit]:
-    """The matches that the filters allow, as they come."""
     for start in range(0, len(ranked), _CHECKED_AT_ONCE):
         part = ranked[start : start + _CHECKED_AT_ONCE]
         rowids = json.dumps([rowid for rowid, _score in part])
@@ -196,3 +190,55 @@ def _allowed(
 
 
 _PLACES = place_statements(_FILTER, "n.segment = m.segment", "n.segment = m.segment")
+
+
+@attrs.frozen(kw_only=True)
+class TopicLists:
+    near: Sequence[Near] = ()
+    by_words: Sequence[TopicId] = ()
+    of_messages: Mapping[int, TopicId] = attrs.Factory(dict)
+    """Topics of the messages that were asked about."""
+    topics: Mapping[TopicId, Topic] = attrs.Factory(dict)
+
+
+def search_topics(
+    connection: apsw.Connection,
+    vector: bytes | None,
+    words: Sequence[str],
+    rowids: Sequence[int],
+    filters: HistoryFilters,
+    *,
+    min_cosine: float,
+    depth: int,
+) -> TopicLists:
+    """Search a user's topics by vector (of at least ``min_cosine``), by the words of their summaries, and by messages
+    that a search found. A topic is of a time if some of it is."""
+    with snapshot(connection):
+        near = (
+            topic_vectors.nearest(connection, filters.user, vector, min_cosine=min_cosine, limit=depth)
+            if vector is not None
+            else []
+        )
+        hits = ranked(connection, TOPIC, "summary", filters.user, words, depth) if words else []
+        by_words = [TopicId(hit.rowid) for hit in hits]
+        of_messages = topics.topics_of(connection, filters.user, rowids)
+        ids = {each.topic for each in near} | set(by_words) | set(of_messages.values())
+        known = {
+            topic.id: topic
+            for topic in topics.by_ids(connection, filters.user, sorted(ids)).values()
+            if _passes(topic, filters)
+        }
+    return TopicLists(
+        near=[each for each in near if each.topic in known],
+        by_words=[topic for topic in by_words if topic in known],
+        of_messages={rowid: topic for rowid, topic in of_messages.items() if topic in known},
+        topics=known,
+    )
+
+
+def _passes(topic: Topic, filters: HistoryFilters) -> bool:
+    return (
+        (filters.chat is None or topic.chat == filters.chat)
+        and (filters.since is None or topic.last_at >= filters.since)
+        and (filters.until is None or topic.first_at < filters.until)
+    )

@@ -65,8 +65,6 @@ def nearest(connection: apsw.Connection, vector: bytes, scope: PassageScope, lim
     return [Neighbour(rowid, measured**2 / unit) for rowid, measured in connection.execute(query, bound)]
 
 
-# -- the search --------------------------------------------------------------------------------------------------------
-
 _END = 1 << 62
 
 
@@ -79,8 +77,8 @@ def search_passages(
     seconds: float,
     now: Callable[[], float] = time.monotonic,
 ) -> Lists:
-    """Search a scope by vector, if there is one, and by content words. Steps that would begin after ``seconds``,
-    measured by ``now``, or take longer are left out and named in ``cut``."""
+    """Search a scope by vector and by content words. Steps that would begin or end after ``seconds``, measured by
+    ``now``, are named in ``cut``."""
     with snapshot(connection):
         steps = Steps(connection, now, now() + seconds)
         with steps.bounded():

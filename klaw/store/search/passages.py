@@ -17,7 +17,7 @@ from klaw.store.engine import vector_model
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.knowledge.passages import PASSAGE
 from klaw.store.kinds.memory_files import CHUNK
-from klaw.store.kinds.tool_notes import NOTE
+from klaw.store.kinds.summaries import NOTE
 from klaw.store.search import knowledge_search
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour
@@ -30,8 +30,6 @@ _OF: dict[PassageKind, Kind[Any]] = {"fact": FACT, "chunk": CHUNK, "note": NOTE,
 
 @attrs.frozen
 class UnembeddedPassage:
-    """A fact, a chunk, a note or a passage that waits for its vector."""
-
     kind: PassageKind
     rowid: int
     text: str
@@ -70,7 +68,6 @@ def unembedded(
 
 
 def count_unembedded(connection: apsw.Connection, model: str, kinds: Sequence[PassageKind] = KINDS) -> int:
-    """How much waits for a vector of a model."""
     counts = (f"SELECT count(*) {_WAITS[kind]}" for kind in kinds)
     return sum(int(connection.execute(count, (model,)).get) for count in counts)
 

@@ -79,7 +79,6 @@ class Lists:
     newest_only: bool = False
     """All words are so frequent that full text ranked only newer messages."""
     timings_ms: Mapping[str, float] = attrs.Factory(dict)
-    """By step."""
 
     def joined(self, near: "Lists") -> "Lists":
         """This search by words with a search of the same scope by vector."""
@@ -146,7 +145,6 @@ class Steps:
         return None
 
     def lists(self, **found: Any) -> Lists:
-        """What was found, with the account of the steps."""
         return Lists(
             **found,
             cut=tuple(self.cut),
@@ -177,8 +175,7 @@ def places_of(
     spreading: Sequence[int],
     others: Iterable[int],
 ) -> list[MessagePlace]:
-    """Places of some rows, and of the neighbours of those whose score spreads to them; ``others`` are wanted alone.
-    The statements are those of ``place_statements``; ``bindings`` are theirs from ``?2`` on."""
+    """Places of rows, and of the neighbours of those whose score spreads; ``bindings`` are those from ``?2`` on."""
 
     def read(sql: str, rowids: Iterable[int]) -> dict[int, MessagePlace]:
         rows = connection.execute(sql, (json.dumps(list(dict.fromkeys(rowids))), *bindings))
@@ -194,6 +191,5 @@ _ROLES = {role.value: role for role in Role}
 
 
 def _place(row: Sequence[Any]) -> MessagePlace:
-    """A place from a row of its columns in their order."""
     rowid, chat, seq, role, created_at, tokens, head, previous, following = row
     return MessagePlace(rowid, chat, seq, _ROLES[role], created_at, tokens, head, previous, following)

@@ -19,7 +19,6 @@ PAGE_ROWS = 2_048
 CLEAR_ROWS = 2_048
 """Messages whose codes go in one step."""
 _CODER = "token_coder"
-"""What the codes were made by."""
 _COMPLETE_FROM = "token_codes_complete_from"
 """All messages with a vector have codes from this row id on; not there before they were looked through."""
 
@@ -77,9 +76,6 @@ def of_scope(
 def read(connection: apsw.Connection, rowid: int) -> bytes | None:
     codes = connection.execute("SELECT codes FROM token_codes WHERE rowid = ?", (rowid,)).get
     return bytes(codes) if codes is not None else None
-
-
-# -- for those that have none ------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)

@@ -42,8 +42,6 @@ _KEY = "vector_codes"
 
 @attrs.frozen(kw_only=True)
 class CodesState:
-    """How far the codes are."""
-
     centre: codes.Floats = attrs.field(eq=False)
     coded: int
     """The last row id that was encoded in its turn; larger ones have no code unless ``complete``."""
@@ -67,14 +65,12 @@ class Filters:
     """Unix seconds, not included."""
     role: Role | None = None
     last_rowid: int | None = None
-    """Included."""
 
 
 _CLEAR = "DELETE FROM vec_blocks; DELETE FROM vec_block_data; DELETE FROM meta WHERE key = 'vector_codes'"
 
 
 def clear(connection: apsw.Connection) -> None:
-    """Forget all codes, because the vectors are others now."""
     connection.execute(_CLEAR)
 
 
@@ -195,7 +191,6 @@ def erase(connection: apsw.Connection, chat_key: int, rowids: Sequence[int]) -> 
 
 
 def count(connection: apsw.Connection, chat_key: int) -> int:
-    """How many vectors of a chat have a code."""
     return int(connection.execute("SELECT coalesce(sum(used), 0) FROM vec_blocks WHERE chat_key = ?", (chat_key,)).get)
 
 
@@ -210,8 +205,7 @@ _SCAN_USER = _SCAN.format(column="user_id")
 def candidates(
     connection: apsw.Connection, now: CodesState, query: bytes, filters: Filters, rough: int, fine: int
 ) -> list[tuple[int, float]]:
-    """Row ids of the vectors that are probably the nearest, each with its estimated distance, the nearest first: the
-    comparison of signs keeps ``rough`` of them, and the better estimate ``fine`` of those."""
+    """Row ids of the probably nearest vectors with estimated distances: of ``rough`` by signs the best ``fine``."""
     coded = codes.CodedQuery(query, now.centre)
     kept: list[codes.Records] = []
     scores: list[codes.Floats] = []
@@ -249,20 +243,16 @@ def _near(records: codes.Records, score: codes.Floats, bound: float, filters: Fi
 def _best(
     kept: Sequence[codes.Records], scores: Sequence[codes.Floats], wanted: int
 ) -> tuple[list[codes.Records], list[codes.Floats]]:
-    """The records with the largest scores, and those, as one batch."""
     joined = np.concatenate(scores)
     order = np.argpartition(-joined, wanted)[:wanted] if len(joined) > wanted else np.arange(len(joined))
     return [codes.take(codes.join(kept), order)], [joined[order]]
 
 
 class CodeCache:
-    """The codes of the chats that were used last: fetching those of a long chat takes longer than comparing them.
-    Shared by all readers' threads.
-
-    Records are only ever appended to a chat's blocks, so what is kept stays true, and what came since is added to it.
-    Where records are overwritten (``erase``) or made again the codes get another generation, and nothing of the old one
-    is used or kept. A chat that alone takes more than ``max_bytes`` is not kept.
-    """
+    """The codes of the chats that were used last, of at most so many bytes: fetching those of a long chat takes longer
+    than comparing them. Shared by all readers' threads. Records are only ever appended to a chat's blocks, so what is
+    kept stays true, and what came since is added to it. Where records are overwritten (``erase``) or made again the
+    codes get another generation, and nothing of the old one is used or kept."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -273,9 +263,8 @@ class CodeCache:
     def records(
         self, connection: apsw.Connection, generation: str, chat_key: int, kind: np.dtype[np.void]
     ) -> codes.Records | None:
-        """A chat's records as the connection's snapshot has them; None when they are too many to be kept. The
-        connection is a read-only one, in a transaction in which ``generation`` was read. Raises apsw.Error where a
-        block is damaged."""
+        """A chat's records as a reader's snapshot has them, in which ``generation`` was read; None when they are too
+        many."""
         blocks = [(block, used * kind.itemsize) for block, used in connection.execute(_BLOCKS, (chat_key,))]
         size = sum(used for _, used in blocks)
         if size > self._max_bytes:
@@ -313,7 +302,6 @@ _BLOCKS = "SELECT block, used FROM vec_blocks WHERE chat_key = ? ORDER BY block"
 def _read_records(
     connection: apsw.Connection, blocks: list[tuple[int, int]], begin: int, into: npt.NDArray[np.uint8]
 ) -> None:
-    """Read what follows the first ``begin`` bytes of a chat's blocks."""
     done = 0
     for block, used in blocks:
         if begin >= used:

@@ -47,8 +47,7 @@ class VectorItem:
 
 
 def record_type(dimension: int) -> np.dtype[np.void]:
-    """One vector's record in a block: its code and what filters need. 120 bytes for 384 dimensions,
-    always a multiple of 8."""
+    """One vector's record in a block, always a multiple of 8 bytes; 120 for 384 dimensions."""
     words = (dimension + 63) // 64
     return np.dtype(
         [
@@ -105,7 +104,6 @@ def _packed(bits: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
 
 
 def encode(items: Sequence[VectorItem], centre: Floats) -> Records:
-    """The records of some vectors."""
     dimension = len(centre)
     residuals = _unit([item.vector for item in items], dimension) - centre
     sizes = np.abs(residuals)
@@ -146,11 +144,9 @@ class CodedQuery:
         """(bytes, 256): the sum of the query's components that are set in each value of each byte."""
 
     def rough(self, records: Records) -> Floats:
-        """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick.
-
-        A different sign where the query is large costs more: with that, half of a record's bits and a quarter as many
-        records to look at more closely find what took four times as many with the plain count.
-        """
+        """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick. A different
+        sign where the query is large costs more: with that, half of a record's bits and a quarter as many records to
+        look at more closely find what took four times as many with the plain count."""
         signs = records["signs"]
         different, of_large = np.zeros(len(records), np.uint16), np.zeros(len(records), np.uint16)
         for word in range(signs.shape[1]):

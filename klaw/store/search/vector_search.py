@@ -51,8 +51,8 @@ def nearest_of(
     """Measure the most promising vectors until the nearest are certain enough; nearest first.
 
     An estimated distance is wrong by about 0.005, so up to some hundred have to be measured to be sure of the nearest
-    twenty; how many differs from query to query. They are measured in groups, the most promising first. It ends when
-    the rest cannot reach the list, even if their estimates are as far off as those of the measured ones.
+    twenty. They are measured in groups, the most promising first, until the rest cannot reach the list, even if their
+    estimates are as far off as those of the measured ones.
 
     ``estimates`` are row ids with estimated distances (up to a constant), the nearest first. ``measure`` leaves out
     those that must not be found. ``certain`` of them have to be the nearest (None: all); the others are filled up by
@@ -98,8 +98,7 @@ ORDER BY distance
 def nearest(
     connection: apsw.Connection, query: bytes, chat_key: int, first_seq: int, end_seq: int, limit: int
 ) -> Sequence[Neighbour]:
-    """The nearest messages of a chat with first_seq <= seq < end_seq, nearest first. In a long chat the last ones of
-    the list may miss a neighbour that is hardly nearer."""
+    """A chat's nearest messages, nearest first. In a long chat the last ones may miss one that is hardly nearer."""
     now = vector_codes.state(connection)
     if now is None or not now.complete or vector_codes.count(connection, chat_key) <= EXACT_UNTIL:
         return nearest_exact(connection, query, chat_key, first_seq, end_seq, limit)

@@ -8,7 +8,6 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.search import passages, token_codes, vector_codes, vectors
 from klaw.store.search.passages import PassageVector
-from klaw.store.search.vectors import PreparationStep
 
 
 def store(
@@ -18,17 +17,13 @@ def store(
     as_of: int | None = None,
     codes: Mapping[int, bytes] | None = None,
 ) -> int:
-    """Store vectors (row id of the message, little-endian float32) made by a model, unless that was replaced meanwhile.
-    Returns how many were new.
+    """Store vectors (row id of the message, little-endian float32) made by a model, unless that was replaced meanwhile,
+    and codes of the messages' tokens by row id, also for a message that has its vector already. Returns how many
+    vectors were new. Of a user who has forgotten something since ``as_of``, an entry of the memory journal, none is
+    stored: what was read may hold it.
 
-    Args:
-        as_of: the memory journal's last entry before the texts were read: of a user who has forgotten something since
-            none is stored, because what was read may hold it.
-        codes: of the messages' tokens, by row id; they are also stored for a message that has its vector already.
-
-    Raises:
-        VectorsDamaged: the vector table cannot take them; none was stored.
-        StorageError: one has another dimension than the model's.
+    Raises: VectorsDamaged: the vector table cannot take them; none was stored. StorageError: one has another dimension
+    than the model's.
     """
     model = vector_model.current(tx.connection)
     if model is None or model[0] != model_id:
@@ -48,21 +43,14 @@ def store_of_passages(tx: Transaction, model_id: str, made: Sequence[PassageVect
 
 async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: bool = False) -> bool:
     """Make the vector table fit a model, in steps between which messages are stored; ``damaged``: drop it, and let
-    every message be embedded again. Cancelled, the next call goes on from there.
-
-    Returns:
-        Whether another model's vectors were dropped and are not all made again yet.
-
-    Raises:
-        VectorsDamaged: not even dropping it works.
-        StorageFull, ActorStopped: see ``Writer.run``.
-    """
-    while not (step := await writer.run(_prepare_some, model_id, dimension, damaged=damaged)).done:
+    every message be embedded again. Returns whether another model's vectors were dropped and are not all made again
+    yet. Raises VectorsDamaged if not even dropping works. Cancelled, the next call goes on from there."""
+    while (dropped := await writer.run(_prepare_some, model_id, dimension, damaged=damaged)) is None:
         pass
-    return step.dropped
+    return dropped
 
 
-def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> PreparationStep:
+def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> bool | None:
     with tx.touching_vectors():
         if damaged:
             vectors.make_anew(tx.connection, model_id, dimension)
@@ -80,12 +68,10 @@ def _prepare_some_codes(tx: Transaction, coder: str) -> bool:
 
 
 def codes_complete_from(tx: Transaction, rowid: int) -> None:
-    """Remember from which message on all have codes of their tokens."""
     token_codes.looked_through(tx.connection, rowid)
 
 
 def end_reembedding(tx: Transaction) -> None:
-    """Remember that all messages have a vector of the model in use."""
     vectors.end_reembedding(tx.connection)
 
 

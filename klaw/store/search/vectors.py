@@ -34,8 +34,6 @@ CLEAR_CHUNKS = 16
 
 @attrs.frozen
 class UnembeddedMessage:
-    """A message that waits for its vector."""
-
     rowid: int
     content: str
     previous: str | None
@@ -54,17 +52,7 @@ def reembedding(connection: apsw.Connection) -> int | None:
 
 
 def end_reembedding(connection: apsw.Connection) -> None:
-    """Remember that the new model has its vectors."""
     meta.remove(connection, _REEMBEDDING_KEY)
-
-
-@attrs.frozen
-class PreparationStep:
-    """Outcome of one step of ``prepare_some``: whether the table fits the model, and whether vectors of another one
-    were dropped, now or earlier, and are not all made again yet."""
-
-    done: bool
-    dropped: bool
 
 
 def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
@@ -76,23 +64,18 @@ def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
 
 
 def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
-    """Make the vector table fit a model, at once. Returns whether vectors of another model were dropped.
-
-    For a database that nobody waits for; the writer goes by ``prepare_some``.
-    """
+    """Like ``prepare_some`` until it is done, for a database that nobody waits for."""
     if vector_model.current(connection) == (model_id, dimension):
         return False
-    while not (step := prepare_some(connection, model_id, dimension)).done:
+    while (dropped := prepare_some(connection, model_id, dimension)) is None:
         pass
-    return step.dropped
+    return dropped
 
 
-def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> PreparationStep:
-    """One bounded step towards a vector table that fits a model; call again until it is done.
-
-    From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
-    never comes because of a crash is taken at the next start.
-    """
+def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> bool | None:
+    """One bounded step towards a vector table that fits a model. Returns whether vectors of another model were dropped
+    and are not all made again yet; None: call again, it is not done. From the first step on no model is known, so
+    nothing is searched or stored, and a step that never comes because of a crash is taken at the next start."""
     if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -102,14 +85,14 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
             meta.remove(connection, vector_model.MODEL_KEY)
             meta.remove(connection, vector_model.DIMENSION_KEY)
         if not _clear_some(connection):
-            return PreparationStep(done=False, dropped=True)
+            return None
         _create(connection, dimension)
         meta.remove(connection, _CLEARED_KEY)
         meta.put(connection, vector_model.MODEL_KEY, model_id)
         meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
         if not reembedding(connection):
             end_reembedding(connection)
-    return PreparationStep(done=True, dropped=reembedding(connection) is not None)
+    return reembedding(connection) is not None
 
 
 _FORGET = f"UPDATE {MESSAGE.table} SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"  # noqa: S608
@@ -118,11 +101,9 @@ _BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLO
 
 
 def _clear_some(connection: apsw.Connection) -> bool:
-    """Drop some of the old vectors; returns whether none is left.
-
-    The blobs go first, from vec0's own tables, because dropping the whole table reads and frees every page of it in one
-    transaction, and deleting row by row through vec0 takes 0.1 ms a row.
-    """
+    """Drop some of the old vectors; returns whether none is left. The blobs go first, from vec0's own tables: dropping
+    the whole table reads and frees every page of it in one transaction, and deleting row by row through vec0 takes 0.1
+    ms a row."""
     first = int(meta.get(connection, _CLEARED_KEY) or 0)
     last = int(connection.execute(_LAST).get)
     upto = min(first + CLEAR_ROWS, last)
@@ -218,12 +199,9 @@ _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[UnembeddedMessage]:
-    """Messages that should have a vector and have none, the newest first.
-
-    ``+rowid``: without it SQLite walks back over the whole table to find the few that wait. The previous message is the
-    nearest one of the chat, whatever its segment: segments follow each other, so behind another segment's message there
-    is none of this one, and the look back stays short.
-    """
+    """Messages that should have a vector and have none, the newest first. Without ``+rowid`` SQLite walks back over the
+    whole table to find the few that wait. The previous message is the nearest one of the chat, whatever its segment, so
+    that the look back stays short: behind another segment's message there is none of this one."""
     return [UnembeddedMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 
@@ -233,7 +211,6 @@ def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[Unembed
 
 
 def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
-    """How many messages wait for their vector."""
     return int(connection.execute(_COUNT_UNEMBEDDED, (min_tokens,)).get)
 
 
@@ -299,5 +276,4 @@ def _is_unit(vector: bytes) -> bool:
 
 
 def distance(connection: apsw.Connection, one: bytes, other: bytes) -> float:
-    """Cosine distance of two vectors of the same length."""
     return float(connection.execute("SELECT vec_distance_cosine(?, ?)", (one, other)).get)

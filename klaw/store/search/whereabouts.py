@@ -1,20 +1,27 @@
-"""Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries."""
+"""Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries. And
+what stored turns recalled: what their receipts quote, and recalls that can be done again. For operators too, so not
+every question names a user."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import apsw
 import attrs
 
+from klaw.domain.fact import FactId
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
+from klaw.domain.text import cut
 from klaw.domain.topic import Topic
+from klaw.domain.turn import TurnRecord
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import chats, messages, summaries, topics, turns
+from klaw.store.kinds import chats, facts, messages, summaries, topics, turns
 from klaw.store.kinds.pending import ChatRows, read_next
 from klaw.store.kinds.turns import TurnOfMessage
 from klaw.store.search import coverage, fulltext
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.coverage import IndexRow
 
 MANY = 1_000
@@ -45,26 +52,20 @@ def find_message(connection: apsw.Connection, target: Target) -> list[Message]:
 
 @attrs.frozen(kw_only=True)
 class Whereabouts:
-    """What the database knows of one message and its chat."""
-
     session: messages.ChatRow
     row: IndexRow
     model: str | None
-    """Id of the model whose vectors are stored."""
     ended_seq: int | None
     """Seq of the ``/new`` that ended the message's segment; None while it is the current one."""
     ended_at: str | None
     turns: Sequence[TurnOfMessage]
-    """The chat's newest turns from the message on, the newest first; then those of the user's other chats that showed
-    it in a topic."""
+    """The chat's newest turns from the message on, then those of other chats that showed it in a topic."""
     summary: Summary | None
     """The one that holds the message: live or evicted."""
     next_rows: ChatRows | None
     """What the chat's next turn would read now."""
     topic: Topic | None
-    """The one that it belongs to."""
     unwanted: bool
-    """The user never wants it to be recalled by itself."""
     frequencies: Mapping[str, int]
     """For each word that was asked for: how many messages of the chat hold it, up to ``MANY``."""
 
@@ -81,9 +82,7 @@ def locate(
     window_rows: int,
     summarised: bool,
 ) -> Whereabouts | None:
-    """Look up everything about a stored message; None when it is gone meanwhile. Of ``words`` the frequency in its chat
-    is counted; ``turns_each`` of its chat's newest turns are looked at; ``window_rows`` messages are what a turn reads;
-    ``summarised``: summaries stand in the place of messages."""
+    """Look up everything about a stored message; None when it is gone. ``words``: whose frequency is counted."""
     with snapshot(connection):
         session = messages.session(connection, message.chat)
         found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
@@ -108,3 +107,77 @@ def locate(
                 word: connection.execute(_HOLD, (fulltext.match_in([word], chat_word), MANY)).get for word in words
             },
         )
+
+
+MAX_QUOTED = 500
+
+
+def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str, Any]]:
+    """What a turn's receipt quotes and is still there: messages by their numbers, facts and topics by their ids."""
+    receipt = turn.receipt
+    seqs = [each["seq"] for each in receipt.get("recall", {}).get("candidates", ())]
+    found = (each for seq in seqs for each in messages.after(connection, turn.chat, seq - 1, 1) if each.seq == seq)
+    shown = [FactId(each["id"]) for each in receipt.get("facts", {}).get("shown", ())]
+    ids = [each["id"] for each in receipt.get("topics", {}).get("candidates", ())]
+    known = (facts.get(connection, turn.user, each) for each in shown)
+    unwanted = chats.unrecalled(connection, turn.chat)
+    return {
+        "messages": {
+            str(each.seq): {
+                "id": each.id,
+                "text": cut(each.content, MAX_QUOTED),
+                "at": each.created_at,
+                "unwanted": each.seq in unwanted,
+            }
+            for each in found
+            if each.content  # else it was forgotten
+        },
+        "facts": {each.id: each for each in known if each is not None},
+        "topics": {str(each): topic.summary for each, topic in topics.by_ids(connection, turn.user, ids).items()},
+    }
+
+
+@attrs.frozen(kw_only=True)
+class StoredRecall:
+    """A turn, and what its recall was asked."""
+
+    turn: TurnRecord
+    question: str
+    """The messages that it was to answer, joined; its own user's text."""
+    scope: ChatScope | None
+    """Where its recall looked, or would have; None when the window held all of the segment, or no context was made."""
+
+
+def stored_recall(connection: apsw.Connection, turn: TurnRecord) -> StoredRecall:
+    pending = turn.receipt.get("pending", [])
+    texts = messages.texts(connection, turn.chat, pending)
+    return StoredRecall(turn=turn, question="\n".join(texts), scope=_scope(connection, turn) if texts else None)
+
+
+def _scope(connection: apsw.Connection, turn: TurnRecord) -> ChatScope | None:
+    window, recall = turn.receipt.get("window"), turn.receipt.get("recall")
+    if window is None or recall is None:
+        return None
+    if "scope" in recall:
+        return ChatScope(chat=turn.chat, first_seq=recall["scope"]["first_seq"], end_seq=recall["scope"]["end_seq"])
+    if not window["older_in_segment"] and not window["left_out"]:
+        return None
+    # Of version 1, or recall was off: the window as it was in the end, which may begin a little earlier.
+    first = messages.first_of_segment(connection, turn.chat, turn.segment)
+    end = window["first_seq"] or turn.receipt["pending"][0]
+    return (
+        ChatScope(chat=turn.chat, first_seq=first.seq, end_seq=end) if first is not None and first.seq < end else None
+    )
+
+
+def newest_recalls(
+    connection: apsw.Connection, chat: ChatId | None, user: UserId | None, limit: int
+) -> list[StoredRecall]:
+    """The newest turns of a chat, of a user, or of all, oldest first."""
+    return recalls_of(connection, turns.newest(connection, chat, user, limit))
+
+
+def recalls_of(connection: apsw.Connection, ids: Sequence[str]) -> list[StoredRecall]:
+    """Turns by their ids, in the given order; those that do not exist are left out."""
+    found = (turns.find(connection, each, None, None) for each in ids)
+    return [stored_recall(connection, turn) for turn in found if turn is not None]

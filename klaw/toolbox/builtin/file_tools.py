@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -10,11 +11,10 @@ import attrs
 
 from klaw.actor.threads import Threads
 from klaw.convert import Bounds
-from klaw.domain.names import UserId
 from klaw.domain.prompt_files import is_prompt_file
 from klaw.errors import ToolRefused
 from klaw.toolbox.executor import FOLDER as OUTPUT_FOLDER
-from klaw.toolbox.files import reading, text, writing
+from klaw.toolbox.files import access, text
 from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolSpec, tool
 
@@ -56,8 +56,12 @@ class _Files:
         return await self.threads.run(alone, root)
 
     async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
-        root = root_of(self.workspace, context.user)
-        return await self.threads.run(_stands, root, context.user, arguments["path"], abandon=True)
+        def stands(root: Root) -> bool:
+            with suppress(ToolRefused):
+                return is_prompt_file(context.user, root.where(arguments["path"]))
+            return False  # it is refused anyway
+
+        return await self.threads.run(stands, root_of(self.workspace, context.user), abandon=True)
 
 
 def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]:
@@ -73,7 +77,7 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
 
         def run(root: Root) -> str:
             with root.resolve(path) as place:
-                data, _ = reading.read_place(place, reading.MAX_FILE_BYTES)
+                data, _ = access.read_place(place, access.MAX_FILE_BYTES)
                 if place.path.startswith(f"{OUTPUT_FOLDER}/"):
                     context.trail.outside = True  # perhaps a page: what a tool had brought is kept there
             return text.cut(
@@ -92,12 +96,12 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
         context: ToolContext, path: Annotated[str, "folder; empty for the workspace itself"] = ""
     ) -> str:
         """List a folder of the workspace: names, sizes in bytes; folders end with a slash."""
-        return await files.read(context, lambda root: _listed(reading.list_folder(root, path, MAX_ENTRIES), "empty"))
+        return await files.read(context, lambda root: _listed(access.list_folder(root, path, MAX_ENTRIES), "empty"))
 
     @tool(permission=Permission.READ)
     async def file_glob(context: ToolContext, pattern: Annotated[str, "**/*.md, memory/2026-*.md"]) -> str:
         """Find files of the workspace by a pattern of their path: * ? [abc] in a name, ** for any folders."""
-        return await files.read(context, lambda root: _listed(reading.find(root, pattern, MAX_ENTRIES), "no file fits"))
+        return await files.read(context, lambda root: _listed(access.find(root, pattern, MAX_ENTRIES), "no file fits"))
 
     return file_read, file_list, file_glob
 
@@ -118,7 +122,7 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
         def run(root: Root) -> str:
             data = text.encode(content)
             done = {"create": "created", "replace": "written", "append": "appended to"}[mode]
-            return f"{writing.write(root, path, data, mode)}: {done}, {len(data)} bytes"
+            return f"{access.write(root, path, data, mode)}: {done}, {len(data)} bytes"
 
         return await files.change(context, run)
 
@@ -133,7 +137,7 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
         """Change parts of a text file of the workspace. Each search text must be in the file exactly once."""
 
         def run(root: Root) -> str:
-            changed = writing.change(
+            changed = access.change(
                 root, path, lambda data, name: text.encode(text.apply(text.decode(data, name), edits))
             )
             return f"{changed}: {len(edits)} {'edit' if len(edits) == 1 else 'edits'} done"
@@ -143,15 +147,9 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
     return file_write, file_patch
 
 
-def _stands(root: Root, user: UserId, path: str) -> bool:
-    try:
-        return is_prompt_file(user, root.where(path))
-    except ToolRefused:
-        return False  # it is refused anyway
-
-
-def _listed(found: reading.FoundFiles, nothing: str) -> str:
-    lines = [_line(entry) for entry in found.entries]
+def _listed(found: access.FoundFiles, nothing: str) -> str:
+    ends = {"folder": "/", "link": " (link)", "other": " (other)"}
+    lines = [f"{entry.path}{ends.get(entry.kind, f' {entry.size}')}" for entry in found.entries]
     if found.more:
         lines.append(f"[{found.more} more]")
     if found.hidden:
@@ -159,13 +157,3 @@ def _listed(found: reading.FoundFiles, nothing: str) -> str:
     if found.incomplete:
         lines.append("[too many names to look at all of them; name a folder or a narrower pattern]")
     return "\n".join(lines) or f"({nothing})"
-
-
-def _line(entry: reading.FolderEntry) -> str:
-    match entry.kind:
-        case "folder":
-            return f"{entry.path}/"
-        case "file":
-            return f"{entry.path} {entry.size}"
-        case _:
-            return f"{entry.path} ({entry.kind})"

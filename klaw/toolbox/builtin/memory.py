@@ -20,7 +20,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
-from klaw.memory.facts.facts import FactSaved, KnownFact, NoOlder
+from klaw.memory.facts.facts import FactSaved, NoOlder
 from klaw.memory.parts import MemoryParts
 from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
@@ -105,17 +105,15 @@ def _save_tool(memory: MemoryParts) -> ToolSpec:
             )
         except InvalidValue as error:
             return ToolFailure(f"Not saved: {error}.")
-        match outcome:
-            case FactSaved():
-                return f"saved as {outcome.fact.id}"
-            case KnownFact():
-                known = outcome.fact
-                return (
-                    f"Known already, as {known.id}: {known.text}\nNothing was written. If that one is wrong or says"
-                    f" less, save a text that says it all, with replaces={known.id}."
-                )
-            case NoOlder():
-                return ToolFailure("Not saved: replaces: this user has no such fact. memory_search shows their ids.")
+        if isinstance(outcome, NoOlder):
+            return ToolFailure("Not saved: replaces: this user has no such fact. memory_search shows their ids.")
+        fact = outcome.fact
+        if isinstance(outcome, FactSaved):
+            return f"saved as {fact.id}"
+        return (
+            f"Known already, as {fact.id}: {fact.text}\nNothing was written. If that one is wrong or says less, save a"
+            f" text that says it all, with replaces={fact.id}."
+        )
 
     return memory_save
 
@@ -190,10 +188,10 @@ async def _search(
         )
     except InvalidName as error:
         raise ToolRefused(f"chat: {error}") from error
-    shows_topics = core.config.topics.inject != "off"
     page = await memory.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
     found = [each for each in page.results if not _is_asked(context, each)][:limit]
-    return show(page, found, page.topics if shows_topics and kinds is None else (), page.people)
+    shows_topics = core.config.topics.inject != "off" and kinds is None
+    return show(page, found, page.topics if shows_topics else (), page.people)
 
 
 def _moment(name: str, text: str | None, read: Callable[[str, float], float], now: float) -> float | None:

@@ -24,7 +24,7 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
 from klaw.domain.text import cut, normalized
 from klaw.errors import Problem, ToolRefused
-from klaw.toolbox.files import reading
+from klaw.toolbox.files import access
 from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.files.text import decode
 from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
@@ -39,20 +39,18 @@ _LINE = re.compile(r"^([A-Za-z][A-Za-z_-]*):[ \t]*(.*)$")
 
 @attrs.frozen(kw_only=True)
 class Skill:
+    """``folder`` is relative to the workspace. ``for_model``: it may be offered to the model (no
+    ``disable-model-invocation``)."""
+
     name: str
     description: str
     folder: str
-    """Relative to the workspace."""
     for_model: bool
-    """False when the skill asks not to be offered to the model (``disable-model-invocation``)."""
 
 
 def parse(text: str, folder: str) -> tuple[Skill, str]:
-    """Read a SKILL.md: what it says of the skill, and its instructions.
-
-    Raises:
-        ToolRefused: no head, no description, or a bad name.
-    """
+    """Read a SKILL.md: what it says of the skill, and its instructions. Raises ToolRefused: no head, no description, or
+    a bad name."""
     head, body = _split(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     values = _values(head)
     description = " ".join(_text(values, "description").split())
@@ -119,7 +117,6 @@ _MAX_FILES_SHOWN = 50
 class Skills:
     skills: tuple[Skill, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Folders that are no usable skill, and why."""
 
     @property
     def offered(self) -> tuple[Skill, ...]:
@@ -132,14 +129,10 @@ _Stamp = tuple[str, float, int]
 @attrs.define
 class Catalogue:
     workspace: Path
-    _skills: Skills = Skills()
+    known: Skills = Skills()
+    """As of the last refresh."""
     _stamps: tuple[_Stamp, ...] = ()
     _lock: threading.Lock = attrs.Factory(threading.Lock)
-
-    @property
-    def known(self) -> Skills:
-        """As of the last refresh. Does not look at the disk."""
-        return self._skills
 
     def refresh(self) -> Skills:
         """Look at the folder again; files are read only when one of them changed."""
@@ -148,15 +141,15 @@ class Catalogue:
             found = sorted(self._find(FOLDER, 0, set(), problems))
             stamps = (*found, *((problem.path, 0.0, len(problem.message)) for problem in problems))
             if stamps != self._stamps:
-                self._skills = self._read(found, problems)
+                self.known = self._read(found, problems)
                 self._stamps = stamps
-            return self._skills
+            return self.known
 
     def summary(self) -> str:
         """One line for each skill that the model may choose. The same skills give the same bytes."""
         lines: list[str] = []
         room = MAX_SHOWN_CHARS
-        offered = self._skills.offered
+        offered = self.known.offered
         for number, skill in enumerate(offered):
             line = f"- {skill.name}: {cut(skill.description, _MAX_LINE_CHARS)}"
             room -= len(line) + 1
@@ -167,11 +160,8 @@ class Catalogue:
         return "\n".join(lines)
 
     def load(self, name: str, file: str | None = None) -> str:
-        """The instructions of a skill, or another file of its folder.
-
-        Raises:
-            ToolRefused: there is no such skill or file, or it may not be read.
-        """
+        """The instructions of a skill, or another file of its folder. Raises ToolRefused: there is no such skill or
+        file, or it may not be read."""
         skills = self.refresh().skills
         skill = next((skill for skill in skills if skill.name == name), None)
         if skill is None:
@@ -181,13 +171,13 @@ class Catalogue:
         # A root of its own: '..' in a file's name cannot leave the skill's folder.
         own = attrs.evolve(root, below=(*root.below, *skill.folder.split("/")), closed=frozenset())
         if file is not None:
-            return decode(reading.read_bytes(own, file), file)
+            return decode(access.read_bytes(own, file), file)
         try:
-            _, body = parse(decode(reading.read_bytes(own, FILE, MAX_SKILL_BYTES), FILE), skill.folder)
+            _, body = parse(decode(access.read_bytes(own, FILE, MAX_SKILL_BYTES), FILE), skill.folder)
         except ToolRefused as broken:
             raise ToolRefused(f"{skill.folder}: {broken}") from broken
         body = body.replace("{baseDir}", skill.folder)
-        files = [entry.path for entry in reading.find(own, "**/*", _MAX_FILES_SHOWN).entries if entry.path != FILE]
+        files = [entry.path for entry in access.find(own, "**/*", _MAX_FILES_SHOWN).entries if entry.path != FILE]
         if files:
             body += "\n\nFiles of this skill, for skill_load with file: " + ", ".join(files)
         return body
@@ -198,7 +188,7 @@ class Catalogue:
     def _find(self, folder: str, depth: int, seen: set[str], problems: list[Problem]) -> Iterator[_Stamp]:
         """Folders with a SKILL.md, by their paths without links; each once, so that links in a circle end."""
         try:
-            entries = reading.list_folder(self._root(), folder, MAX_SKILLS * 5).entries
+            entries = access.list_folder(self._root(), folder, MAX_SKILLS * 5).entries
         except ToolRefused as refused:
             if depth > 0:
                 problems.append(Problem(path=folder, message=str(refused)))
@@ -219,7 +209,7 @@ class Catalogue:
         skills: dict[str, Skill] = {}
         for folder, _, _ in found[:MAX_SKILLS]:
             try:
-                data = reading.read_bytes(self._root(), f"{folder}/{FILE}", MAX_SKILL_BYTES)
+                data = access.read_bytes(self._root(), f"{folder}/{FILE}", MAX_SKILL_BYTES)
                 skill, _ = parse(decode(data, FILE), folder)
             except ToolRefused as error:
                 problems.append(Problem(path=folder, message=str(error)))
@@ -240,8 +230,7 @@ class Catalogue:
 
 
 def skill_tools(catalogue: Catalogue, threads: Threads) -> tuple[ToolSpec, ...]:
-    """The tools on one catalogue, offered only where there are skills. The caller refreshes the catalogue before each
-    turn."""
+    """Offered only where there are skills. The caller refreshes the catalogue before each turn."""
 
     def any_skills(_context: ToolContext) -> bool:
         return bool(catalogue.known.offered)

@@ -20,14 +20,13 @@ import attrs
 
 from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, encode_name
-from klaw.config.safe_open import FOLDER, NotPlain, open_plain
+from klaw.config.safe_open import FOLDER, NotPlain
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NotThere, ToolRefused
 
 MAX_PATH_CHARS = 1024
 MAX_NAME_BYTES = 255
 MAX_DEPTH = 32
-"""Folders inside each other."""
 
 _SECRET = re.compile(
     r"\..*"  # hidden: .env, .git, .ssh, .netrc
@@ -108,35 +107,41 @@ def refuse(path: str, error: OSError) -> NoReturn:
 
 @attrs.frozen(kw_only=True)
 class FilePlace:
-    """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
+    """Where a path leads: an open folder and a name in it, which was no link a moment ago. Valid inside the ``with``
+    that gave it.
+
+    Args:
+        name: empty when the path is the folder itself.
+        path: the path without links and ``..``, relative to the root.
+    """
 
     folder: int
     name: str
-    """The name in it, which was no link a moment ago; empty when the path is the folder itself."""
     path: str
-    """The path without links and ``..``, relative to the root."""
 
 
 @attrs.frozen(kw_only=True)
 class Root:
+    """A folder that tools may use.
+
+    Args:
+        folder: chosen by a person; links on the way to it are their choice too.
+        below: names from ``folder`` down to the root; links are not followed here.
+        closed: names (case-folded) right beneath the root that do not exist for the model.
+        kept: whether a path beneath the root, without links, must not be changed.
+        show_private: let hidden files and those that look like secrets be opened; for Klaw's own copying.
+    """
+
     folder: Path
-    """Chosen by a person; links on the way to it are their choice too."""
     below: tuple[str, ...] = ()
-    """Names from ``folder`` down to the root; links are not followed here."""
     closed: frozenset[str] = frozenset()
-    """Names (case-folded) right beneath the root that do not exist for the model."""
     kept: Callable[[str], bool] = lambda _path: False
-    """Whether a path beneath the root, without links, must not be changed."""
     show_private: bool = False
-    """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
 
     @contextmanager
     def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:
-        """Open the folder that a path leads to.
-
-        Args:
-            path: relative to the root.
-            make: make missing folders on the way (mode 0700).
+        """Open the folder that a path, relative to the root, leads to. ``make``: make missing folders on the way (mode
+        0700).
 
         Raises:
             NotThere: a folder on the way is missing.
@@ -187,24 +192,9 @@ class Root:
         return "/".join(self._names(path))
 
 
-def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, without blocking. The caller closes the descriptor.
-
-    Raises:
-        NotThere
-        ToolRefused: it is no regular file.
-    """
-    try:
-        if not place.name:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        return open_plain(place.name, place.folder)
-    except OSError as error:
-        refuse(place.path, error)
-
-
 @contextmanager
 def opened_folder(place: FilePlace) -> Iterator[int]:
-    """The folder itself that a path names, open. Raises ToolRefused."""
+    """The folder that a path names, open. Raises ToolRefused."""
     try:
         fd = os.open(place.name or ".", FOLDER, dir_fd=place.folder)
     except OSError as error:
@@ -216,7 +206,6 @@ def opened_folder(place: FilePlace) -> Iterator[int]:
 
 
 def root_of(workspace: Path, user: UserId) -> Root:
-    """The folder that a user's tools may use."""
     if user == LOCAL_USER:
         return Root(folder=workspace, closed=frozenset({USERS_FOLDER}))
     return Root(folder=workspace, below=(USERS_FOLDER, encode_name(user)))

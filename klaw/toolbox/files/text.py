@@ -20,11 +20,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes, path: str) -> str:
-    """The text of a file that is to be changed, with its line ends.
-
-    Raises:
-        ToolRefused: it is no UTF-8 text; a change would damage it.
-    """
+    """The text of a file that is to be changed, with its line ends. Raises ToolRefused: it is no UTF-8 text; a change
+    would damage it."""
     try:
         if is_binary(data):
             raise ToolRefused(f"{path}: is binary, not text")
@@ -47,7 +44,6 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
     """Lines of a file, and a note on what is not shown.
 
     Args:
-        data: the whole file.
         path: for messages.
         offset: the first line wanted, from 1; -20 for the last 20 lines.
         limit: of lines.
@@ -89,7 +85,6 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
 
 
 def _fitting(lines: list[str], max_chars: int) -> list[str]:
-    """The first lines that fit, and at least one."""
     room = max_chars
     for count, line in enumerate(lines):
         room -= len(line) + 1
@@ -114,16 +109,15 @@ class TextEdit:
 
 
 def apply(text: str, edits: Sequence[TextEdit]) -> str:
-    """The text after all edits, one after the other. In a text with CRLF, the edits' line ends become CRLF too.
-
-    Raises:
-        ToolRefused: an edit's search text is empty, missing, or there more than once.
-    """
+    """The text after all edits, one after the other. In a text with CRLF, the edits' line ends become CRLF too. Raises
+    ToolRefused: an edit's search text is empty, missing, or there more than once."""
     if not edits:
         raise ToolRefused("edits: the list is empty")
     crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
     for number, edit in enumerate(edits, 1):
-        search, replace = (_with_ends(part, crlf=crlf) for part in (edit.search, edit.replace))
+        search, replace = edit.search, edit.replace
+        if crlf:
+            search, replace = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (search, replace))
         which = f"edit {number} of {len(edits)}"
         if not search:
             raise ToolRefused(f"{which}: search is empty; write a new file with file_write")
@@ -132,11 +126,6 @@ def apply(text: str, edits: Sequence[TextEdit]) -> str:
             raise ToolRefused(f"{which}: {_missing(text, search) if not found else _several(text, search)}")
         text = text.replace(search, replace)
     return text
-
-
-def _with_ends(text: str, *, crlf: bool) -> str:
-    plain = text.replace("\r\n", "\n")
-    return plain.replace("\n", "\r\n") if crlf else text
 
 
 def _several(text: str, search: str) -> str:

@@ -17,10 +17,10 @@ import trio
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from klaw.bounded_body import BoundedStream
-from klaw.toolbox.mcp.listing import fitted, shortened
+from klaw.toolbox.mcp.listing import fitted
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Longest message of a server. Its JSON takes up to thirty times as much memory while it is read."""
@@ -37,12 +37,10 @@ class Link:
         self.reason = ""
         """Why it ended, to follow "the MCP server NAME is not connected: "."""
         self.status: int | None = None
-        """The last HTTP status of 500 or more."""
-
         self._closing = False
 
     def close(self) -> None:
-        """Klaw ends the connection now: what follows from that is no reason."""
+        """What follows from now on is no reason."""
         self._closing = True
 
     def end(self, reason: str) -> None:
@@ -59,7 +57,6 @@ FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""
 PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
-"""More come from a server that does not read the answers."""
 
 log = structlog.get_logger("klaw.mcp")
 
@@ -71,19 +68,13 @@ class StreamGuard:
         self._link = link
         self._reads = reads
         self._writes = writes
-        self._lists: set[str | int] = set()
-        """Our requests for a list of tools."""
         self._open: set[str | int] = set()
-        """The server's requests that are not answered."""
         self._credit = float(FREE_MESSAGES)
         self._credit_at = trio.current_time()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message for the session.
-
-        Raises:
-            anyio.EndOfStream: the connection is over, also because the server breaks the rules here.
-        """
+        """The next message for the session. Raises anyio.EndOfStream: the connection is over, also because the server
+        breaks the rules here."""
         while True:
             try:
                 item = await self._reads.receive()
@@ -94,7 +85,8 @@ class StreamGuard:
                 continue
             message = item.message
             if isinstance(message, JSONRPCResponse | JSONRPCError):
-                self._fit(message)
+                if isinstance(message, JSONRPCResponse):
+                    message.result = fitted(message.result)
                 return item
             await self._slow_down()
             if isinstance(message, JSONRPCRequest):
@@ -107,21 +99,9 @@ class StreamGuard:
                 return item
 
     async def send(self, item: SessionMessage) -> None:
-        message = item.message
-        if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
-            self._lists.add(message.id)
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._lists.discard((message.params or {}).get("requestId", ""))
         await self._writes.send(item)
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._open.discard(message.id)
-
-    def _fit(self, message: JSONRPCResponse | JSONRPCError) -> None:
-        is_list = message.id in self._lists
-        if message.id is not None:
-            self._lists.discard(message.id)
-        if isinstance(message, JSONRPCResponse):
-            message.result = (fitted if is_list else shortened)(message.result)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
+            self._open.discard(item.message.id)
 
     async def _slow_down(self) -> None:
         now = trio.current_time()
@@ -163,11 +143,8 @@ MAX_CONNECTIONS = 24
 
 @asynccontextmanager
 async def http_server(url: str, headers: Mapping[str, str], link: Link) -> AsyncIterator[tuple[Reads, Writes]]:
-    """The streams of a server behind streamable HTTP. Proxies of the environment are not used.
-
-    Raises:
-        ExceptionGroup: the connection broke; holds errors of httpx2.
-    """
+    """The streams of a server behind streamable HTTP. Proxies of the environment are not used. Raises ExceptionGroup of
+    httpx2's errors: the connection broke."""
     secure = urlsplit(url).scheme == "https"
     inner = httpx2.AsyncHTTPTransport(
         verify=secure, limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
@@ -201,8 +178,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         elif status >= 500:
             self._link.status = status
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # A few bytes could become gigabytes.
-            await response.aclose()
+            await response.aclose()  # a few bytes could become gigabytes
             raise httpx2.RemoteProtocolError("the answer is compressed, which was not requested")
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)

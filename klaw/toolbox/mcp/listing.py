@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -22,16 +23,13 @@ import attrs
 from klaw.convert import unquoted
 from klaw.domain.text import clean_output, cut, has_forbidden
 from klaw.errors import BadValue, Problem
-from klaw.toolbox import calls
-from klaw.toolbox.spec import Arguments
+from klaw.toolbox.spec import MAX_NAME, Arguments
 
-MAX_NAME = 200
+MAX_LISTED_NAME = 200
 MAX_ENTRIES = 2_000
-"""Tools of a page that are looked at."""
 MAX_BLOCKS = 1_000
-"""Parts of a tool's answer: texts, pictures …"""
 MAX_DESCRIPTION = 1_200
-"""Characters; every request to the model carries all descriptions."""
+"""Every request to the model carries all descriptions."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,26 +40,20 @@ class ListedTool:
 
 
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of ``tools/list`` with only what Klaw reads of each tool."""
-    entries = result.get("tools")
-    looked_at = entries[:MAX_ENTRIES] if isinstance(entries, list) else []
-    tools = [_tool(entry) for entry in looked_at if _is_tool(entry)]
-    cursor = result.get("nextCursor")
-    return {
-        **{key: value for key, value in result.items() if key not in ("tools", "nextCursor")},
-        "tools": tools,
-        **({"nextCursor": cursor} if isinstance(cursor, str) else {}),
-    }
-
-
-def shortened(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of ``tools/call`` with at most ``MAX_BLOCKS`` of content: the SDK makes an object of each."""
+    """A result with only what Klaw reads of each tool, and at most ``MAX_BLOCKS`` of content: the SDK makes an object
+    of each."""
+    made = dict(result)
+    if "tools" in result:
+        entries = result["tools"] if isinstance(result["tools"], list) else []
+        made["tools"] = [_tool(each) for each in entries[:MAX_ENTRIES] if _is_tool(each)]
+        if not isinstance(result.get("nextCursor"), str):
+            made.pop("nextCursor", None)
     content = result.get("content")
-    if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
-        return dict(result)
-    kept = content[: MAX_BLOCKS - 1]
-    left_out = {"type": "text", "text": f"[{len(content) - len(kept)} more parts are left out]"}
-    return {**result, "content": [*kept, left_out]}
+    if isinstance(content, list) and len(content) > MAX_BLOCKS:
+        kept = content[: MAX_BLOCKS - 1]
+        left_out = {"type": "text", "text": f"[{len(content) - len(kept)} more parts are left out]"}
+        made["content"] = [*kept, left_out]
+    return made
 
 
 def chosen(listed: Sequence[ListedTool], patterns: Sequence[str], most: int) -> tuple[tuple[ListedTool, ...], int]:
@@ -85,7 +77,7 @@ def _is_tool(entry: object) -> bool:
     if isinstance(execution, dict) and execution.get("taskSupport") == "required":
         return False  # it can only be called as a task, which Klaw does not do
     name = entry.get("name")
-    return isinstance(name, str) and 0 < len(name) <= MAX_NAME and not has_forbidden(name)
+    return isinstance(name, str) and 0 < len(name) <= MAX_LISTED_NAME and not has_forbidden(name)
 
 
 def _tool(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,18 +101,14 @@ def _schema(schema: object) -> dict[str, Any]:
 
 SEPARATOR = "__"
 _DIGEST = 8
-
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
     """The server's name of each tool -> the name that models see. Names that every provider takes stay as they are;
     others that become the same get a digest."""
-    given = list(dict.fromkeys(tools))
-    wanted = {tool: _cleaned(server, tool) for tool in given}
-    counts: dict[str, int] = {}
-    for name in wanted.values():
-        counts[name] = counts.get(name, 0) + 1
+    wanted = {tool: _cleaned(server, tool) for tool in tools}
+    counts = Counter(wanted.values())
     return {
         tool: name if counts[name] == 1 or name == f"{server}{SEPARATOR}{tool}" else _with_digest(server, tool)
         for tool, name in wanted.items()
@@ -130,12 +118,12 @@ def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
 def _cleaned(server: str, tool: str) -> str:
     plain = _NOT_IN_NAME.sub("_", tool).strip("_") if _NOT_IN_NAME.search(tool) else tool
     name = f"{server}{SEPARATOR}{plain}"
-    return name if plain and len(name) <= calls.MAX_NAME else _with_digest(server, tool)
+    return name if plain and len(name) <= MAX_NAME else _with_digest(server, tool)
 
 
 def _with_digest(server: str, tool: str) -> str:
     digest = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
-    room = calls.MAX_NAME - len(server) - len(SEPARATOR) - _DIGEST - 1
+    room = MAX_NAME - len(server) - len(SEPARATOR) - _DIGEST - 1
     plain = _NOT_IN_NAME.sub("_", tool).strip("_")[:room] or "tool"
     return f"{server}{SEPARATOR}{plain}_{digest}"
 
@@ -152,7 +140,6 @@ MAX_TEXT = 120
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _KINDS = {"integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What providers take as a parameter's name."""
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9_.-]+")
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems")
@@ -177,7 +164,8 @@ class Parameters:
             kind = properties.get(name, {}).get("type")
             if value is None and name in properties and name not in required and kind not in (None, "null"):
                 continue  # small models write null for what they leave out
-            bound[self.original.get(name, name)] = _meant(value, kind)
+            quotable = isinstance(kind, str) and kind in _KINDS  # the model may write the JSON of it as a text
+            bound[self.original.get(name, name)] = unquoted(value, _KINDS[kind]) if quotable else value
         return bound
 
 
@@ -221,18 +209,14 @@ class _SchemaReader:
         if not isinstance(value, dict) or self._left < 0:
             return {}
         value, seen = self._resolved(value, seen)
-        made: dict[str, Any] = {}
-        kinds = value.get("type")
-        kinds = [kind for kind in _texts(kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES]
-        if kinds:
-            made["type"] = kinds[0] if len(kinds) == 1 else kinds
-        if (description := self._description(value)) is not None:
-            made["description"] = description
-        made |= _scalars_of(value)
+        given = value.get("type")
+        kinds = [kind for kind in _texts(given if isinstance(given, list) else [given]) if kind in _TYPES]
+        made: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
+        made |= self._description(value) | _scalars_of(value)
         if depth < self._depth:
             made |= self._inner(value, kinds, depth, seen)
-        if "array" in kinds and "items" not in made:
-            made["items"] = {}
+        if "array" in kinds:
+            made.setdefault("items", {})
         return made
 
     def _inner(self, value: dict[str, Any], kinds: list[str], depth: int, seen: tuple[str, ...]) -> dict[str, Any]:
@@ -257,14 +241,12 @@ class _SchemaReader:
                 ]
         return made
 
-    def _description(self, value: dict[str, Any]) -> str | None:
-        if not self._describe:
-            return None
+    def _description(self, value: dict[str, Any]) -> dict[str, str]:
         told = [value["description"]] if isinstance(value.get("description"), str) else []
         if isinstance(value.get("pattern"), str):  # servers write patterns that no provider's engine knows
             told.append(f"(pattern: {value['pattern'][:MAX_TEXT]})")
         text = clean_output(" ".join(told)).strip()
-        return cut(text, MAX_PARAMETER_DESCRIPTION) if text else None
+        return {"description": cut(text, MAX_PARAMETER_DESCRIPTION)} if text and self._describe else {}
 
     def _resolved(self, value: dict[str, Any], seen: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Follow ``$ref`` within the schema. One that leads out, nowhere or back to itself is anything."""
@@ -288,15 +270,13 @@ class _SchemaReader:
 
 def _scalars_of(value: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    enum = value.get("enum")
+    enum = [value["const"]] if "const" in value else value.get("enum")
     if isinstance(enum, list) and 0 < len(enum) <= MAX_ENUM and all(map(_is_scalar, enum)):
         made["enum"] = [_plain(option) for option in enum]
-    if "const" in value and _is_scalar(value["const"]):
-        made["enum"] = [_plain(value["const"])]
     if value.get("default") is not None and _is_scalar(value["default"]):
         made["default"] = _plain(value["default"])
     for name in _LIMITS:
-        if isinstance(value.get(name), int | float) and _is_scalar(value[name]) and not isinstance(value[name], bool):
+        if type(value.get(name)) in (int, float) and _is_scalar(value[name]):
             made[name] = value[name]
     for name in _SIZES:
         if type(value.get(name)) is int and 0 <= value[name] < 1_000_000_000:
@@ -327,8 +307,3 @@ def _shown_key(name: str, taken: Mapping[str, Any]) -> str:
         number += 1
         shown = f"{shown[:50]}_{number}"
     return shown
-
-
-def _meant(value: object, kind: object) -> object:
-    """What a text is the JSON of, where the schema wants that kind and not a text."""
-    return unquoted(value, _KINDS[kind]) if isinstance(kind, str) and kind in _KINDS else value

@@ -8,8 +8,7 @@ import enum
 import importlib
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
-from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -18,29 +17,25 @@ import trio
 
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
-from klaw.actor.failure import error_class, split_cancelled, where
-from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
+from klaw.actor.failure import error_class, leaves, split_cancelled, where
+from klaw.actor.supervisor import ActorSpec, Supervisor, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
-from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
+from klaw.errors import INSTALL_AGAIN, McpError
 from klaw.toolbox.mcp.listing import ListedTool, chosen, described, offered_names, parameters_of
 from klaw.toolbox.spec import Arguments, Permission, PicturedText, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
-    from klaw.toolbox.mcp.session import Address, McpSession
-    from klaw.toolbox.mcp.stdio import Program
+    from klaw.toolbox.mcp.session import McpSession
 
-MAILBOX = 32
-"""Waiting calls; more are refused."""
 MAX_AT_ONCE = 16
+MAX_WAITING = 32
 BACKOFF = Backoff(1.0, 300.0)
 STABLE_S = 60.0
 """After a connection of this length the first pause is short again."""
 KEEP_TOOLS_FAILURES = 2
-"""So many failed attempts in a row remove the tools."""
+"""Failed attempts in a row that remove the tools."""
 RELIST_PAUSE_S = 1.0
-"""Between two lists of tools."""
 CHECK_S = 60.0
 """How often a server behind HTTP is asked for its tools: nothing else tells that it is gone."""
 CLOSE_S = 2.0
@@ -54,10 +49,8 @@ log = structlog.get_logger("klaw.mcp")
 
 class McpState(enum.StrEnum):
     STARTING = "starting"
-    """It is being connected for the first time."""
     READY = "ready"
     WAITING = "waiting"
-    """The connection was lost or could not be made; it is tried again, less and less often."""
     STOPPED = "stopped"
 
 
@@ -68,14 +61,12 @@ class McpReport:
     Args:
         kind: stdio or http.
         since: Unix seconds.
-        tools: names that models see.
-        left_out: tools over ``maxTools``.
+        tools: names that models see; ``left_out`` counts those over ``maxTools``.
         users: who may use them; ``*`` for all.
         protocol: the negotiated version.
         reason: why it is not ready.
         said: the last line that its program wrote to standard error; for the operator only.
         last_error: class of the last error, also when it is ready again.
-        connects: how often it was connected.
     """
 
     name: str
@@ -93,28 +84,20 @@ class McpReport:
     retry_in_s: float | None = None
 
 
-@attrs.frozen(kw_only=True)
-class McpCall:
-    number: int
-    tool: str
-    arguments: Mapping[str, Any]
-    reply: Reply[Answer]
-
-
 class McpServer:
-    """The handle of one server.
+    """One server.
 
     Args:
-        target: makes what ``session.opened`` connects to; may read files, and raises McpError.
+        workspace: where its program runs if the configuration names no folder.
         toolbox: gets its tools.
-        threads: loads the SDK, which takes half a second.
+        threads: loads the SDK, which takes half a second, and reads secrets.
     """
 
     def __init__(
         self,
         name: str,
         config: McpServerConfig,
-        target: "Callable[[], Program | Address]",
+        workspace: Path,
         toolbox: Toolbox,
         clock: Clock,
         threads: Threads,
@@ -124,17 +107,17 @@ class McpServer:
     ) -> None:
         self.name = name
         self.config = config
-        self.mailbox: Mailbox[McpCall] = Mailbox(f"mcp.{name}", MAILBOX)
-        self._target = target
+        self._workspace = workspace
         self._toolbox = toolbox
         self._clock = clock
         self._threads = threads
         self._backoff = backoff
         self._check_s = math.inf if config.command is not None else check_s
+        self._stopping = trio.Event()
         self._session: McpSession | None = None
         self._specs: tuple[ToolSpec, ...] = ()
-        self._running: dict[int, trio.CancelScope] = {}
-        self._numbers = count(1)
+        self._places = trio.CapacityLimiter(MAX_AT_ONCE)
+        self._running: set[trio.CancelScope] = set()
         self._retry_at: float | None = None
         self._said: list[str] = []
         """The program's last line on standard error."""
@@ -143,13 +126,14 @@ class McpServer:
         self._report = McpReport(name=name, kind=kind, state=state, since=clock.now(), users=config.users)
 
     def spec(self) -> ActorSpec:
-        return ActorSpec(
-            name=self.mailbox.name,
-            mailbox=self.mailbox,
-            run=self._run,
-            stop_budget_s=STOP_BUDGET_S,
-            on_crash=self._crashed,
-        )
+        return ActorSpec(name=f"mcp.{self.name}", run=self._run)
+
+    async def stop(self, supervisor: Supervisor) -> None:
+        """Close the connection; when that takes too long, break it."""
+        self._stopping.set()
+        with trio.move_on_after(STOP_BUDGET_S):
+            await supervisor.wait_ended(f"mcp.{self.name}")
+        await supervisor.stop(f"mcp.{self.name}", "shutdown")
 
     def report(self) -> McpReport:
         retry = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 1))
@@ -161,67 +145,41 @@ class McpServer:
         return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
 
     async def call(self, tool: str, arguments: Arguments) -> Answer:
-        """Call a tool. What goes wrong is a ToolFailure. Cancellation: the call is cancelled at the server, too."""
-        reply: Reply[Answer] = Reply()
-        call = McpCall(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
-        try:
-            if not self.mailbox.tell(call):
-                return ToolFailure(f"The MCP server {self.name} is busy with too many calls. Try again later.")
-            return await reply.wait()
-        except ActorStopped:
-            return self._not_connected()
-        finally:
-            if not reply.resolved:
-                reply.fail(ActorStopped("the caller is gone"))
-                if scope := self._running.get(call.number):
-                    scope.cancel(reason="the caller is gone")
+        """Call a tool. What goes wrong is a ToolFailure. Cancellation: the server is told, in at most 5 s."""
+        if self._places.statistics().tasks_waiting >= MAX_WAITING:
+            return ToolFailure(f"The MCP server {self.name} is busy with too many calls. Try again later.")
+        async with self._places:
+            if self._session is None:
+                return self._not_connected()
+            outcome: Answer | None = None
+            with trio.CancelScope() as scope:
+                self._running.add(scope)
+                try:
+                    outcome = await self._session.call(tool, arguments)
+                except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this call's failure
+                    log.warning("mcp_call_failed", name=self.name, error=error_class(error), where=where(error))
+                    outcome = ToolFailure(f"The call failed with {error_class(error)}.")
+                finally:
+                    self._running.discard(scope)
+            return self._ended_during_call() if outcome is None else outcome
 
     async def _run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        places = trio.Semaphore(MAX_AT_ONCE)
-        stopping = trio.Event()
+        task_status.started()
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_connected, vitals, stopping)
-                task_status.started()
-                while True:
-                    await places.acquire()
-                    try:
-                        call = await self.mailbox.receive()
-                    except trio.EndOfChannel:
-                        break
-                    nursery.start_soon(self._carry_out, call, places)
-                stopping.set()
+            await self._keep_connected(vitals)
         finally:
             self._offer((), 0)
             self._enter(McpState.STOPPED)
 
-    async def _carry_out(self, call: McpCall, places: trio.Semaphore) -> None:
-        outcome: Answer | None = None
-        try:
-            if self._session is None or call.reply.resolved:
-                return
-            with trio.CancelScope() as scope:
-                self._running[call.number] = scope
-                outcome = await self._session.call(call.tool, call.arguments)
-            if scope.cancelled_caught or outcome is None:
-                outcome = self._ended_during_call()
-        except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this call's failure, not the actor's
-            log.warning("mcp_call_failed", name=self.name, error=error_class(error), where=where(error))
-            outcome = ToolFailure(f"The call failed with {error_class(error)}.")
-        finally:
-            self._running.pop(call.number, None)
-            places.release()
-            call.reply.set(self._not_connected() if outcome is None else outcome)
-
-    async def _keep_connected(self, vitals: Vitals, stopping: trio.Event) -> None:
+    async def _keep_connected(self, vitals: Vitals) -> None:
         failures = 0
-        while not stopping.is_set():
+        while not self._stopping.is_set():
             self._said.clear()
             vitals.doing("connecting")
             self._retry_at = None
             ready_at: list[float] = []
             try:
-                await self._connection(vitals, stopping, ready_at)
+                await self._connection(vitals, ready_at)
             except Exception as error:  # noqa: BLE001 - a connection may fail in any way; it is made again
                 failures = self._lost(error, failures, ready_at)
             except BaseExceptionGroup as group:
@@ -229,22 +187,22 @@ class McpServer:
                 if rest is not None or failure is None:
                     raise
                 failures = self._lost(failure, failures, ready_at)
-            if stopping.is_set():
+            if self._stopping.is_set():
                 return
             pause = self._backoff.pause_s(failures)
             vitals.doing("waiting to reconnect")
             self._retry_at = trio.current_time() + pause
             with trio.move_on_after(pause):
-                await stopping.wait()
+                await self._stopping.wait()
 
-    async def _connection(self, vitals: Vitals, stopping: trio.Event, ready_at: list[float]) -> None:
+    async def _connection(self, vitals: Vitals, ready_at: list[float]) -> None:
         """One connection, from its start to its end. Returns when stopping. Raises McpError."""
         config = self.config
         if importlib.util.find_spec("mcp") is None:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
         # In a thread: with the SDK it takes half a second.
         sdk: Any = await self._threads.run(importlib.import_module, "klaw.toolbox.mcp.session")
-        target = await self._threads.run(self._target, abandon=True)
+        target = await self._threads.run(sdk.target_of, self.name, config, self._workspace, abandon=True)
         scope = trio.CancelScope(deadline=trio.current_time() + config.start_timeout_s)
         try:
             with scope:
@@ -257,12 +215,12 @@ class McpServer:
                     vitals.doing("serving")
                     nursery.start_soon(session.follow_changes)
                     nursery.start_soon(self._refresh, session)
-                    await stopping.wait()
+                    await self._stopping.wait()
                     scope.deadline = trio.current_time() + CLOSE_S
                     nursery.cancel_scope.cancel(reason="stopping")
         finally:
             self._end_calls()
-        if scope.cancelled_caught and not stopping.is_set():
+        if scope.cancelled_caught and not self._stopping.is_set():
             raise McpError(f"it was not ready within {config.start_timeout_s:g} s")
 
     async def _watch_end(self, session: "McpSession") -> None:
@@ -274,7 +232,7 @@ class McpServer:
 
     def _end_calls(self) -> None:
         self._session = None
-        for running in self._running.values():
+        for running in self._running:
             running.cancel(reason="the connection is over")
 
     async def _refresh(self, session: "McpSession") -> None:
@@ -288,8 +246,7 @@ class McpServer:
             await trio.sleep(RELIST_PAUSE_S)
 
     def _take(self, listed: tuple[ListedTool, ...]) -> None:
-        config = self.config
-        wanted, left_out = chosen(listed, config.tools, config.max_tools)
+        wanted, left_out = chosen(listed, self.config.tools, self.config.max_tools)
         names = offered_names(self.name, [tool.name for tool in wanted])
         self._offer(tuple(self._spec_of(tool, names[tool.name]) for tool in wanted), left_out)
 
@@ -314,19 +271,12 @@ class McpServer:
 
     def _offer(self, specs: tuple[ToolSpec, ...], left_out: int) -> None:
         """Replace its tools in the toolbox. Without an await, so that nobody sees a state between."""
-        own = {spec.name for spec in self._specs}
-        taken = {spec.name for spec in self._toolbox.all()} - own
-        new: dict[str, ToolSpec] = {}
-        for spec in specs:
-            if spec.name in taken or spec.name in new:
-                log.warning("mcp_tool_name_taken", name=self.name, tool=spec.name)
-            else:
-                new[spec.name] = spec
-        if own != set(new) or left_out != self._report.left_out:
+        own, new = ({spec.name for spec in each} for each in (self._specs, specs))
+        if own != new or left_out != self._report.left_out:
             log.info("mcp_tools", name=self.name, count=len(new), missing=left_out)
         self._toolbox.remove(*own)
-        self._toolbox.register(*new.values())
-        self._specs = tuple(new.values())
+        self._toolbox.register(*specs)
+        self._specs = specs
         self._report = attrs.evolve(self._report, left_out=left_out)
 
     def _ready(self, session: "McpSession") -> None:
@@ -342,24 +292,18 @@ class McpServer:
         """Note why a connection ended. Returns the number of failures in a row."""
         lived_s = trio.current_time() - ready_at[0] if ready_at else 0.0
         failures = 1 if lived_s >= STABLE_S else failures + 1
-        reason, kind = _describe(error)
+        kind = error_class(error)
+        known = next((str(leaf) for leaf in leaves(error) if isinstance(leaf, McpError)), None)
         log.warning("mcp_not_connected", name=self.name, error=kind, attempt=failures, where=where(error))
-        said = "".join(self._said[-1:])
-        self._report = attrs.evolve(self._report, last_error=kind, said=said or None)
-        self._enter(McpState.WAITING, reason)
+        self._report = attrs.evolve(self._report, last_error=kind, said="".join(self._said[-1:]) or None)
+        self._enter(McpState.WAITING, known or f"it failed with {kind}")
         if not ready_at and failures >= KEEP_TOOLS_FAILURES:
             self._offer((), 0)
         return failures
 
-    def _crashed(self) -> None:
-        self._offer((), 0)
-        self._session = None
-        self._enter(McpState.WAITING, "its actor crashed")
-
     def _enter(self, state: McpState, reason: str | None = None) -> None:
-        if state is not self._report.state:
-            self._report = attrs.evolve(self._report, since=self._clock.now())
-        self._report = attrs.evolve(self._report, state=state, reason=reason)
+        since = self._report.since if state is self._report.state else self._clock.now()
+        self._report = attrs.evolve(self._report, state=state, since=since, reason=reason)
 
     def _ended_during_call(self) -> ToolFailure:
         why = f" ({self._report.reason})" if self._report.reason else ""
@@ -374,12 +318,3 @@ class McpServer:
             f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again automatically: "
             "tell the user, or continue without it."
         )
-
-
-def _describe(error: BaseException) -> tuple[str, str]:
-    """The text and the class of the first McpError in a group; of other errors the class alone."""
-    if isinstance(error, BaseExceptionGroup):
-        chosen_ones = error.subgroup(McpError)
-        return _describe((chosen_ones or error).exceptions[0])
-    kind = error_class(error)
-    return (str(error) if isinstance(error, McpError) else f"it failed with {kind}"), kind

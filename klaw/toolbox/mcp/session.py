@@ -9,6 +9,7 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -30,11 +31,13 @@ from pydantic import TypeAdapter, ValidationError
 from klaw import __version__
 from klaw.actor.failure import error_class, leaves, split_cancelled
 from klaw.actor.mailbox import Nudge
+from klaw.config.document import join_path
+from klaw.config.tools import McpServerConfig
 from klaw.domain.attachment import HEAD_BYTES, MAX_PICTURE_BYTES, PICTURES, sniff
-from klaw.errors import McpError
+from klaw.errors import ConfigError, McpError
 from klaw.llm.types import Image
 from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes, http_server
-from klaw.toolbox.mcp.listing import ListedTool, shortened
+from klaw.toolbox.mcp.listing import ListedTool, fitted
 from klaw.toolbox.mcp.stdio import Program, child_process
 from klaw.toolbox.spec import PicturedText, ToolFailure
 
@@ -49,23 +52,30 @@ _RAW: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """Where a server behind HTTP is."""
-
     url: str
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
-class McpSession:
-    """An open connection. Made by ``opened``."""
+def target_of(name: str, config: McpServerConfig, workspace: Path) -> Program | Address:
+    """Raises McpError, which names the key of a secret that cannot be read."""
+    path = join_path("mcp.servers", name)
+    try:
+        if config.command is None:
+            headers = {key: value.reveal(join_path(f"{path}.headers", key)) for key, value in config.headers.items()}
+            return Address(url=config.url or "", headers=headers)
+        environment = {key: value.reveal(join_path(f"{path}.env", key)) for key, value in config.env.items()}
+    except ConfigError as error:
+        raise McpError(str(error)) from None
+    folder = config.cwd or (workspace if workspace.is_dir() else None)
+    return Program(command=config.command, arguments=config.args, environment=environment, folder=folder)
 
+
+class McpSession:
     def __init__(self, client: Client, link: Link, changed: Nudge) -> None:
         self._client = client
         self._link = link
         self.changed = changed
-
-    @property
-    def protocol(self) -> str:
-        return self._client.protocol_version
+        self.protocol = client.protocol_version
 
     async def wait_ended(self) -> str:
         """Returns why the connection ended."""
@@ -73,7 +83,6 @@ class McpSession:
         return self._link.reason
 
     async def tools(self) -> tuple[ListedTool, ...]:
-        """Raises McpError."""
         found: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -84,8 +93,7 @@ class McpSession:
             except ValidationError as error:
                 raise McpError("its list of tools is not MCP") from error
             found += [
-                ListedTool(name=tool.name, description=tool.description or "", schema=tool.input_schema)
-                for tool in page.tools
+                ListedTool(name=t.name, description=t.description or "", schema=t.input_schema) for t in page.tools
             ]
             if page.next_cursor is None or page.next_cursor == cursor or len(found) >= MAX_LISTED:
                 break
@@ -93,10 +101,8 @@ class McpSession:
         return tuple(found[:MAX_LISTED])
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | PicturedText | ToolFailure | None:
-        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile.
-
-        Cancellation: the server is told, in at most 5 s.
-        """
+        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile. Cancellation: the
+        server is told, in at most 5 s."""
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         try:
             # Not call_tool: that would check the result by a schema that the server wrote.
@@ -135,7 +141,6 @@ async def opened(name: str, target: Program | Address, said: list[str]) -> Async
 
     Args:
         name: for the log.
-        target: the program to start, or an address.
         said: gets the program's last line on standard error, before the connection is known to be over.
 
     Raises:
@@ -221,14 +226,17 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     """The result of ``tools/call`` as text, with its pictures."""
     if result.get("resultType") == "input_required":
         return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
-    content = shortened(result).get("content")
+    content = fitted(result).get("content")
     blocks = content if isinstance(content, list) else []
     pictures: list[Image] = []
     parts = list(_parts(blocks, pictures))
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
         # Servers repeat structured content as text, for clients that know only that.
-        parts.append(_json(structured))
+        try:
+            parts.append(json.dumps(structured, ensure_ascii=False, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            parts.append("[structured content that cannot be shown]")
     text = "\n".join(part for part in parts if part)
     if result.get("isError"):
         return ToolFailure(text or "The tool failed and did not say why.")
@@ -236,7 +244,6 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
 
 
 def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:
-    """The text of blocks; pictures that models take are added to ``pictures``."""
     for block in blocks:
         if not isinstance(block, dict):
             continue
@@ -257,7 +264,6 @@ def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:
 
 
 def _taken(data: object, pictures: list[Image]) -> bool:
-    """Add a picture, if it is one that models take."""
     if not isinstance(data, str) or len(pictures) >= MAX_PICTURES or len(data) * 3 // 4 > MAX_PICTURE_BYTES:
         return False
     with suppress(binascii.Error, ValueError):
@@ -280,17 +286,9 @@ def _resource(resource: object, pictures: list[Image]) -> str:
 
 
 def _bytes(data: object) -> str:
-    """Size of what a base64 text holds."""
     size = len(data) * 3 // 4 if isinstance(data, str) else 0
     return f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KiB"
 
 
 def _short(value: object) -> str:
     return " ".join(str(value or "?")[:MAX_SHORT].split())
-
-
-def _json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return "[structured content that cannot be shown]"

@@ -6,11 +6,11 @@ The SDK has such a transport, too, but it keeps lines of any length, and lets ch
 import json
 import os
 import re
-import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import attrs
@@ -22,8 +22,8 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, 
 
 from klaw.errors import McpError
 from klaw.llm.providers.refusals import shown
-from klaw.toolbox.exec.process import signal_group
 from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
+from klaw.toolbox.program import end_group
 
 EDGE_BYTES = 256
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
@@ -34,7 +34,7 @@ _AT_END = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$
 
 @attrs.frozen
 class TooLong:
-    """A line over the limit; ``answers`` is the id of the request that it answers, if that can be told."""
+    """A line over the limit; ``answers`` is the id of the request that it answers, if its begin or end tells."""
 
     answers: int | None
 
@@ -45,47 +45,38 @@ class BoundedLines:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept = bytearray()
-        self._skipped = 0
         self._tail = b""
+        self._too_long = False
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
         """Take the next bytes; yield the lines that they complete."""
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
-            yield self._take()
+            if self._too_long:
+                found = _AT_BEGIN.match(self._kept) or _AT_END.search(self._tail)
+                yield TooLong(int(found[1]) if found else None)
+            else:
+                yield bytes(self._kept)
+            self._kept, self._tail, self._too_long = bytearray(), b"", False
         self._add(rest)
 
     def _add(self, piece: bytes) -> None:
-        if not self._skipped and len(self._kept) + len(piece) <= self._limit:
+        self._tail = (self._tail + piece[-EDGE_BYTES:])[-EDGE_BYTES:]
+        self._too_long = self._too_long or len(self._kept) + len(piece) > self._limit
+        if self._too_long:
+            self._kept = self._kept[:EDGE_BYTES] + piece[: max(0, EDGE_BYTES - len(self._kept))]
+        else:
             self._kept += piece
-            return
-        if not self._skipped:
-            self._tail = bytes(self._kept[-EDGE_BYTES:])
-            self._kept += piece[: max(0, EDGE_BYTES - len(self._kept))]
-            del self._kept[EDGE_BYTES:]
-            self._skipped = 1
-        self._tail = (self._tail + piece)[-EDGE_BYTES:]
-
-    def _take(self) -> bytes | TooLong:
-        line: bytes | TooLong = TooLong(self._answers()) if self._skipped else bytes(self._kept)
-        self._kept, self._skipped, self._tail = bytearray(), 0, b""
-        return line
-
-    def _answers(self) -> int | None:
-        found = _AT_BEGIN.match(bytes(self._kept)) or _AT_END.search(self._tail)
-        return int(found[1]) if found else None
 
 
 END_S = 2.0
 """For a server to end by itself after its stdin closed."""
 TERM_S = 1.0
-"""The same after SIGTERM."""
-REAP_S = 2.0
-STOP_S = END_S + TERM_S + REAP_S
+STOP_S = END_S + TERM_S + 2.0
+EXIT_S = 0.5
 CHUNK_BYTES = 65_536
 TAIL_BYTES = 2_048
-"""The end of standard error that is kept."""
 LAST_WORDS_S = 0.5
 SECRET_CHARS = 6
 """A shorter value of the environment is no secret: masking it would mask common words."""
@@ -96,6 +87,8 @@ ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ
 """What a server inherits; Klaw's own environment may hold keys."""
 
 log = structlog.get_logger("klaw.mcp")
+
+_Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 @attrs.frozen(kw_only=True)
@@ -123,15 +116,14 @@ async def child_process(
 
     Cancellation: waits up to ``STOP_S`` for the process to end.
     """
-    process = await _start(program)
-    log.info("mcp_process_started", name=name, pid=process.pid)
+    child = _Child(await _start(program), program, link, said)
+    log.info("mcp_process_started", name=name, pid=child.process.pid)
     to_session, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writes, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    last_words = _LastWords(process, program.environment.values(), said)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(last_words.listen)
-        nursery.start_soon(_read, process, to_session, link, last_words)
-        nursery.start_soon(_write, process, from_session, link, last_words)
+        nursery.start_soon(child.listen)
+        nursery.start_soon(child.read, to_session)
+        nursery.start_soon(child.write, from_session)
         try:
             yield reads, writes
         finally:
@@ -140,8 +132,8 @@ async def child_process(
             reads.close()
             writes.close()
             with trio.move_on_after(STOP_S, shield=True):
-                code = await _stop(process)
-                log.info("mcp_process_ended", name=name, pid=process.pid, exit_code=code)
+                await child.stop()
+                log.info("mcp_process_ended", name=name, pid=child.process.pid, exit_code=child.process.returncode)
             nursery.cancel_scope.cancel(reason="the server's process has ended")
 
 
@@ -162,138 +154,99 @@ async def _start(program: Program) -> trio.Process:
         raise McpError(f"its command cannot be started ({why})") from error
 
 
-class _LastWords:
-    """The last line that a program writes to standard error, without its ``secrets``."""
-
-    def __init__(self, process: trio.Process, secrets: Iterable[str], said: list[str]) -> None:
-        self._process = process
-        self._secrets = [secret for secret in secrets if len(secret) >= SECRET_CHARS]
+class _Child:
+    def __init__(self, process: trio.Process, program: Program, link: Link, said: list[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+        self._secrets = [secret for secret in program.environment.values() if len(secret) >= SECRET_CHARS]
+        self._link = link
         self._said = said
         self._tail = b""
-        self._over = trio.Event()
+        self._silent = trio.Event()
 
     async def listen(self) -> None:
-        assert self._process.stderr is not None
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while data := await self._process.stderr.receive_some(CHUNK_BYTES):
+            while data := await self._stderr.receive_some(CHUNK_BYTES):
                 self._tail = (self._tail + data)[-TAIL_BYTES:]
-        self._over.set()
+        self._silent.set()
 
-    async def end(self) -> str:
-        """How the process ended; ``said`` is filled then."""
-        reason = await _describe_end(self._process)
-        with trio.move_on_after(LAST_WORDS_S):  # what it started may hold the pipe
-            await self._over.wait()
-        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
-        told = [line for line in lines if line and not line.startswith("Node.js v")]
-        self._said += [shown(line, self._secrets) for line in told[-1:]]
-        return reason
+    async def read(self, sends: _Incoming) -> None:
+        """Pass on the server's messages until its stdout ends, or the session does; then read on for nobody."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            with sends, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await self._pass_on(sends)
+                await self._ended()
+            while await self._stdout.receive_some(CHUNK_BYTES):
+                pass
 
+    async def write(self, receives: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        with receives, suppress(anyio.ClosedResourceError):
+            async for item in receives:
+                line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                try:
+                    await self._stdin.send_all(line)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._ended()
+                    return
 
-async def _read(
-    process: trio.Process, sends: MemoryObjectSendStream[SessionMessage | Exception], link: Link, last_words: _LastWords
-) -> None:
-    """Pass on the server's messages until its stdout ends, or the session does; then read on for nobody."""
-    assert process.stdout is not None
-    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        with sends, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await _pass_on(process.stdout, sends, link)
-            link.end(await last_words.end())
-        while await process.stdout.receive_some(CHUNK_BYTES):
-            pass
+    async def stop(self) -> None:
+        with trio.move_on_after(0.1):  # closing flushes nothing; the deadline is for a task that writes just now
+            await self._stdin.aclose()
+        with trio.move_on_after(END_S):
+            await self.process.wait()
+        await end_group(self.process, TERM_S)
 
-
-async def _pass_on(
-    stdout: trio.abc.ReceiveStream, sends: MemoryObjectSendStream[SessionMessage | Exception], link: Link
-) -> None:
-    lines, garbage = BoundedLines(MAX_MESSAGE_BYTES), 0
-    while data := await stdout.receive_some(CHUNK_BYTES):
-        for line in lines.feed(bytes(data)):
-            message = _message(line)
-            if message is None:
+    async def _pass_on(self, sends: _Incoming) -> None:
+        lines, garbage = BoundedLines(MAX_MESSAGE_BYTES), 0
+        while data := await self._stdout.receive_some(CHUNK_BYTES):
+            for line in lines.feed(bytes(data)):
+                message = _message(line)
+                if message is not None:
+                    garbage = 0
+                    await sends.send(message)
+                    continue
                 garbage += bool(line)
                 if isinstance(line, TooLong) or garbage > MAX_GARBAGE:
                     too_long = isinstance(line, TooLong)
-                    link.end("it sent a message that is too long" if too_long else "its output is not MCP")
+                    self._link.end("it sent a message that is too long" if too_long else "its output is not MCP")
                     return
-            else:
-                garbage = 0
-                await sends.send(message)
+
+    async def _ended(self) -> None:
+        """Say how the process ended, with its last words, which are masked."""
+        with trio.move_on_after(EXIT_S):
+            await self.process.wait()
+        code, how = self.process.returncode, "it closed its pipe"
+        if code is not None:
+            how = f"its process ended with code {code}" if code >= 0 else f"its process was ended by signal {-code}"
+        with trio.move_on_after(LAST_WORDS_S):  # what it started may hold the pipe
+            await self._silent.wait()
+        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
+        told = [line for line in lines if line and not line.startswith("Node.js v")]
+        self._said += [shown(line, self._secrets) for line in told[-1:]]
+        self._link.end(how)
 
 
 def _message(line: bytes | TooLong) -> SessionMessage | None:
-    """The message in a line; for one that is too long an error in its place. None when there is no telling."""
+    """The message in a line, or an error in place of an answer that cannot be read: its call shall not wait for its
+    deadline. None when there is no telling."""
     if isinstance(line, TooLong):
-        if line.answers is None:
-            return None
-        text = f"the answer is longer than {MAX_MESSAGE_BYTES // 1024 // 1024} MB and was not read"
-        error = ErrorData(code=INTERNAL_ERROR, message=text)
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=line.answers, error=error))
+        return _broken(line.answers, f"is longer than {MAX_MESSAGE_BYTES // 1024 // 1024} MB and was not read")
     with suppress(ValueError):  # what is long is an answer: to try all kinds of messages takes seven times as long
         return SessionMessage(JSONRPCResponse.model_validate_json(line, by_name=False))
-    try:
+    with suppress(ValueError):
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        return _broken_answer(line)
-
-
-def _broken_answer(line: bytes) -> SessionMessage | None:
-    """An error in place of what must be an answer and is none: its call shall not wait for its deadline."""
-    if b'"id"' not in line:
-        return None
     with suppress(ValueError, RecursionError):
         value = json.loads(line)
-        if isinstance(value, dict) and type(value.get("id")) is int and "method" not in value:
-            error = ErrorData(code=INTERNAL_ERROR, message="the answer is not JSON-RPC")
-            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=value["id"], error=error))
+        if isinstance(value, dict) and "method" not in value:
+            return _broken(value.get("id"), "is not JSON-RPC")
     return None
 
 
-async def _write(
-    process: trio.Process, receives: MemoryObjectReceiveStream[SessionMessage], link: Link, last_words: _LastWords
-) -> None:
-    assert process.stdin is not None
-    with receives, suppress(anyio.ClosedResourceError):
-        async for item in receives:
-            line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-            try:
-                await process.stdin.send_all(line)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                link.end(await last_words.end())
-                return
-
-
-async def _describe_end(process: trio.Process) -> str:
-    """How the process ended; it has a moment to do so after its pipe closed."""
-    await _wait_exited(process.pid, 0.5)
-    # WNOHANG: it does not block.
-    ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # noqa: ASYNC222
-    if ended is None:
-        return "it closed its pipe"
-    if ended.si_code == os.CLD_EXITED:
-        return f"its process ended with code {ended.si_status}"
-    return f"its process was ended by signal {ended.si_status}"
-
-
-async def _stop(process: trio.Process) -> int | None:
-    """End the process and its group. It is reaped last: until then nothing else can have its number."""
-    assert process.stdin is not None
-    with trio.move_on_after(0.1):  # closing flushes nothing; the deadline is for a task that writes just now
-        await process.stdin.aclose()
-    if not await _wait_exited(process.pid, END_S):
-        signal_group(process.pid, signal.SIGTERM)
-        await _wait_exited(process.pid, TERM_S)
-    signal_group(process.pid, signal.SIGKILL)
-    return await process.wait()
-
-
-async def _wait_exited(pid: int, seconds: float) -> bool:
-    """Whether the process ended in that time. It is not reaped."""
-    pidfd = os.pidfd_open(pid)
-    try:
-        with trio.move_on_after(seconds) as waiting:
-            await trio.lowlevel.wait_readable(pidfd)
-    finally:
-        trio.lowlevel.notify_closing(pidfd)
-        os.close(pidfd)
-    return not waiting.cancelled_caught
+def _broken(answers: object, why: str) -> SessionMessage | None:
+    if type(answers) is not int:
+        return None
+    error = ErrorData(code=INTERNAL_ERROR, message=f"the answer {why}")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=answers, error=error))

@@ -53,7 +53,7 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
     element,
     row: h("div", { class: ticked ? "tick" : "field" }, h("label", { htmlFor: id }, label), element,
       hint && h("span", { class: "hint" }, hint), problem),
-    value: () => (ticked ? element.checked : element.type === "number" ? (element.value === "" ? null : Number(element.value)) : element.value.trim()),
+    value: () => (ticked ? element.checked : element.type === "number" ? (element.value === "" ? "" : Number(element.value)) : element.value.trim()),
     complain: (text) => {
       problem.textContent = text;
       element.toggleAttribute("aria-invalid", Boolean(text));

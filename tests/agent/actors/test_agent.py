@@ -20,8 +20,7 @@ from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ContextTooLong, ProviderNetworkError
 from klaw.llm.providers.adapt import request_tokens, tools_tokens
 from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolCall, ToolDescription, Usage
-from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.executor import CallResult, Executor
+from klaw.toolbox.executor import CallResult, Executor, PreparedCall
 from klaw.toolbox.spec import Permission, Toolbox, ToolContext, tool
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=None, run="r1")

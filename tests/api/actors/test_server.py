@@ -13,20 +13,12 @@ from starlette.routing import Route
 
 from klaw.actor.failure import let_go
 from klaw.api.server import HttpServer
-from klaw.gateway.connection_limits import Connection, TokenBucket
-from klaw.gateway.origin_check import Endpoints
-from klaw.gateway.services import GatewayConnection
+from klaw.gateway.connection_limits import Connection
 from tests.support.waiting import HANG_S
 
 
 async def hello(_request: Request) -> Response:
     return PlainTextResponse("hello")
-
-
-def connection() -> GatewayConnection:
-    place = Endpoints(loopback=True, own_hosts=frozenset())
-    admitted = Connection("127.0.0.1", lambda: None, lambda: False, 0.0, 0.0)
-    return GatewayConnection("c1", place, lambda _: None, TokenBucket(1000, 1000, 0), admitted)
 
 
 async def test_a_closed_connection_is_freed_at_once() -> None:
@@ -36,7 +28,7 @@ async def test_a_closed_connection_is_freed_at_once() -> None:
 
     async def serve() -> None:
         stream = await listener.accept()
-        await server.serve(stream, b"", connection())
+        await server.serve(stream, b"", Connection.of_operator(0.0))
 
     gc.collect()
     gc.disable()

@@ -14,7 +14,7 @@ from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.kinds import core_memory, facts, messages
-from klaw.toolbox.spec import Permission, ToolContext, never, tool
+from klaw.toolbox.spec import Permission, ToolContext, tool
 from tests.support.chats_world import World, world
 from tests.support.facts import fact
 from tests.support.llm_server import Reply, Tool, text_reply, tool_reply
@@ -109,7 +109,7 @@ async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:
         assert not await known(w)
         assert not (tmp_path / "data" / "core_memory.json").exists()
         w.app.tools.executor.toolbox.remove("memory_save")
-        w.app.tools.executor.toolbox.register(attrs.evolve(saving, lasting=never))  # as if they had said yes
+        w.app.tools.executor.toolbox.register(attrs.evolve(saving, lasting=False))  # as if they had said yes
         await ask(w, call("web_fetch", url="x"), call("memory_save", text="He is Mallory."), text_reply("ok"), turn=2)
         assert [each.origin for each in await known(w)] == [Origin.TOOL]
         # The next turn reads nothing from outside.

@@ -10,10 +10,10 @@ from klaw.domain.events import ApprovalAsked, MessageStored
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.exec.host_exec import RISK
+from klaw.toolbox.executor import prepare
+from klaw.toolbox.host_exec import RISK
 from klaw.toolbox.spec import ToolContext
-from klaw.toolbox.web.fetch import web_fetch
+from klaw.toolbox.web_fetch import web_fetch
 from tests.chats.actors.test_tools_in_turns import calls, tool_world
 from tests.support.chats_world import World
 from tests.support.llm_server import text_reply

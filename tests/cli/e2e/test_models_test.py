@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from klaw.llm.trial import red_square
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.memory import endpoints
 from tests.support.programs.anthropic_server import anthropic_error, serve_anthropic
@@ -55,7 +54,6 @@ async def test_a_model_that_can_do_all(tmp_path, kind):
     ]
     assert "  tools    not tried: providers.stub.models.small.tools is false" in out
     assert len(server.requests) == 4
-    assert red_square()[:4] == b"\x89PNG"
 
 
 async def test_a_model_that_promises_too_much(tmp_path, kind):

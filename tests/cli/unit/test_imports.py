@@ -7,6 +7,7 @@ import pytest
 
 from klaw.cli import imports
 from klaw.cli.main import main
+from klaw.cli.output import new_folder
 from klaw.imports.events import ProjectDocument
 from klaw.operations.operation import OperationError
 
@@ -34,7 +35,7 @@ def test_documents_of_projects_are_written_where_they_harm_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """26.C3: names of an export lead nowhere else, and take the place of no file."""
-    folder = imports._empty(str(tmp_path / "projects"))
+    folder = new_folder(str(tmp_path / "projects"), "projects")
     given = [("Garden", "plan.md", "1"), ("Garden", "plan.md", "2"), ("../..", "../../x", "3"), ("/", ".bashrc", "4")]
     given += [("я" * 300, f"{'😀' * 300}.md", "5"), ("Garden", "..", "6"), ("a\0b", "c\n\ud800d", "\ud800")]
     for each in given:
@@ -44,7 +45,7 @@ def test_documents_of_projects_are_written_where_they_harm_nothing(
     assert (found["Garden/plan.md"], found["Garden/plan 2.md"]) == ("1", "2")
     assert [each.name for each in tmp_path.iterdir()] == ["projects"]
     with pytest.raises(OperationError, match="is not empty"):
-        imports._empty(str(folder))
+        new_folder(str(folder), "projects")
     export = tmp_path / "projects.json"
     export.write_text(json.dumps([{"name": "Garden", "docs": [{"filename": "a.md", "content": "x"}]}]))
     assert main(["import", "claude", str(export), "--dry-run", "--home", str(tmp_path)]) == 0

@@ -8,8 +8,8 @@ import trio
 
 from klaw.cli.output import written
 from klaw.config.schema import EngineConfig
-from klaw.operations.memory import recall_replay
-from klaw.operations.memory.recall_replay import read_settings
+from klaw.operations.memory import recall as recall_replay
+from klaw.operations.memory.recall import read_settings
 from klaw.operations.operation import OperationError
 from tests.support.asking import klaw_here
 from tests.support.stores import running_store

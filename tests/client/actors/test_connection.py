@@ -8,8 +8,7 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
-from klaw.client.streams import CAPACITY
+from klaw.client.streams import CAPACITY, ConnectedEvent, DisconnectedEvent, Event
 from klaw.errors import ClientClosed, ConnectionLost, InvalidName, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.wire.frames import Delta, Error, MessageFrame, Notice, Status, Stop
 from tests.support.programs.fake_server import FakeServer, Link

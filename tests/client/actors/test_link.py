@@ -9,7 +9,7 @@ import trio.testing
 
 from klaw.actor.backoff import Backoff
 from klaw.client.connection import connect
-from klaw.client.events import ConnectedEvent, DisconnectedEvent
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent
 from klaw.errors import ServerRefused, ServerUnreachable
 from tests.support.programs.fake_server import FakeServer
 from tests.support.waiting import HANG_S, until

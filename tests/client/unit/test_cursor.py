@@ -1,83 +1,109 @@
-"""Cursor: each seq once and upwards, whatever arrives."""
+"""Streams: each message once and in order, whatever arrives, and a watch where something is missing."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.streams import MAX_EARLY, ChatCursor
-from klaw.wire.frames import MessageFrame
+from klaw.client.streams import CAPACITY, Inbox, Streams
+from klaw.wire.frames import CaughtUp, MessageFrame, Watch
 
 
-def entry(seq: int, content: str = "x", created_at: str = "t") -> MessageFrame:
-    return MessageFrame(
-        chat="main", seq=seq, id=f"i{seq}", role="user", kind="text", content=content, created_at=created_at
-    )
+def entry(seq: int, *, replayed: bool = False) -> MessageFrame:
+    return MessageFrame(chat="main", seq=seq, id=f"i{seq}", role="user", kind="text", content="x", replayed=replayed)
 
 
-def take_all(cursor: ChatCursor) -> list[int]:
-    taken = []
-    while (each := cursor.take()) is not None:
-        taken.append(each.seq)
-    return taken
+class Stage:
+    """A connected client's streams, and what comes out of them."""
+
+    def __init__(self, **positions: int) -> None:
+        self.asked: list[Watch] = []
+        self.inbox = Inbox()
+        self.streams = Streams(positions, self.inbox, self.asked.append)
+        self.streams.connected()
+
+    def place(self, *seqs: int, replayed: bool = False) -> None:
+        for seq in seqs:
+            self.streams.place(entry(seq, replayed=replayed))
+
+    def caught_up(self, seq: int) -> None:
+        self.streams.caught_up(CaughtUp(chat="main", seq=seq))
+
+    def take(self) -> list[int]:
+        """The seqs of the messages that were given out."""
+        taken = []
+        while self.inbox._waiting:
+            event = self.inbox._out.receive_nowait()
+            taken += [event.seq] if isinstance(event, MessageFrame) else []
+            self.streams.relieve()
+        return taken
 
 
 @given(st.lists(st.integers(1, 30), max_size=200), st.integers(0, 20))
-def test_taken_seqs_are_consecutive_whatever_comes(arrivals: list[int], last: int) -> None:
-    cursor = ChatCursor(last)
-    taken: list[int] = []
-    for seq in arrivals:
-        cursor.place(entry(seq))
-        taken += take_all(cursor)
-    assert taken == list(range(last + 1, last + 1 + len(taken)))
-    present = set(arrivals)
+def test_live_messages_are_given_out_in_order_and_a_gap_is_asked_for_once(arrivals: list[int], last: int) -> None:
+    stage = Stage(main=last)
+    stage.caught_up(last)
     expected = last
-    while expected + 1 in present:
-        expected += 1
-    assert cursor.last == expected
-    assert cursor.has_gap == any(seq > expected for seq in arrivals)
+    for seq in arrivals:
+        expected += seq == expected + 1
+        stage.place(seq)
+    assert stage.take() == list(range(last + 1, expected + 1))
+    assert stage.streams.positions() == {"main": expected}
+    assert len(stage.asked) <= 1
+    assert bool(stage.asked) >= (max([*arrivals, 0]) > expected)
 
 
-def test_the_first_entry_decides_where_an_unplaced_cursor_begins() -> None:
-    cursor = ChatCursor(None)
-    assert not cursor.has_gap
-    cursor.place(entry(7))
-    assert take_all(cursor) == [7]
+@given(st.sets(st.integers(1, 40)), st.integers(0, 20), st.integers(1, 40))
+def test_what_is_sent_again_closes_every_gap(stored: set[int], last: int, arrived: int) -> None:
+    """Also where messages were forgotten."""
+    stage = Stage(main=last)
+    stage.caught_up(last)
+    stage.place(arrived)
+    head = max([arrived, last])
+    for watch in stage.asked:
+        assert watch.seq is not None
+        again = sorted({each for each in stored if watch.seq < each <= head} | {arrived})
+        stage.place(*again, replayed=True)
+        stage.caught_up(head)
+    given_out = stage.take()
+    assert given_out == sorted({*given_out})
+    assert {arrived, *stored} & set(range(last + 1, head + 1)) >= set(given_out) >= {arrived} & {*range(last + 1, 41)}
+    assert len(stage.asked) == (arrived > last + 1)
 
 
-def test_a_message_says_more_than_an_early_acknowledgement() -> None:
-    cursor = ChatCursor(0)
-    cursor.place(entry(2, "", created_at=""))
-    cursor.place(entry(2, "whole"))
-    cursor.place(entry(1))
-    assert [each.content for each in (cursor.take(), cursor.take()) if each] == ["x", "whole"]
+def test_the_first_message_decides_where_an_unplaced_chat_begins() -> None:
+    stage = Stage()
+    stage.place(7, 8)
+    assert stage.take() == [7, 8]
+    assert not stage.asked
 
 
-def test_what_a_page_lacks_does_not_exist() -> None:
-    cursor = ChatCursor(3)
-    cursor.place(entry(9))
-    cursor.place_page([entry(6), entry(7)])
-    assert take_all(cursor) == [6, 7]
-    assert cursor.has_gap
-    cursor.place_page([])
-    assert take_all(cursor) == [9]
-    assert not cursor.has_gap
+def test_a_live_message_that_overtakes_what_is_sent_again_waits_for_it() -> None:
+    stage = Stage(main=3)
+    stage.place(9)
+    stage.place(4, 5, replayed=True)
+    stage.caught_up(9)
+    assert stage.take() == [4, 5]
+    assert [each.seq for each in stage.asked] == [5]
 
 
 def test_only_a_server_that_has_less_than_was_asked_for_is_behind() -> None:
-    cursor = ChatCursor(10)
-    cursor.resume()
-    assert not cursor.caught_up(10)
-    cursor.resume()
-    assert cursor.resuming
-    assert cursor.caught_up(4)
-    assert not cursor.resuming
-    cursor.place(entry(5))
-    assert take_all(cursor) == [5]
+    stage = Stage(main=10)
+    stage.caught_up(10)
+    stage.streams.connected()
+    stage.caught_up(4)
+    stage.place(5)
+    assert stage.take() == [5]
+    assert not stage.asked
 
 
-def test_too_many_early_entries_are_left_to_be_fetched() -> None:
-    cursor = ChatCursor(0)
-    for seq in range(2, MAX_EARLY + 50):
-        cursor.place(entry(seq))
-    cursor.place_page([entry(1)])
-    assert take_all(cursor) == list(range(1, MAX_EARLY + 2))
-    assert cursor.has_gap
+def test_what_finds_no_room_is_asked_for_when_there_is_some() -> None:
+    stage = Stage(main=0)
+    total = CAPACITY + 50
+    stage.place(*range(1, total + 1), replayed=True)
+    stage.caught_up(total)
+    assert not stage.asked
+    taken = stage.take()
+    assert taken == list(range(1, len(taken) + 1))
+    assert [each.seq for each in stage.asked] == [len(taken)]
+    stage.place(*range(len(taken) + 1, total + 1), replayed=True)
+    stage.caught_up(total)
+    assert taken + stage.take() == list(range(1, total + 1))

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
-from klaw.client.events import ConnectedEvent, DisconnectedEvent
 from klaw.client.screen import Foot, Screen
-from klaw.client.terminal import Interrupts, Press
+from klaw.client.streams import ConnectedEvent, DisconnectedEvent
+from klaw.client.terminal import Interrupts
 from klaw.client.text_width import wrap
 from klaw.client.transcript import ScreenTranscript
 from klaw.domain.context_used import ContextUsed
@@ -256,17 +256,17 @@ def test_foreign_text_cannot_draw() -> None:
 @pytest.mark.parametrize(
     ("presses", "does"),
     [
-        ([(0, True, False), (1, True, False)], [Press.STOP, Press.QUIT]),
-        ([(0, True, False), (5, True, False)], [Press.STOP, Press.STOP]),
-        ([(0, False, False)], [Press.QUIT]),
-        ([(0, False, True), (1, False, False)], [Press.CLEAR, Press.QUIT]),
-        ([(0, False, True), (9, False, True)], [Press.CLEAR, Press.CLEAR]),
+        ([(0, True, False), (1, True, False)], ["stop", "quit"]),
+        ([(0, True, False), (5, True, False)], ["stop", "stop"]),
+        ([(0, False, False)], ["quit"]),
+        ([(0, False, True), (1, False, False)], ["clear", "quit"]),
+        ([(0, False, True), (9, False, True)], ["clear", "clear"]),
         # Typed again meanwhile: leaving would lose it.
-        ([(0, False, True), (1, False, True), (2, False, False)], [Press.CLEAR, Press.CLEAR, Press.QUIT]),
-        ([(0, True, True), (1, True, True), (2, True, False)], [Press.STOP, Press.CLEAR, Press.QUIT]),
+        ([(0, False, True), (1, False, True), (2, False, False)], ["clear", "clear", "quit"]),
+        ([(0, True, True), (1, True, True), (2, True, False)], ["stop", "clear", "quit"]),
     ],
 )
-def test_control_c(presses: list[tuple[float, bool, bool]], does: list[Press]) -> None:
+def test_control_c(presses: list[tuple[float, bool, bool]], does: list[str]) -> None:
     interrupts = Interrupts()
     assert [interrupts.press(now, busy=busy, typed=typed) for now, busy, typed in presses] == does
 

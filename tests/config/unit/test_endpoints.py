@@ -6,7 +6,7 @@ import pytest
 
 from klaw.config.load import read_settings
 from klaw.errors import ConfigError
-from klaw.llm.registry import configured_models
+from klaw.llm.router import configured_models
 
 CLOUD = {"cloud": {"baseUrl": "https://llm.example.com/v1"}, "claude": {"type": "anthropic"}}
 REMOTE = {"provider": "cloud", "model": "BAAI/bge-m3"}

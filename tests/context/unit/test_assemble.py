@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from klaw.context.assemble import Guard, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
-from klaw.context.window import exchanges, fit
+from klaw.context.request import exchanges, fit
 from klaw.domain import tokens
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id

@@ -10,7 +10,7 @@ from klaw.context.assemble import Guard, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.passages import pack
-from klaw.context.window import cost, exchanges
+from klaw.context.request import cost, exchanges
 from klaw.domain.context_used import ContextUsed, read
 from klaw.domain.knowledge import BaseId, DocumentId, SourceId, UsedPassage
 from klaw.domain.message import Message

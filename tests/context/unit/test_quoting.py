@@ -25,7 +25,7 @@ from klaw.llm.providers.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show
 from klaw.memory.summaries import asking
-from klaw.memory.topics import merger, reranker
+from klaw.memory.topics import maker, reranker
 from klaw.memory.topics.texts import render
 from klaw.runs import context as run_context
 from klaw.runs.context import situation
@@ -203,7 +203,7 @@ def test_each_message_topic_and_result_is_one_line(texts: list[str]) -> None:
     assert [line.split()[0] for line in shown.splitlines()] == [f"#{number}" for number in range(1, count + 1)]
     assert "</" not in tagged("conversation", shown)[:-20]
     topic = candidate(7, [stored(1)], summary=a).topic
-    asked = merger.material(topic, [TopicCandidate(topic=attrs.evolve(topic, summary=b), score=0.9)]).splitlines()
+    asked = maker.material(topic, [TopicCandidate(topic=attrs.evolve(topic, summary=b), score=0.9)]).splitlines()
     assert (len(asked), asked[0], asked[3], asked[4][:3]) == (5, "New topic:", "Older topics:", "1. ")
     assert len(reranker.line(attrs.evolve(topic, summary=c), 0.5).splitlines()) == 1
 

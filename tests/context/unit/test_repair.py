@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from klaw.context.assemble import plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.repair import INTERRUPTED, OPENING, repair, spoken
-from klaw.context.request import LEAST_RESULT_TOKENS, make_room
-from klaw.context.window import exchanges, fit, is_tool
+from klaw.context.request import LEAST_RESULT_TOKENS, exchanges, fit, is_tool, make_room
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, ToolCall

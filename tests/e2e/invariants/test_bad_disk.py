@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.cli.output import EX_CONFIG
-from klaw.client.events import ConnectedEvent
+from klaw.client.streams import ConnectedEvent
 from klaw.errors import RequestRefused
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home

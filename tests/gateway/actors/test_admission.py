@@ -35,7 +35,7 @@ async def test_welcome_says_who_one_is_and_what_is_degraded(tmp_path):
         assert welcome["degraded"] == [{"code": "no_model", "text": "full text only"}]
         assert welcome["limits"]["max_frame_bytes"] == 65_536
         report = w.gateway.connections()[0]
-        assert (report.id, report.client, report.peer) == (welcome["session"], "test 1", "loopback")
+        assert (report["id"], report["client"], report["peer"]) == (welcome["session"], "test 1", "loopback")
         await w.gateway.ping()
 
 
@@ -240,7 +240,7 @@ async def test_silent_sockets_lock_nobody_out(tmp_path):
             for number, client in enumerate((known, newcomer)):
                 await client.say("send", id=f"m{number}", chat="main", text="x")
                 await client.get("ack")
-        silent_sessions = [each for each in w.gateway.connections() if each.user is None or each.client is None]
+        silent_sessions = [each for each in w.gateway.connections() if each["user"] is None or each["client"] is None]
         assert len(silent_sessions) <= QUICK.max_pending + 2
 
 

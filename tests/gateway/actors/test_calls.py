@@ -120,7 +120,7 @@ async def test_calls_count_as_frames(tmp_path):
 
 
 def test_an_error_of_the_operation_is_told_as_it_is():
-    from klaw.gateway.refusals import error_frame
+    from klaw.gateway.answers import error_frame
 
     frame = error_frame(OperationError("unknown_fact", "there is no such fact", field="fact"))
     assert (frame.code, frame.message, frame.errors[0].field) == ("unknown_fact", "fact: there is no such fact", "fact")
@@ -139,8 +139,8 @@ async def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path)
 
         nursery.start_soon(ask)
         taken = -1
-        while taken != w.gateway.connections()[0].frames_in:
-            taken = w.gateway.connections()[0].frames_in
+        while taken != w.gateway.connections()[0]["frames_in"]:
+            taken = w.gateway.connections()[0]["frames_in"]
             await trio.sleep(0.3)
         assert taken < count
         c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)

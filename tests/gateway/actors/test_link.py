@@ -6,22 +6,14 @@ import trio
 from wsproto.connection import Connection, ConnectionType
 
 from klaw.gateway.link import Close, WebSocketLink
+from tests.support.gateway_world import QUICK
 from tests.support.waiting import HANG_S
 from tools.attack_hostile import framed
 
 
 def _link(ours: socket.socket) -> WebSocketLink:
     ours.setblocking(False)
-    return WebSocketLink(
-        ours,
-        Connection(ConnectionType.SERVER),
-        "c1",
-        messages_per_second=1_000,
-        burst=1_000,
-        capacity=16,
-        max_bytes=1024,
-        ping_s=60,
-    )
+    return WebSocketLink(ours, Connection(ConnectionType.SERVER), "c1", QUICK)
 
 
 async def test_messages_that_came_together_are_taken_in_turn_with_other_work():

@@ -287,7 +287,7 @@ async def test_a_burst_larger_than_the_outbox_drops_nobody_who_reads(tmp_path):
             w.chats.append(LOCAL_USER, "main", str(number))
         heard = [await c.hear() for _ in range(500)]
         assert seqs(heard) == list(range(1, 501))
-        assert w.gateway.connections()[0].outbox_high_water <= 16
+        assert w.gateway.connections()[0]["outbox_high_water"] <= 16
 
 
 async def test_an_outbox_full_of_answers_drops_the_client_with_4008(tmp_path):

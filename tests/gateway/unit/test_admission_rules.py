@@ -12,6 +12,7 @@ from klaw.gateway.connection_limits import (
     Arrival,
     Connection,
     UserAllowance,
+    address_of,
 )
 
 CONFIG = attrs.evolve(
@@ -29,10 +30,17 @@ class Door:
         self.there = {}
 
     def arrive(self, name, peer="10.0.0.1", now=0.0):
-        found = self.admission.arrive(name, peer, lambda: self.dropped.append(name), lambda: name in self.unread, now)
-        if isinstance(found, Connection):
-            self.there[name] = found
-        return found
+        made = attrs.evolve(
+            Connection.of_operator(now),
+            id=name,
+            address=address_of(peer),
+            drop=lambda: self.dropped.append(name),
+            has_unread=lambda: name in self.unread,
+            allowance=None,
+        )
+        refused = self.admission.arrive(made, now)
+        self.there[name] = made
+        return refused or made
 
     def let_in(self, name, *where):
         return isinstance(self.arrive(name, *where), Connection)

@@ -8,7 +8,19 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.gateway.outbox import AT_ONCE_CHARS, MAX_CONTROL_BYTES, Outbox
+from klaw.gateway import outbox as module
+from klaw.gateway.outbox import AT_ONCE_CHARS, MAX_CONTROL_BYTES
+
+
+class Outbox(module.Outbox):
+    """Counts the frames for which it has no room."""
+
+    def __init__(self, capacity, **how):
+        super().__init__(capacity, self._count, **how)
+        self.refused = 0
+
+    def _count(self):
+        self.refused += 1
 
 
 async def drain(outbox):
@@ -53,11 +65,14 @@ async def test_a_piece_that_was_taken_is_not_added_to():
 
 async def test_a_full_outbox_refuses_frames_but_still_joins_pieces():
     outbox = Outbox(2)
-    assert outbox.put("one")
-    assert outbox.put_delta("a", "t", 0, "x")
-    assert not outbox.put("three")
-    assert not outbox.put_delta("b", "t", 0, "x")
-    assert outbox.put_delta("a", "t", 1, "y")
+    outbox.put("one")
+    outbox.put_delta("a", "t", 0, "x")
+    assert outbox.refused == 0
+    outbox.put("three")
+    outbox.put_delta("b", "t", 0, "x")
+    assert outbox.refused == 2
+    outbox.put_delta("a", "t", 1, "y")
+    assert outbox.refused == 2
     assert outbox.high_water == 2
 
 
@@ -89,7 +104,8 @@ async def test_closing_can_keep_or_clear_what_is_queued():
     outbox = Outbox(4)
     outbox.put("x")
     outbox.close(clear=True)
-    assert outbox.put("ignored")
+    outbox.put("ignored")
+    assert outbox.refused == 0
     assert await outbox.take() is None
 
 
@@ -156,9 +172,13 @@ def test_joined_pieces_are_the_whole_answer(size, pieces):
 async def test_characters_are_bounded_too() -> None:
     """A client that asks for many large pages and never reads is dropped before they fill the memory."""
     outbox = Outbox(100, max_chars=50)
-    assert outbox.put("x" * 80)  # one frame always may wait
-    assert not outbox.put("y")
+    outbox.put("x" * 80)  # one frame always may wait
+    assert outbox.refused == 0
+    outbox.put("y")
+    assert outbox.refused == 1
     assert not outbox.has_room()
     await outbox.take()
-    assert outbox.put_delta("main", "t", 0, "z" * 40)
-    assert not outbox.put_delta("main", "t", 40, "z" * 40)
+    outbox.put_delta("main", "t", 0, "z" * 40)
+    assert outbox.refused == 1
+    outbox.put_delta("main", "t", 40, "z" * 40)
+    assert outbox.refused == 2

@@ -34,9 +34,9 @@ def test_never_more_than_burst_and_rate_allow(pauses):
 
 def test_what_is_spent_in_advance_is_waited_for_and_bounded():
     bucket = TokenBucket(rate=2.0, burst=10, now=0.0)
-    assert bucket.spend(0.0, 8) == 0.0
-    assert bucket.spend(0.0, 4) == pytest.approx(1.0)
+    assert bucket.borrow(0.0, 8) == 0.0
+    assert bucket.borrow(0.0, 4) == pytest.approx(1.0)
     assert bucket.take(0.0) == pytest.approx(1.5)
     for _ in range(100):
-        bucket.spend(0.0, 4)
+        bucket.borrow(0.0, 4)
     assert bucket.take(0.0) == pytest.approx(5.5)

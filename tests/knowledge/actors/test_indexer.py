@@ -12,9 +12,10 @@ import trio
 from klaw.domain.knowledge import DocumentId, DocumentState
 from klaw.knowledge import scan
 from klaw.knowledge.indexer import LARGE_BYTES
-from klaw.store.kinds.knowledge import document_steps, documents, sources
+from klaw.store.kinds.knowledge import documents, sources
 from klaw.store.kinds.knowledge.documents import KnownDocument
 from tests.conftest import CANARY
+from tests.support import stored_documents
 from tests.support.children import stopped
 from tests.support.knowledge_world import ANNA, AT, knowledge_world, old
 from tests.support.waiting import HANG_S, until
@@ -282,7 +283,7 @@ async def test_a_document_is_replaced_by_what_it_is_now(tmp_path: Path, count: i
         now = await until(changed)
         after = await _all(world, now)
         assert [each.ordinal for each in after] == list(range(now.passages))
-        assert now.digest == document_steps.digest([_plain(each) for each in after])
+        assert now.digest == stored_documents.digest([_plain(each) for each in after])
         assert all(each.rowid == rows[each.text] for each in after if each.text in rows)
         assert await world.count("SELECT count(*) FROM kb_passages") == len(after)
         old(path, text("Начало.").replace("# Книга", "# Другая книга"))

@@ -28,11 +28,12 @@ from klaw.store.engine import vector_model
 from klaw.store.engine.connect import prepare_reader
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
-from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.search import knowledge_search, passages, vectors
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
+from tests.support import stored_documents
 from tests.support.stores import new, running_store
 from tests.support.waiting import until
 
@@ -82,7 +83,7 @@ async def add(store: Store, user: UserId, name: str, texts: tuple[str, ...], *, 
         )
         for at, text in enumerate(texts)
     ]
-    assert await store.writer.run(document_steps.put, made, cut)
+    assert await store.writer.run(stored_documents.put, made, cut)
     return attrs.evolve(made, passages=len(cut))
 
 
@@ -156,7 +157,7 @@ async def test_questions_in_two_languages_find_their_passages_and_only_in_bases_
         assert sum(each.tokens for each in narrow.kept) <= 100
         assert Decision.OVER_TOP_K in {each.decision for each in narrow.candidates}
 
-        await store.writer.run(document_steps.remove, manual.id)
+        await store.writer.run(stored_documents.remove, manual.id)
         gone = await search.search("what does error 42 mean", mine, ANNA, max_tokens=1_500)
         assert all(each.passage.document == lease.id for each in gone.candidates)
         assert not gone.kept

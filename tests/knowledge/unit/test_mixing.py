@@ -1,11 +1,10 @@
 """What documents and graphs say, in one list."""
 
-from klaw.domain.context_used import ContextUsed
-from klaw.domain.knowledge import BaseId, DocumentId, Source, SourceId, SourceKind
+from klaw.domain.context_used import ContextUsed, Ran
+from klaw.domain.knowledge import BaseId, DocumentId, Source, SourceId, SourceKind, UsedPassage
 from klaw.domain.search import Decision, FoundPassage, PassageCandidate, PassageOutcome
 from klaw.knowledge.dialogue import _with
 from klaw.knowledge.graph.graphs import GraphSearch
-from klaw.knowledge.graph.lookup import GraphPassage, GraphQuery
 from tests.support.knowledge import AT
 
 BASE, GRAPH = BaseId("b"), SourceId("g")
@@ -31,7 +30,8 @@ def passages(*texts: str, **more: object) -> PassageOutcome:
 
 def graph(*texts: str, **more: object) -> GraphSearch:
     said = (
-        GraphPassage(source=GRAPH, iri="urn:x", label=text, text=text, score=0.5, sparql="SELECT 1") for text in texts
+        UsedPassage(number=0, base=BASE, source=GRAPH, iri="urn:x", name=text, text=text, score=0.5, sparql="SELECT 1")
+        for text in texts
     )
     return GraphSearch(passages=tuple(said), **more)  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ def test_why_there_is_nothing_and_what_failed() -> None:
     failed = graph(
         reason="failed",
         failed={GRAPH: "timeout"},
-        queries=(GraphQuery(source=GRAPH, sparql="ASK {}", rows=0, error="timeout"),),
+        queries=(Ran(source=GRAPH, sparql="ASK {}", rows=0, error="timeout"),),
     )
     made = _with(ASKED, passages("p1"), failed, [SOURCE], 100)
     assert made.degraded == ("graph_timeout",)

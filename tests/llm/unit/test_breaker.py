@@ -1,9 +1,9 @@
 """When a failing provider is left alone, and when it is tried again."""
 
-from klaw.llm.service import BREAK, FAILURES_TO_OPEN, Breaker, BreakerState, Permit
+from klaw.llm.service import BREAK, FAILURES_TO_OPEN, Breaker, BreakerState
 
 
-def admitted(breaker: Breaker, now: float) -> Permit:
+def admitted(breaker: Breaker, now: float) -> int:
     permit = breaker.admit(now)
     assert permit is not None
     return permit

@@ -12,7 +12,7 @@ from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 from klaw.llm import prices
 from klaw.llm.prices import FREE
-from klaw.llm.registry import Registry, configured_models
+from klaw.llm.router import Registry, configured_models
 
 OPENROUTER = "https://openrouter.ai/api/v1"
 

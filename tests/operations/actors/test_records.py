@@ -104,8 +104,12 @@ async def test_a_noun_has_its_operations_by_its_declaration(commands: Commands) 
     changed = await ask(commands, "plant_edit", plant=oak["id"][:12], fields={"light": "by the window"})
     assert changed["plant"] == {**oak, "light": "by the window", "updated_at": changed["plant"]["updated_at"]}
     assert (await ask(commands, "plant_show", plant=oak["id"]))["plant"] == changed["plant"]
+    emptied = await ask(commands, "plant_edit", plant=oak["id"], fields={"light": ""})
+    assert emptied["plant"]["light"] is None, "an empty text empties an optional field"
+    assert (await ask(commands, "plant_undo", plant=oak["id"]))["plant"]["light"] == "by the window"
     past = await ask(commands, "plant_history", plant=oak["id"])
-    assert [each["plant"]["light"] for each in past["changes"]] == [None, "by the window"]
+    lights = [each["plant"]["light"] for each in past["changes"]]
+    assert lights == [None, "by the window", None, "by the window"]
     assert (await ask(commands, "plant_undo", plant=oak["id"]))["plant"]["light"] is None
     assert (await ask(commands, "plant_delete", plant=oak["id"]))["removed"]["name"] == "Дуб"
     assert (await ask(commands, "plant_list"))["plants"] == []

@@ -81,6 +81,10 @@ async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> 
     assert [task["name"] for task in listed["tasks"]] == ["day"]
     changed = await commands.run(asked("schedule_edit", name="day", fields={"every": "2h", "clear": ["injectInto"]}))
     assert (changed["task"]["trigger"]["shown"], changed["task"]["inject_into"]) == ("every 2h", None)
+    limited = await commands.run(asked("schedule_edit", name="day", fields={"timeout": "5m", "maxTokens": "100"}))
+    assert (limited["task"]["timeout_s"], limited["task"]["max_tokens"]) == (300, 100)
+    emptied = await commands.run(asked("schedule_edit", name="day", fields={"timeout": "", "maxTokens": ""}))
+    assert (emptied["task"]["timeout_s"], emptied["task"]["max_tokens"]) == (None, None)
     off = (await commands.run(asked("schedule_enable", name="day", enabled=False)))["task"]
     assert (off["enabled"], off["next_fires"]) == (False, [])
     assert (await commands.run(asked("schedule_enable", name="day")))["task"]["enabled"]

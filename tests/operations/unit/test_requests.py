@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from klaw.operations.chat import NamedChat
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, operations, read_call
-from klaw.operations.receipt import Receipt
 from klaw.operations.server import Log, Reindex
+from klaw.operations.why import Receipt
 
 SLOW_S = {
     "kb_add": 120,

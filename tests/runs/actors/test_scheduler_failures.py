@@ -385,7 +385,7 @@ async def test_a_cancellation_that_comes_too_late_says_so(tmp_path: Path) -> Non
         await here.llm.wait_for_requests(2)
         full(True)
         gate.set()
-        await until(lambda: here.app.tasks.scheduler.live[run.id].live.ending)
+        await until(lambda: here.app.tasks.scheduler.live[run.id].ending)
         assert not await here.app.tasks.scheduling.cancel(LOCAL_USER, run.id)
         full(False)
         found = await ended(here, run.id)

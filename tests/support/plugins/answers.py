@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from klaw.api.answer_schema import schema_of_answer
+from klaw.api.openapi import answer_type, schema_of_answer
 from klaw.operations import perform
 from klaw.operations.operation import Operation, Scope
 
@@ -15,7 +15,7 @@ from klaw.operations.operation import Operation, Scope
 @cache
 def _validator(name: str) -> Any:
     named: dict[str, Any] = {}
-    schema = schema_of_answer(perform.operations()[name].answer, named)
+    schema = schema_of_answer(answer_type(perform.operations()[name]), named)
     return jsonschema.Draft202012Validator({**schema, "components": {"schemas": named}})
 
 

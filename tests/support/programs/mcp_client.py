@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from klaw.actor.threads import Threads
 from klaw.config.load import parse
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.llm.types import ToolCall
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import CallResult, Executor
+from klaw.toolbox.executor import CallResult, Executor, prepare
 from klaw.toolbox.mcp.server import McpServer, McpState
 from klaw.toolbox.spec import Toolbox, ToolContext
-from klaw.toolbox.tools import target_of
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import until
 
@@ -93,15 +90,14 @@ async def running(
         made = Running(Supervisor(nursery, clock))
         for name, each in config.mcp.servers.items():
             chosen = attrs.evolve(each, **settings)
-            target = partial(target_of, name, chosen, REPOSITORY)
-            made.servers[name] = McpServer(name, chosen, target, made.toolbox, clock, threads, **own)
+            made.servers[name] = McpServer(name, chosen, REPOSITORY, made.toolbox, clock, threads, **own)
             await made.supervisor.start(made.servers[name].spec())
         for name in servers if ready else ():
             await made.until(name, McpState.READY)
         yield made
         async with trio.open_nursery() as stopping:
             for server in made.servers.values():
-                stopping.start_soon(partial(made.supervisor.stop, server.mailbox.name, "the test is over"))
+                stopping.start_soon(server.stop, made.supervisor)
         assert made.toolbox.all() == ()
         nursery.cancel_scope.cancel(reason="the test is over")
 

@@ -12,7 +12,7 @@ import trio
 
 from klaw.config.tools import WebToolConfig
 from klaw.guarded_http import forbidden, resolve_name
-from klaw.toolbox.web.fetch import WebFetcher
+from klaw.toolbox.web_fetch import WebFetcher
 from tests.support.waiting import HANG_S
 
 Play = Callable[[Any], Awaitable[None]]

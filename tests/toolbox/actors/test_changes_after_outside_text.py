@@ -16,9 +16,8 @@ from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
 from klaw.llm.types import ToolCall
 from klaw.store.kinds import facts, tasks
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import WHY, CallResult
-from klaw.toolbox.spec import Permission, ToolContext, Trail, always, never, tool
+from klaw.toolbox.executor import WHY, CallResult, prepare
+from klaw.toolbox.spec import Permission, ToolContext, Trail, tool
 from tests.chats.actors.test_tools_in_turns import calls, tool_world
 from tests.support.chats_world import World
 from tests.support.llm_server import text_reply
@@ -118,15 +117,15 @@ async def test_every_tool_that_writes_says_whether_it_lasts(tmp_path: Path) -> N
     tools = {"web": {"enabled": True}, "exec": {"enabled": True}}
     async with tool_world(tmp_path, tools=tools) as w:
         writing = [spec for spec in w.app.tools.executor.toolbox.all() if spec.permission is Permission.WRITE]
-        assert {spec.name for spec in writing if spec.lasting is not never} == set(LASTING)
-        assert {spec.name for spec in writing if spec.lasting is never} == NOT_LASTING
+        assert {spec.name for spec in writing if spec.lasting is not False} == set(LASTING)
+        assert {spec.name for spec in writing if spec.lasting is False} == NOT_LASTING
 
     @tool(permission=Permission.WRITE)
     async def forgotten(_context: ToolContext) -> str:
         """Write."""
         return ""
 
-    assert forgotten.lasting is always
+    assert forgotten.lasting is True
 
 
 async def test_without_anything_from_outside_nobody_is_asked(tmp_path: Path) -> None:

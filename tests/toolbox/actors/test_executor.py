@@ -17,8 +17,7 @@ from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.errors import StorageError
 from klaw.llm.types import ToolCall
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import MAX_FILE_BYTES, MAX_FILES, CallResult, Executor, Overflow
+from klaw.toolbox.executor import MAX_FILE_BYTES, MAX_FILES, CallResult, Executor, Overflow, prepare
 from klaw.toolbox.spec import Permission, Toolbox, ToolContext, ToolFailure, ToolSpec, tool
 from tests.conftest import CANARY
 from tests.support.waiting import HANG_S

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from klaw.llm.types import ToolCall
-from klaw.toolbox.calls import DOUBLED, SHOWN_CHARS, PreparedCall, in_short, parse_arguments, prepare
+from klaw.toolbox.executor import SHOWN_CHARS, PreparedCall, in_short, parse_arguments, prepare
 
 
 def prepared(*calls: ToolCall, taken: frozenset[str] = frozenset(), most: int = 32) -> tuple[PreparedCall, ...]:
@@ -27,7 +27,8 @@ def test_a_good_call_stays_as_it_is() -> None:
 def test_two_calls_with_one_id() -> None:
     first, second = prepared(call(), call(arguments='{"a": 1}'))
     assert (first.call.id, first.problem) == ("c1", None)
-    assert (second.call.id, second.problem) == ("new1", DOUBLED)
+    doubled = "Two calls of this round have the same id; only the first was carried out. Call it again alone."
+    assert (second.call.id, second.problem) == ("new1", doubled)
 
 
 def test_ids_of_earlier_rounds_and_odd_ids_and_names_are_replaced() -> None:

@@ -13,8 +13,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import ToolRefused
 from klaw.llm.types import ToolCall
 from klaw.toolbox.builtin.skills import MAX_SHOWN_CHARS, Catalogue, Skill, parse, skill_tools
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import Executor
+from klaw.toolbox.executor import Executor, prepare
 from klaw.toolbox.spec import Toolbox, ToolContext
 
 TEA = "---\nname: tea\ndescription: How to make tea.\n---\n\n# Tea\n\nBoil water. Read {baseDir}/times.md.\n"

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from klaw.errors import ProtocolError
+from klaw.gateway.answers import _BY_CLASS
 from klaw.gateway.link import Close
-from klaw.gateway.refusals import _BY_CLASS
 from klaw.wire.codec import decode_client, decode_server
 from klaw.wire.frames import ClientFrame, ServerFrame
 from tests.support.repository import REPOSITORY

@@ -13,7 +13,7 @@ from klaw.domain.text import plural
 from klaw.knowledge.reading.archive import Archive
 from klaw.knowledge.reading.formats.text import Markdown, paragraphs
 from klaw.knowledge.reading.output import Output, UnreadableError
-from klaw.toolbox.web.convert import convert
+from klaw.toolbox.html_text import convert
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page as a tree takes some thirty times its size."""

@@ -25,17 +25,15 @@ class Membership:
     role: BaseRole
 
 
-_OF_USER = f"""
-SELECT {_BASES.columns}, m.role FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
-WHERE m.user_id = ?1 AND (?2 IS NULL OR b.id = ?2 OR b.name = ?2) ORDER BY b.id <> ?2, b.name, b.id LIMIT ?3
-"""  # noqa: S608 - constant columns
-
-
 def of_user(
     connection: apsw.Connection, user: UserId, *, named: str | None = None, limit: int = 1_000
 ) -> list[Membership]:
     """The bases of which a user is a member, by their names; only those of an id or a name, that of the id first."""
-    found = connection.execute(_OF_USER, (user, named, limit))
+    query = f"""
+    SELECT {_BASES.columns}, m.role FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
+    WHERE m.user_id = ?1 AND (?2 IS NULL OR b.id = ?2 OR b.name = ?2) ORDER BY b.id <> ?2, b.name, b.id LIMIT ?3
+    """  # noqa: S608 - constant columns
+    found = connection.execute(query, (user, named, limit))
     return [Membership(base=_BASES.read(row[:-1]), role=BaseRole(row[-1])) for row in found]
 
 

@@ -13,7 +13,7 @@ from klaw.actor.failure import error_class
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Passage
 from klaw.store import rows
 from klaw.store.engine.connect import DAMAGE
-from klaw.store.engine.full_text import index_row
+from klaw.store.engine.tables import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import document_steps
 

@@ -19,7 +19,7 @@ import attrs
 from klaw.convert import JOURNAL
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Passage, SourceId
 from klaw.store import rows
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 
 SLICE_S = 0.005
@@ -60,12 +60,6 @@ class Digest:
         return self._sha.hexdigest()
 
 
-def digest(found: Iterable[Passage]) -> str:
-    made = Digest()
-    made.add(found)
-    return made.hex()
-
-
 _PUT = rows.upsert("kb_documents", Document, "id")
 _INSERT = f"""
 INSERT INTO kb_passages (base_key, document_id, {rows.columns(Passage)})
@@ -83,20 +77,6 @@ _INDEXED_TITLE = """
 SELECT title FROM kb_documents WHERE id = ?1 AND EXISTS (SELECT 1 FROM kb_passages WHERE document_id = ?1)
 """
 _WAIT = _PUT.partition(" ON CONFLICT ")[0] + " ON CONFLICT (id) DO UPDATE SET state = 'waiting'"
-
-
-def put(tx: Transaction, document: Document, found: Sequence[Passage]) -> bool:
-    """Store a document as it was read, with its passages in place of those before; in one step, so not for long ones.
-    A passage whose text and heading are there already keeps its row and its vector, unless the title has changed.
-    False: its source is gone meanwhile, and nothing was stored."""
-    while (now := begin(tx, document)) != document.title:
-        if now is None:
-            return False
-        trim(tx, document.id, 0)
-    had, _ = same(tx.connection, document.id, limit=-1)
-    fill(tx, document.id, list(claimed(had, found)))
-    trim(tx, document.id, len(found))
-    return finish(tx, attrs.evolve(document, passages=len(found), digest=digest(found)))
 
 
 def wait(tx: Transaction, found: Sequence[Document]) -> int:
@@ -193,10 +173,3 @@ def remove_some(tx: Transaction, document: DocumentId, seconds: float = SLICE_S)
         return True
     tx.connection.execute("DELETE FROM kb_documents WHERE id = ?", (document,))
     return False
-
-
-def remove(tx: Transaction, document: DocumentId) -> int:
-    """Remove a document with its passages, their full text and vectors, in one step. Returns how many it had."""
-    count = int(tx.connection.execute("SELECT count(*) FROM kb_passages WHERE document_id = ?", (document,)).get)
-    remove_some(tx, document, float("inf"))
-    return count

@@ -55,15 +55,15 @@ SELECT p.rowid FROM json_each(:documents) AS j CROSS JOIN kb_documents AS d ON d
 {_MEMBERS} CROSS JOIN kb_passages AS p ON p.document_id = d.id WHERE d.base_id {_IN_BASES}
 """  # noqa: S608 - constant parts
 """The row ids of a scope's documents' passages."""
-_COUNT = f"""
-SELECT coalesce(sum(d.passages), 0) FROM ({KEYS}) AS k JOIN kb_bases AS b ON b.rowid = k.base_key
-JOIN kb_documents AS d ON d.base_id = b.id
-"""  # noqa: S608 - constant parts
 
 
 def count(connection: apsw.Connection, scope: PassageScope) -> int:
     """How many passages the bases of a scope have."""
-    return int(connection.execute(_COUNT, scope.bindings).get)
+    query = f"""
+    SELECT coalesce(sum(d.passages), 0) FROM ({KEYS}) AS k JOIN kb_bases AS b ON b.rowid = k.base_key
+    JOIN kb_documents AS d ON d.base_id = b.id
+    """  # noqa: S608 - constant parts
+    return int(connection.execute(query, scope.bindings).get)
 
 
 _READ = f"""

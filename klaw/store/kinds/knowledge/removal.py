@@ -23,7 +23,6 @@ class Citation:
     chat: ChatId
     seq: int
     cited: bool
-    """Whether it refers to it."""
 
 
 @attrs.frozen(kw_only=True)

@@ -20,14 +20,14 @@ from tests.support.waiting import HANG_S, until
 
 
 def told(found: GraphSearch) -> dict[str, str]:
-    return {passage.label: passage.text for passage in found.passages}
+    return {passage.name: passage.text for passage in found.passages}
 
 
 async def test_a_question_is_answered_with_sentences(tmp_path: Path) -> None:
     found = await graphs(tmp_path).search([file_source(tmp_path)], "Where was Marie Curie born?")
 
     (passage,) = found.passages
-    assert (passage.iri, passage.label, passage.source) == ("http://example.org/curie", "Marie Curie", "s1")
+    assert (passage.iri, passage.name, passage.source) == ("http://example.org/curie", "Marie Curie", "s1")
     assert passage.text.splitlines() == [
         "Marie Curie — also called: Мария Склодовская",
         "Marie Curie — award: prize: Nobel Prize in Chemistry; year: 1911",

@@ -111,11 +111,11 @@ async def test_the_answers_are_those_of_the_embedded_store(
             all_graphs = graphs(tmp_path, endpoints=endpoints)
             for question, sentence in QUESTIONS.items():
                 here = await all_graphs.search([people], question)
-                expected = [(each.iri, each.label, each.score, each.text, each.sparql) for each in here.passages]
+                expected = [(each.iri, each.name, each.score, each.text, each.sparql) for each in here.passages]
                 lines = [line for passage in here.passages for line in passage.text.splitlines()]
                 assert (sentence in lines) if sentence else not lines, question
                 found = await all_graphs.search([there], question)
                 assert [
-                    (each.iri, each.label, each.score, each.text, each.sparql) for each in found.passages
+                    (each.iri, each.name, each.score, each.text, each.sparql) for each in found.passages
                 ] == expected, question
                 assert (found.reason, found.failed) == (here.reason, here.failed)

@@ -18,10 +18,9 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.config.llm import LocalModelConfig
+from klaw.llm import local_server as child
 from klaw.llm.errors import ProviderNetworkError
-from klaw.llm.local import server as child
-from klaw.llm.local.process import ACTOR_NAME, LocalProcess
-from klaw.llm.local.provider import LocalModel, LocalProvider
+from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
 from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request, ToolCall, ToolDescription
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S, first_line
@@ -142,12 +141,16 @@ async def test_the_engine_takes_tools_and_their_results(local: Local) -> None:
         assert completion.text or completion.tool_calls
 
 
+def command(model: Path) -> list[str]:
+    options = {"model": str(model), "name": "local", "context": 512, "parallel": 1, "threads": 1}
+    return [sys.executable, "-P", child.__file__, json.dumps(options)]
+
+
 @pytest.fixture
 def alone(local_llm_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The child program without its supervisor."""
-    command = [sys.executable, "-P", child.__file__, "--model", str(local_llm_dir / "model.gguf")]
     process = subprocess.Popen(
-        [*command, "--context", "512", "--threads", "1"],
+        command(local_llm_dir / "model.gguf"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -185,9 +188,8 @@ async def test_the_server_wants_its_key_and_never_prints_what_it_reads(alone: su
 
 
 async def test_no_key_no_server(local_llm_dir: Path) -> None:
-    command = [sys.executable, "-P", child.__file__, "--model", str(local_llm_dir / "model.gguf")]
-    ended = await trio.run_process(command, capture_stderr=True, check=False)
-    assert ended.returncode == 2
+    ended = await trio.run_process(command(local_llm_dir / "model.gguf"), capture_stderr=True, check=False)
+    assert ended.returncode == 1
     assert child.KEY_VARIABLE.encode() in ended.stderr
 
 
@@ -195,7 +197,7 @@ async def test_a_file_that_is_no_model_is_said_in_one_line(tmp_path: Path) -> No
     broken = tmp_path / "model.gguf"
     broken.write_bytes(b"GGUF" + b"\0" * 100)
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-P", child.__file__, "--model", str(broken)],
+        command(broken),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -218,8 +220,8 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
         from klaw.actor.clock import SystemClock
         from klaw.actor.supervisor import Vitals
         from klaw.config.llm import LocalModelConfig
-        from klaw.llm.local.process import LocalProcess
-        from klaw.llm.local.provider import LocalModel
+        from klaw.llm.local_model import LocalProcess
+        from klaw.llm.local_model import LocalModel
         import structlog
         structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 

@@ -10,13 +10,12 @@ import pytest
 import structlog
 import trio
 
-import klaw.llm.local.process as local_process
+import klaw.llm.local_model as local_process
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorState, Supervisor, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import ModelError
-from klaw.llm.local.process import ACTOR_NAME, LocalProcess
-from klaw.llm.local.provider import LocalModel, LocalState
+from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalState
 from tests.support.waiting import HANG_S
 
 SERVES = """
@@ -48,7 +47,7 @@ def make(tmp_path: Path, model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> 
         if installed:
             file.touch()
         settings = LocalModelConfig(model="tiny", path=file, start_timeout_s=start_timeout_s)
-        return LocalProcess(settings, file.parent, model, program=program)
+        return LocalProcess(settings, file.parent, model, program=str(program))
 
     return process
 

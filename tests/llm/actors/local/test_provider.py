@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
-from klaw.llm.local.provider import LocalAddress, LocalModel, LocalProvider, LocalState
+from klaw.llm.local_model import LocalAddress, LocalModel, LocalProvider, LocalState
 from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
 from tests.support.llm_server import Cut, Hang, LlmServer, Reply, Text, serve_llm, text_reply
 from tests.support.waiting import HANG_S

@@ -2,7 +2,7 @@
 
 import json
 
-from klaw.llm.providers.adapt import NO_IMAGE, request_tokens, schema_in_prompt, without_images, without_tools
+from klaw.llm.providers.adapt import NO_IMAGE, images_as_text, request_tokens, schema_in_prompt, without_tools
 from klaw.llm.types import ChatMessage, Image, JsonSchema, Request, ToolCall, ToolDescription
 
 PNG = Image(data=b"x", media_type="image/png")
@@ -39,7 +39,7 @@ def test_an_orphaned_result_is_kept_too() -> None:
 
 def test_images_become_notes() -> None:
     request = Request(model="m", messages=(ChatMessage(role="user", content="Что это?", images=(PNG, PNG)),))
-    (message,) = without_images(request).messages
+    (message,) = images_as_text(request.messages)
     assert (message.content, message.images) == (f"Что это?\n{NO_IMAGE}\n{NO_IMAGE}", ())
 
 

@@ -11,7 +11,7 @@ from klaw.domain.names import UserId
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
 from klaw.store.engine import meta
-from klaw.store.kinds import topic_edits, topic_vectors, topics
+from klaw.store.kinds import topic_vectors, topics
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
@@ -90,11 +90,11 @@ async def test_a_topic_whose_message_quotes_it_gets_another_vector(tmp_path: Pat
         (other,) = await archive(store, [strange], user="boris")
         made = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in (topic, other)]
         as_of = await store.readers.run(meta.last_entry)
-        assert await store.writer.run(topic_edits.store_vectors, MODEL, made, as_of=as_of) == 2
+        assert await store.writer.run(topic_vectors.store, MODEL, made, as_of=as_of) == 2
         await forget(store, tmp_path, "other#1")
         assert await store.readers.run(topics.get, ANNA, topic.id) is not None
         waiting = await store.readers.run(topic_vectors.unembedded, 0, 10)
         assert waiting == [(ANNA, topic.id)]
-        assert await store.writer.run(topic_edits.store_vectors, MODEL, made, as_of=as_of) == 1
+        assert await store.writer.run(topic_vectors.store, MODEL, made, as_of=as_of) == 1
         assert await store.readers.run(topic_vectors.unembedded, 0, 10) == [(ANNA, topic.id)]
         assert await store.readers.run(topic_vectors.read, UserId("boris"), other.id) is not None

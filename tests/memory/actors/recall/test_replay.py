@@ -17,9 +17,9 @@ from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.replay import TurnReplay, replay, totals
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_writes
-from klaw.store.search.stored_recalls import newest_recalls as newest
-from klaw.store.search.stored_recalls import recalls_of as named
-from klaw.store.search.stored_recalls import stored_recall
+from klaw.store.search.whereabouts import newest_recalls as newest
+from klaw.store.search.whereabouts import recalls_of as named
+from klaw.store.search.whereabouts import stored_recall
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
 from tests.support.turns import record

@@ -17,8 +17,7 @@ from klaw.domain.search import RecallOutcome
 from klaw.llm import service
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.recall import Recall
-from klaw.memory.recall.rerank import CandidateReranker
+from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.store.kinds import messages
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store

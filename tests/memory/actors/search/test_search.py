@@ -12,8 +12,7 @@ from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import SearchPage
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.search.search import DEPTH, KEPT_LISTS, MemorySearch
-from klaw.memory.search.search_order import Cursor, read_cursor
+from klaw.memory.search.search import DEPTH, KEPT_LISTS, Cursor, MemorySearch, read_cursor
 from klaw.store.kinds import messages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store

@@ -23,7 +23,7 @@ from klaw.llm.slots import Priority
 from klaw.memory.summaries import making
 from klaw.memory.summaries.making import next_day
 from klaw.memory.summaries.summarizer import SWEEP_CHATS
-from klaw.store.kinds import messages, summaries, tool_notes, usage
+from klaw.store.kinds import messages, summaries, usage
 from klaw.store.kinds.usage import UsageFilters
 from klaw.store.search import passages
 from tests.support.clock import TrioClock
@@ -180,10 +180,10 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
         found = await readers.run(passages.matching, "note", me, ["дожд"], 5)
         assert [hit.rowid for hit in found]
         assert await readers.run(passages.matching, "note", other, ["дожд"], 5) == []
-        stored = await readers.run(tool_notes.by_rowids, me, [found[0].rowid])
+        stored = await readers.run(summaries.notes_by_rowids, me, [found[0].rowid])
         assert stored[found[0].rowid].note.text == "В Риге дождь до пятницы."
         assert (stored[found[0].rowid].chat, stored[found[0].rowid].note.seq) == (CHAT, 2)
-        assert await readers.run(tool_notes.by_rowids, other, [found[0].rowid]) == {}
+        assert await readers.run(summaries.notes_by_rowids, other, [found[0].rowid]) == {}
         waiting = await readers.run(passages.unembedded, "some-model", 10)
         assert [each.kind for each in waiting] == ["note"]
 

@@ -25,8 +25,7 @@ from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
 from klaw.store.kinds.topic_vectors import Near
-from klaw.store.search.history_search import HistoryFilters
-from klaw.store.search.topic_search import TopicLists
+from klaw.store.search.history_search import HistoryFilters, TopicLists
 from klaw.store.store import Store
 from tests.memory.unit.topics.test_merger import topic
 from tests.support.asking import search_lines

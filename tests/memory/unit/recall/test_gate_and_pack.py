@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.excerpt import MIN_SHARE_TOKENS, line_tokens, pack
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
-from klaw.memory.recall.query import is_command
+from klaw.memory.recall.query import content_words, is_command
 from klaw.memory.recall.ranker import RRF_K, reciprocal_rank_fusion
-from klaw.memory.recall.stopwords import content_words
 from klaw.store.engine.tokenizer import stem
 from klaw.store.search.fulltext import match_in
 from tests.support.repository import REPOSITORY

@@ -17,7 +17,7 @@ from klaw.errors import InvalidValue
 from klaw.memory.recall.excerpt import snippet
 from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.ranker import RankedEntry
-from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
+from klaw.memory.search.search import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
 from klaw.operations.lines import days, minute
 from klaw.store.engine.tokenizer import stem
 from klaw.store.search.ranked_lists import MessagePlace

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.actor.backoff import SLOW
-from klaw.context.window import cost, exchanges
+from klaw.context.request import cost, exchanges
 from klaw.domain import tokens
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId, chat_id

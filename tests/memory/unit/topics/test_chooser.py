@@ -8,7 +8,7 @@ from klaw.memory.recall.query import read_query
 from klaw.memory.recall.replay import TurnReplay
 from klaw.memory.topics.chooser import judge, worths
 from klaw.store.engine.tokenizer import stem
-from klaw.store.search.stored_recalls import StoredRecall
+from klaw.store.search.whereabouts import StoredRecall
 from tests.context.unit.test_assemble import recalled
 from tests.memory.unit.topics.test_merger import topic
 from tests.support.stores import stored

@@ -4,7 +4,7 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicCandidate, TopicId
-from klaw.memory.topics.merger import MAX_CANDIDATES, candidates
+from klaw.memory.topics.maker import MAX_CANDIDATES, candidates
 
 
 def topic(number: int, **changes) -> Topic:

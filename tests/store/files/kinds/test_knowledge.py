@@ -24,6 +24,7 @@ from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, No
 from klaw.knowledge import removal
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.store import Store
+from tests.support import stored_documents
 from tests.support.forgetting import lose_database
 from tests.support.stores import running_store
 
@@ -109,19 +110,19 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         await run(sources.put, ANNA, made := source(mine))
         first = document(made)
         assert await run(
-            document_steps.put, first, [passage(0, "Срок аренды один год."), passage(1, "Залог не нужен.")]
+            stored_documents.put, first, [passage(0, "Срок аренды один год."), passage(1, "Залог не нужен.")]
         )
         kept, gone = await read(documents.passages, ANNA, first.id)
         assert (await found(store, "залога"), await found(store, "срок")) == (1, 2)
         again = [passage(0, "Стороны договора."), passage(1, "Срок аренды один год.")]
-        assert await run(document_steps.put, first, again)
+        assert await run(stored_documents.put, first, again)
         now = await read(documents.passages, ANNA, first.id)
         assert [each.text for each in now] == [each.text for each in again]
         assert now[1].rowid == kept.rowid
         assert gone.rowid not in {each.rowid for each in now}
         assert (await found(store, "залога"), await found(store, "стороны")) == (0, 1)
         assert await run(
-            document_steps.put, attrs.evolve(first, title="Аренда офиса"), again
+            stored_documents.put, attrs.evolve(first, title="Аренда офиса"), again
         )  # in each passage's vector
         assert await found(store, "офис") == 2
         assert not {each.rowid for each in now} & {
@@ -131,10 +132,10 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         assert await read(documents.passages_between, ANNA, first.id, 1_001, 1_002) == [now[1]]
         with pytest.raises(NoSuchDocument):
             await read(documents.get, EVE, first.id)
-        assert await run(document_steps.remove, first.id) == 2
+        assert await run(stored_documents.remove, first.id) == 2
         assert (await found(store, "аренды"), await count(store, "SELECT count(*) FROM kb_passages")) == (0, 0)
         await run(sources.remove, ANNA, made.id, LATER)
-        assert not await run(document_steps.put, first, again)
+        assert not await run(stored_documents.put, first, again)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -167,7 +168,7 @@ async def test_steps_that_are_cut_off_anywhere_end_in_exactly_the_passages_of_th
             if not cut_off:
                 while await run(document_steps.trim, doc.id, len(pieces), 0.0):
                     pass
-                full = attrs.evolve(doc, passages=len(pieces), digest=document_steps.digest(pieces))
+                full = attrs.evolve(doc, passages=len(pieces), digest=stored_documents.digest(pieces))
                 assert await run(document_steps.finish, full)
                 assert await read(documents.of_source, made.id) == [full]
         now = await read(documents.passages, ANNA, doc.id)
@@ -197,7 +198,7 @@ async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path
             await run(sources.put, ANNA, each)
             for name in ("1.txt", "2.txt"):
                 texts = [passage(at, f"Залог {each.name} {at}") for at in range(3)]
-                await run(document_steps.put, document(each, name), texts)
+                await run(stored_documents.put, document(each, name), texts)
         await run(sources.remove, ANNA, gone.id, LATER)
         assert await removal.sweep(store.readers, store.writer) == 2
         assert await count(store, "SELECT count(*) FROM kb_documents") == 2

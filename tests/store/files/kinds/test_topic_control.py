@@ -19,7 +19,7 @@ from klaw.errors import NoSuchChange, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.kinds import inventory, messages, topic_changes, topic_edits, topics
+from klaw.store.kinds import inventory, messages, topic_changes, topic_edits, topic_vectors, topics
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.values import ReindexOptions
@@ -438,7 +438,7 @@ async def _step(store: Store, root: Path, kind: str, chance: random.Random) -> N
             if groups:
                 made = await archive(store, *groups, user=user, chat=chat, facts=chance.random() < 0.5)
                 vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made[1:]]
-                await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
+                await store.writer.run(topic_vectors.store, MODEL, vectors)
         case "merge" if everyone:
             summary = chance.choice([None, chance.choice(WORDS)])
             await control.merge(

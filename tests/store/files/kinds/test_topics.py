@@ -127,7 +127,7 @@ async def test_a_merge_moves_the_messages_and_leaves_nothing_of_the_source(tmp_p
         a, b = await say(store, "first", "second")
         target, source = await archive(store, [a], [b])
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in (target, source)]
-        assert await store.writer.run(topic_edits.store_vectors, MODEL, vectors) == 2
+        assert await store.writer.run(topic_vectors.store, MODEL, vectors) == 2
         merged = await store.writer.run(topic_edits.merge, source, target, "both", AT, vector=unit(7), model_id=MODEL)
         assert (merged.id, merged.messages, merged.summary, merged.consolidated) == (target.id, 2, "both", True)
         assert await store.readers.run(topics.get, ANNA, source.id) is None
@@ -187,10 +187,10 @@ async def test_a_vector_of_another_state_or_model_is_left_out(tmp_path: Path) ->
         one, two = await archive(store, [a], [b])
         stale = TopicVector(one.id, "2020-01-01T00:00:00.000Z", unit(1))
         good = TopicVector(two.id, two.updated_at, unit(2))
-        assert await store.writer.run(topic_edits.store_vectors, MODEL, [good]) == 0  # no model yet
+        assert await store.writer.run(topic_vectors.store, MODEL, [good]) == 0  # no model yet
         await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         short = attrs.evolve(good, vector=b"\0" * 4)
-        assert await store.writer.run(topic_edits.store_vectors, MODEL, [stale, short, good]) == 1
+        assert await store.writer.run(topic_vectors.store, MODEL, [stale, short, good]) == 1
         near = await store.readers.run(topic_vectors.nearest, ANNA, unit(2), min_cosine=0.6, limit=50)
         assert [each.topic for each in near] == [two.id]
         boris = UserId("boris")
@@ -247,7 +247,7 @@ class Steps:
                     store, *[sorted(part) for part in (free[:cut], free[cut:]) if part], user=user, chat=chat
                 )
                 vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made[1:]]
-                await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
+                await store.writer.run(topic_vectors.store, MODEL, vectors)
             case "merge" if len(known) > 1:
                 source, target = chance.sample(known, 2)
                 if source.chat == target.chat:
@@ -303,7 +303,7 @@ async def test_a_reindex_beside_a_server_that_stores_and_merges_topics(tmp_path:
         rowids = await say(store, *(f"message {n}" for n in range(40)))
         made = list(await archive(store, *([each] for each in rowids[:30])))
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made]
-        await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
+        await store.writer.run(topic_vectors.store, MODEL, vectors)
         await reindexer.start(ReindexOptions())
         while len(made) > 2 and reindexer.status.state == "running":
             source, target = made.pop(), made[0]
@@ -371,7 +371,7 @@ CHILD = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.store.engine.journal import Journal
-from klaw.store.kinds import topic_edits, topics
+from klaw.store.kinds import topic_edits, topic_vectors, topics
 from tests.support.stores import running_store
 from tests.support.topics import AT, archive, say, ANNA
 

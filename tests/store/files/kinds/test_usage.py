@@ -168,7 +168,7 @@ def test_the_last_choice_of_a_model_counts_in_whatever_order_the_logs_bring_it(c
     stored = []
     for choice in choices:
         metadata = {} if choice == "none" else {"model": choice}
-        system = {"role": messages.Role.SYSTEM, "kind": messages.Kind.COMMAND}
+        system = {"role": messages.Role.SYSTEM, "kind": messages.MessageKind.COMMAND}
         stored.append(messages.insert(connection, new("ok", **system, **metadata)))
         stored.append(messages.insert(connection, new("/model нет/такой")))
     chosen = [choice for choice in choices if choice not in ("none", 5)]

@@ -11,7 +11,7 @@ import pytest
 
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import SchemaTooNew
-from klaw.memory.recall.stopwords import search_words
+from klaw.memory.recall.query import search_words
 from klaw.store import migrations
 from klaw.store.engine import meta
 from klaw.store.engine.connect import prepare_writer

@@ -19,6 +19,7 @@ from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.store import Store
 from tests.store.files.kinds.test_knowledge import ANNA, LATER, base, count, document, found, passage, source
 from tests.store.files.rebuild.test_interrupted import killed
+from tests.support import stored_documents
 from tests.support.forgetting import lose_database
 from tests.support.reindexing import ended, reindexing_store, run
 from tests.support.repository import REPOSITORY
@@ -34,9 +35,9 @@ async def fill(store: Store) -> None:
     made = await store.writer.run(sources.put, ANNA, source(mine))
     for number, name in enumerate(NAMES):
         texts = [passage(at, f"Слово{number} и {at}. Аренда.") for at in range(10 + number * 10)]
-        assert await store.writer.run(document_steps.put, document(made, name, sha256="a", stamp="1"), texts)
-    await store.writer.run(document_steps.remove, document(made, NAMES[1]).id)
-    await store.writer.run(document_steps.put, document(made, "broken.pdf", state=DocumentState.FAILED), [])
+        assert await store.writer.run(stored_documents.put, document(made, name, sha256="a", stamp="1"), texts)
+    await store.writer.run(stored_documents.remove, document(made, NAMES[1]).id)
+    await store.writer.run(stored_documents.put, document(made, "broken.pdf", state=DocumentState.FAILED), [])
     half = document(made, "half.md")
     await store.writer.run(document_steps.wait, [half])
     await store.writer.run(document_steps.begin, half)
@@ -107,9 +108,9 @@ async def test_beside_a_server_that_reads_and_removes_documents(tmp_path: Path) 
             again = document(made, NAMES[changes % 12], sha256=f"{changes}")
             if changes % 3:
                 latest[again.name] = [passage(0, f"Изменение {changes}.")]
-                await store.writer.run(document_steps.put, again, latest[again.name])
+                await store.writer.run(stored_documents.put, again, latest[again.name])
             else:
-                await store.writer.run(document_steps.remove, again.id)
+                await store.writer.run(stored_documents.remove, again.id)
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped
@@ -120,10 +121,10 @@ async def test_beside_a_server_that_reads_and_removes_documents(tmp_path: Path) 
         old.close()
         for name, each in live.items():
             # As at the swap, or to be read again, or put after it; what was removed is gone.
-            is_new = name in latest and each.digest == document_steps.digest(latest[name])
+            is_new = name in latest and each.digest == stored_documents.digest(latest[name])
             assert is_new or (name in last and each.digest in ("", last[name]))
             assert each.digest or each.state is DocumentState.WAITING or name == "broken.pdf"
-        await store.writer.run(document_steps.put, document(made, "new.md"), [passage(0, "Новое.")])
+        await store.writer.run(stored_documents.put, document(made, "new.md"), [passage(0, "Новое.")])
         assert await count(store, "SELECT max(rowid) FROM kb_passages") > sequence
         words = await count(store, "SELECT count(*) FROM kb_passages_fts_docsize")
         assert words == await count(store, "SELECT count(*) FROM kb_passages")
@@ -153,10 +154,11 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import structlog, trio
-from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.rebuild.values import ReindexOptions
 from tests.store.files.kinds.test_knowledge import ANNA, document, passage
 from tests.store.files.rebuild.test_documents import NAMES
+from tests.support import stored_documents
 from tests.support.reindexing import reindexing_store
 
 root, at, left = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -189,9 +191,9 @@ async def main():
             again = document(made, NAMES[number % 12], sha256=f"{number}")
             if number % 4:
                 texts = [passage(each, f"{number} {each}") for each in range(number % 12)]
-                await store.writer.run(document_steps.put, again, texts)
+                await store.writer.run(stored_documents.put, again, texts)
             else:
-                await store.writer.run(document_steps.remove, again.id)
+                await store.writer.run(stored_documents.remove, again.id)
             os.write(1, f"{number}\\n".encode())
             count("put")
 

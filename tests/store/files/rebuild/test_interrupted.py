@@ -26,11 +26,11 @@ from tests.support.waiting import HANG_S
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from klaw.store.rebuild import filling, offline
+from klaw.store.rebuild import building, offline
 from tests.support.reindexing import FakeModel, run
 
 offline.SLICE_S = 0.0  # a transaction for every record
-filling.EMBED_ROWS = 2
+building.EMBED_ROWS = 2
 phase, count = sys.argv[2], int(sys.argv[3])
 
 def see(step):

@@ -7,7 +7,7 @@ import apsw.fts5
 import pytest
 
 from klaw.store import migrations
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.engine.tokenizer import forms
 from klaw.store.search import fulltext
 from tests.store.files.migrations.test_migrations import open_with, run_scripts

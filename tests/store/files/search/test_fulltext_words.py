@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.memory.recall.stopwords import content_words, search_words
+from klaw.memory.recall.query import content_words, search_words
 from klaw.store import migrations
-from klaw.store.engine import full_text
+from klaw.store.engine import tables
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.engine.tokenizer import INDEXED_CHARACTERS, is_lone, pairs, segments, stem, words
 from klaw.store.kinds import messages
@@ -211,6 +211,6 @@ def test_of_a_very_long_text_the_beginning_is_found_and_it_can_be_removed(connec
     whole = "INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)"
     connection.execute(whole)
     (rowid,) = connection.execute("SELECT rowid FROM messages WHERE content = ?", (long,)).fetchone()
-    full_text.unindex_row(connection, "messages", rowid)
+    tables.unindex_row(connection, "messages", rowid)
     connection.execute("DELETE FROM messages WHERE rowid = ?", (rowid,))
     connection.execute(whole)

@@ -8,8 +8,7 @@ from klaw.domain.names import UserId
 from klaw.store.kinds import facts, memory_files
 from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 from klaw.store.search import passages
-from klaw.store.search.history_search import HistoryFilters
-from klaw.store.search.topic_search import search_topics
+from klaw.store.search.history_search import HistoryFilters, search_topics
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import running_store

@@ -33,7 +33,7 @@ def _fill(connection: apsw.Connection, count: int, model: str = "a") -> None:
 
 
 def test_the_first_model_takes_one_step(connection: apsw.Connection) -> None:
-    assert vectors.prepare_some(connection, "a", 4) == vectors.PreparationStep(done=True, dropped=False)
+    assert vectors.prepare_some(connection, "a", 4) is False
     assert vector_model.current(connection) == ("a", 4)
     assert vectors.prepare(connection, "a", 4) is False
 
@@ -45,20 +45,20 @@ def test_each_step_is_bounded_and_a_crash_between_two_loses_nothing(
     monkeypatch.setattr(vectors, "CLEAR_CHUNKS", 1)
     with connection:
         _fill(connection, 600)
-    assert vectors.prepare_some(connection, "b", 8) == vectors.PreparationStep(done=False, dropped=True)
+    assert vectors.prepare_some(connection, "b", 8) is None
     assert vector_model.current(connection) is None, "nothing can be searched or stored now"
     assert vectors.count_embedded(connection) == 0
     assert vectors.count_unembedded(connection, 10) == 100
     steps = 1
-    while not vectors.prepare_some(connection, "b", 8).done:  # as after a restart: nothing is held in memory
+    while vectors.prepare_some(connection, "b", 8) is None:  # as after a restart: nothing is held in memory
         steps += 1
     assert steps >= 5
     assert vector_model.current(connection) == ("b", 8)
     assert vectors.count_unembedded(connection, 10) == 600
     assert vectors.reembedding(connection) == 600
-    assert vectors.prepare_some(connection, "b", 8) == vectors.PreparationStep(done=True, dropped=True)
+    assert vectors.prepare_some(connection, "b", 8) is True
     vectors.end_reembedding(connection)
-    assert vectors.prepare_some(connection, "b", 8) == vectors.PreparationStep(done=True, dropped=False)
+    assert vectors.prepare_some(connection, "b", 8) is False
 
 
 def test_a_change_back_in_the_middle_still_counts_what_was_there_before(connection: apsw.Connection) -> None:

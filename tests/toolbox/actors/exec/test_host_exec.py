@@ -14,9 +14,8 @@ from klaw.actor.threads import Threads
 from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import ToolRefused
-from klaw.toolbox.exec import process
-from klaw.toolbox.exec.host_exec import RISK, HostExec, host_exec
-from klaw.toolbox.exec.process import Sandbox
+from klaw.toolbox.host_exec import RISK, HostExec, host_exec
+from klaw.toolbox.program import FLOOD_BYTES, HEAD_BYTES, TAIL_BYTES, Sandbox
 from klaw.toolbox.spec import ToolContext, ToolFailure
 from tests.support.waiting import HANG_S, until
 
@@ -151,9 +150,9 @@ async def test_flood_is_cut_in_bounded_memory_and_killed(tmp_path: Path) -> None
     result = await runner(tmp_path).run(CONTEXT, "yes да")
 
     assert isinstance(result, ToolFailure)
-    assert f"wrote more than {process.FLOOD_BYTES} bytes" in result.text
+    assert f"wrote more than {FLOOD_BYTES} bytes" in result.text
     assert "bytes left out" in result.text
-    assert len(result.text.encode()) < process.HEAD_BYTES + process.TAIL_BYTES + 1000
+    assert len(result.text.encode()) < HEAD_BYTES + TAIL_BYTES + 1000
 
 
 async def test_output_that_is_no_text_is_shown_as_far_as_it_can_be(tmp_path: Path) -> None:

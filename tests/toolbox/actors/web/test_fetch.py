@@ -14,7 +14,7 @@ from klaw.domain.names import UserId
 from klaw.errors import ToolRefused
 from klaw.guarded_http import GuardedBackend
 from klaw.toolbox.spec import ToolContext, ToolFailure
-from klaw.toolbox.web.fetch import web_fetch
+from klaw.toolbox.web_fetch import web_fetch
 from tests.support.programs.web_site import answer, redirect, site
 from tests.support.waiting import HANG_S
 

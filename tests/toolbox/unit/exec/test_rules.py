@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.toolbox.exec.host_exec import allowed, split
+from klaw.toolbox.host_exec import allowed, split
 
 RULES = (
     "date", "git status", "git log **", "ls *", "cat notes/*", "cat notes/**/*.md", "cat SOUL.txt", "head -n* notes/*",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NotThere, ToolRefused
-from klaw.toolbox.files import beneath, reading, writing
+from klaw.toolbox.files import access, beneath
 from klaw.toolbox.files.beneath import Root, root_of
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -43,9 +43,9 @@ def root(place):
 
 
 def test_paths_inside_are_read_also_with_dots(root):
-    assert reading.read_bytes(root, "notes/a.md") == b"alpha"
-    assert reading.read_bytes(root, "./notes//a.md") == b"alpha"
-    assert reading.read_bytes(root, "notes/../USER.md").decode() == "Анна"
+    assert access.read_bytes(root, "notes/a.md") == b"alpha"
+    assert access.read_bytes(root, "./notes//a.md") == b"alpha"
+    assert access.read_bytes(root, "notes/../USER.md").decode() == "Анна"
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_paths_inside_are_read_also_with_dots(root):
 )
 def test_bad_paths_are_refused_with_their_reason(root, path, said):
     with pytest.raises(ToolRefused, match=said):
-        reading.read_bytes(root, path)
+        access.read_bytes(root, path)
     for mode in ("create", "replace", "append"):
         if said != "no such file":
             with pytest.raises(ToolRefused):
-                writing.write(root, path, b"x", mode)
+                access.write(root, path, b"x", mode)
 
 
 def test_links_that_stay_inside_work_and_links_out_are_refused(place, root):
@@ -95,24 +95,24 @@ def test_links_that_stay_inside_work_and_links_out_are_refused(place, root):
     (place / "secret-inside").symlink_to(".env")
     (place / ".env").write_text("KEY=1")
     (place / "loop").symlink_to("loop")
-    assert reading.read_bytes(root, "inside/a.md") == b"alpha"
-    assert reading.read_bytes(root, "absolute") == b"alpha"
-    assert reading.read_bytes(root, "inside/up").decode() == "Анна"
+    assert access.read_bytes(root, "inside/a.md") == b"alpha"
+    assert access.read_bytes(root, "absolute") == b"alpha"
+    assert access.read_bytes(root, "inside/up").decode() == "Анна"
     for path in ("out/canary.txt", "out/deep/canary.txt", "out-absolute", "prefix", "secret-inside", "loop"):
         with pytest.raises(ToolRefused):
-            reading.read_bytes(root, path)
+            access.read_bytes(root, path)
         for mode in ("create", "replace", "append"):
             with pytest.raises(ToolRefused):
-                writing.write(root, path, b"x", mode)
+                access.write(root, path, b"x", mode)
     assert (place.parent / "outside" / "canary.txt").read_bytes() == CANARY
 
 
 def test_the_workspace_itself_may_be_reached_by_a_link(place, tmp_path):
     (tmp_path / "home").symlink_to(place)
     root = Root(folder=tmp_path / "home")
-    assert reading.read_bytes(root, "notes/a.md") == b"alpha"
+    assert access.read_bytes(root, "notes/a.md") == b"alpha"
     (place / "absolute").symlink_to(place / "notes" / "a.md")
-    assert reading.read_bytes(root, "absolute") == b"alpha"
+    assert access.read_bytes(root, "absolute") == b"alpha"
 
 
 def test_pipes_sockets_and_devices_are_refused_without_waiting(place, root, tmp_path_factory):
@@ -124,12 +124,12 @@ def test_pipes_sockets_and_devices_are_refused_without_waiting(place, root, tmp_
         (short / "s").rename(place / "socket")
         for path in ("pipe", "socket", "to-null"):
             with pytest.raises(ToolRefused):
-                reading.read_bytes(root, path)
+                access.read_bytes(root, path)
             for mode in ("create", "replace", "append"):
                 with pytest.raises(ToolRefused):
-                    writing.write(root, path, b"x", mode)
+                    access.write(root, path, b"x", mode)
     assert stat.S_ISFIFO((place / "pipe").stat().st_mode)
-    kinds = {entry.path: entry.kind for entry in reading.list_folder(root, "", 100).entries}
+    kinds = {entry.path: entry.kind for entry in access.list_folder(root, "", 100).entries}
     assert kinds["pipe"] == kinds["socket"] == "other"
     assert kinds["to-null"] == "link"
 
@@ -147,7 +147,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_does_not_block(place, root, monke
 
     monkeypatch.setattr(beneath.os, "stat", swapping)
     with pytest.raises(ToolRefused, match="pipe"):
-        reading.read_bytes(root, "notes/a.md")
+        access.read_bytes(root, "notes/a.md")
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
@@ -166,7 +166,7 @@ def test_a_link_swapped_in_during_the_call_is_refused(place, root, monkeypatch, 
 
     monkeypatch.setattr(beneath.os, "open", swapping)
     with pytest.raises(ToolRefused):
-        reading.read_bytes(root, "notes/canary.txt" if what == "folder" else "notes/a.md")
+        access.read_bytes(root, "notes/canary.txt" if what == "folder" else "notes/a.md")
 
 
 def test_a_folder_swapped_all_the_time_never_lets_anything_out(place, root):
@@ -194,12 +194,12 @@ def test_a_folder_swapped_all_the_time_never_lets_anything_out(place, root):
     try:
         for _ in range(400):
             with suppress(ToolRefused):
-                assert reading.read_bytes(root, "notes/a.md") == b"alpha"
+                assert access.read_bytes(root, "notes/a.md") == b"alpha"
             with suppress(ToolRefused):
-                assert reading.read_bytes(root, "notes/canary.txt") == b"overwritten"
+                assert access.read_bytes(root, "notes/canary.txt") == b"overwritten"
             with suppress(ToolRefused):
-                writing.write(root, "notes/canary.txt", b"overwritten", "replace")
-            assert not any("only-outside" in entry.path for entry in reading.find(root, "**/*.txt", 100).entries)
+                access.write(root, "notes/canary.txt", b"overwritten", "replace")
+            assert not any("only-outside" in entry.path for entry in access.find(root, "**/*.txt", 100).entries)
     finally:
         stop.set()
         thread.join()
@@ -215,10 +215,10 @@ def test_no_descriptor_is_left_open(place, root):
     def use():
         for path in ("notes/a.md", "../x", "out/canary.txt", "nowhere/x", "notes/../USER.md", "notes"):
             for operation in (
-                lambda p: reading.read_bytes(root, p),
-                lambda p: writing.write(root, p, b"x", "create"),
-                lambda p: reading.list_folder(root, p, 1),
-                lambda p: reading.find(root, f"{p}/**/*", 1),
+                lambda p: access.read_bytes(root, p),
+                lambda p: access.write(root, p, b"x", "create"),
+                lambda p: access.list_folder(root, p, 1),
+                lambda p: access.find(root, f"{p}/**/*", 1),
             ):
                 with suppress(ToolRefused):
                     operation(path)
@@ -243,14 +243,14 @@ def test_no_path_reaches_the_canary(place, root, path):
         if not (place / name).is_symlink():
             (place / name).symlink_to(target)
     for operation in (
-        lambda: reading.read_bytes(root, path),
-        lambda: writing.write(root, path, b"written", "replace"),
-        lambda: writing.write(root, path, b"written", "create"),
-        lambda: writing.change(root, path, lambda data, _name: data + b"changed"),
+        lambda: access.read_bytes(root, path),
+        lambda: access.write(root, path, b"written", "replace"),
+        lambda: access.write(root, path, b"written", "create"),
+        lambda: access.change(root, path, lambda data, _name: data + b"changed"),
     ):
         with suppress(ToolRefused):
             assert operation() != CANARY
-    for lister in (reading.list_folder, reading.find):
+    for lister in (access.list_folder, access.find):
         try:
             found = lister(root, path, 1000)
         except ToolRefused:
@@ -267,20 +267,20 @@ def test_each_user_has_their_own_part(place):
     """The owner sees the workspace without the others' folders, everybody else their folder alone."""
     anna, bob = root_of(place, UserId("anna")), root_of(place, UserId("bob"))
     owner = root_of(place, LOCAL_USER)
-    assert reading.list_folder(anna, "", 10).entries == ()
+    assert access.list_folder(anna, "", 10).entries == ()
     with pytest.raises(NotThere):
-        reading.read_bytes(anna, "USER.md")
-    assert writing.write(anna, "USER.md", b"I am Anna", "create") == "USER.md"
+        access.read_bytes(anna, "USER.md")
+    assert access.write(anna, "USER.md", b"I am Anna", "create") == "USER.md"
     assert (place / "users" / "anna" / "USER.md").read_bytes() == b"I am Anna"
     for path in ("../../USER.md", "../bob/USER.md", "../anna/USER.md"):
         with pytest.raises(ToolRefused, match="leads out"):
-            reading.read_bytes(anna, path)
+            access.read_bytes(anna, path)
     with pytest.raises(NotThere):
-        reading.read_bytes(bob, "USER.md")
-    assert all(not entry.path.startswith("users") for entry in reading.find(owner, "**/*", 100).entries)
+        access.read_bytes(bob, "USER.md")
+    assert all(not entry.path.startswith("users") for entry in access.find(owner, "**/*", 100).entries)
     (place / "users" / "anna" / "link").symlink_to(place / "USER.md")
     with pytest.raises(ToolRefused, match="out of the workspace"):
-        reading.read_bytes(anna, "link")
+        access.read_bytes(anna, "link")
     (place / "users" / "eve").symlink_to("anna")
     with pytest.raises(ToolRefused):
-        reading.read_bytes(root_of(place, UserId("eve")), "USER.md")
+        access.read_bytes(root_of(place, UserId("eve")), "USER.md")

@@ -10,9 +10,8 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
 from klaw.toolbox.builtin.file_tools import file_tools
-from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import Executor
-from klaw.toolbox.files import writing
+from klaw.toolbox.executor import Executor, prepare
+from klaw.toolbox.files import access
 from klaw.toolbox.spec import Toolbox, ToolContext
 
 MAX_CHARS = 2_000
@@ -140,7 +139,7 @@ async def test_damaged_binary_large_and_closed_files(run, workspace):
         "damage" in (await run(("file_patch", {"path": "latin.txt", "edits": [{"search": "c", "replace": "k"}]}))).text
     )
     assert "is binary" in (await run((read, {"path": "image.png"}))).text
-    assert "the limit is 1000000" in (await run((read, {"path": "large.txt"}))).text
+    assert "is larger than 1000000 bytes" in (await run((read, {"path": "large.txt"}))).text
     assert "secrets" in (await run((read, {"path": ".env"}))).text
     assert "not a regular file" in (await run((read, {"path": "pipe"}))).text
     assert (await run((read, {"path": "empty.txt"}))).text == "(the file is empty)"
@@ -183,7 +182,7 @@ async def test_a_failed_write_leaves_the_old_content_and_no_rubbish(run, workspa
     def full(_fd):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(access.os, "fsync", full)
     refused = await run(("file_write", {"path": "a.md", "content": "new", "mode": "replace"}))
     assert "no space is left" in refused.text
     assert (workspace / "a.md").read_text() == "old"
@@ -192,13 +191,13 @@ async def test_a_failed_write_leaves_the_old_content_and_no_rubbish(run, workspa
 
 async def test_a_file_changed_meanwhile_is_not_overwritten(run, workspace, monkeypatch):
     (workspace / "a.md").write_text("old text")
-    real = writing._check_unchanged
+    real = access._check_unchanged
 
     def first_the_editor(place, stamp):
         (workspace / "a.md").write_text("by the person")
         real(place, stamp)
 
-    monkeypatch.setattr(writing, "_check_unchanged", first_the_editor)
+    monkeypatch.setattr(access, "_check_unchanged", first_the_editor)
     refused = await run(("file_patch", {"path": "a.md", "edits": [{"search": "old", "replace": "new"}]}))
     assert "changed by somebody else" in refused.text
     assert (workspace / "a.md").read_text() == "by the person"

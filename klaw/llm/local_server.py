@@ -1,17 +1,15 @@
 """The child process that runs llama.cpp: an OpenAI-compatible server on a loopback port.
 
 Run by file name, so it imports nothing of Klaw. It prints one JSON line on stdout, ``{"port": N}`` when the model is
-loaded or ``{"error": CLASS, "reason": TEXT}``, and lives until its stdin closes: that happens when the parent closes
-it, and also when the parent is killed. Signals that a terminal or systemd sends to the whole group are ignored, so
-that running answers can finish while the parent stops in order.
+loaded or ``{"error": CLASS, "reason": TEXT}``, and lives until its stdin closes, which happens also when the parent is
+killed. Signals that a terminal or systemd sends to the whole group are ignored, so that running answers can finish
+while the parent stops in order.
 
-Prompts and answers appear nowhere: llama.cpp logs errors only, and its output goes to the null device; what it says
-while it loads, before the first prompt, tells the parent why a model cannot be loaded. Every request
-needs the key, so other users of the machine get nothing; the key comes in an environment variable, because a command
-line is public.
+Prompts and answers appear nowhere: llama.cpp logs errors only, to the null device; what it says while it loads, before
+the first prompt, tells the parent why a model cannot be loaded. Every request needs the key, so other users of the
+machine get nothing; it comes in an environment variable, because a command line is public.
 """
 
-import argparse
 import json
 import os
 import re
@@ -19,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,25 +34,25 @@ _PING_S = 10
 """A comment on a silent stream, so that a long prompt on a slow machine is no time-out."""
 
 
-def parameters(options: argparse.Namespace, key: str) -> Any:
-    """Make llama.cpp's parameters. ``options.context`` is per slot; llama.cpp divides its own number by the slots."""
+def parameters(options: Mapping[str, Any], key: str) -> Any:
+    """llama.cpp's parameters. ``context`` is per slot; llama.cpp divides its own number by the slots."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path = options.model
-    params.model_alias = {options.name}
+    params.model.path = options["model"]
+    params.model_alias = {options["name"]}
     params.hostnames = ["127.0.0.1"]
-    params.port = options.port
+    params.port = 0
     params.api_keys = [key]
-    params.n_ctx = options.context * options.parallel
-    params.n_parallel = options.parallel
-    params.n_threads_http = options.parallel + 2
+    params.n_ctx = options["context"] * options["parallel"]
+    params.n_parallel = options["parallel"]
+    params.n_threads_http = options["parallel"] + 2
     cores = len(os.sched_getaffinity(0))
     # llama.cpp's threads wait for each other by spinning, thousands of times a second while it generates. When another
     # process wants one of the cores (and Klaw does, in every turn), all of them get slower, by up to ten times. Reading
     # a prompt has few such waits and gains most from the last core.
-    params.cpuparams.n_threads = options.threads or max(1, cores - 1)
-    params.cpuparams_batch.n_threads = options.threads or cores
+    params.cpuparams.n_threads = options["threads"] or max(1, cores - 1)
+    params.cpuparams_batch.n_threads = options["threads"] or cores
     params.cache_ram_mib = _PROMPT_CACHE_MIB
     params.sse_ping_interval = _PING_S
     params.use_jinja = True
@@ -67,20 +66,14 @@ def parameters(options: argparse.Namespace, key: str) -> Any:
     return params
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Klaw's embedded language model")
-    parser.add_argument("--model", required=True, help="GGUF file")
-    parser.add_argument("--name", default="local", help="name that the API shows")
-    parser.add_argument("--port", type=int, default=0, help="loopback port; 0: a free one")
-    parser.add_argument("--context", type=int, default=8192, help="context length of each slot in tokens")
-    parser.add_argument("--parallel", type=int, default=1, help="slots: requests worked on at the same time")
-    parser.add_argument(
-        "--threads", type=int, default=0, help="threads for inference; 0: one for each core, one less to generate"
-    )
-    options = parser.parse_args(arguments)
-    key = os.environ.pop(KEY_VARIABLE, "")
-    if not key:
-        parser.error(f"{KEY_VARIABLE} is not set")
+def main(argument: str) -> int:
+    """Serve a model.
+
+    Args:
+        argument: JSON with ``model`` (a GGUF file), ``name`` (which the API shows), ``context`` (length in tokens of
+            each slot), ``parallel`` (slots) and ``threads`` (0: one for each core, one less to generate).
+    """
+    options, key = json.loads(argument), os.environ.pop(KEY_VARIABLE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Before loading, which may take minutes: the parent may be gone by then.
@@ -127,4 +120,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1]))

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,11 +22,8 @@ from klaw.config.tools import ExecToolConfig
 
 HEAD_BYTES = 600_000
 TAIL_BYTES = 300_000
-"""How much of the beginning and of the end of an output is kept."""
 FLOOD_BYTES = 64 * 1024 * 1024
-"""A program that writes more is killed."""
 TERM_S = 2.0
-"""Between SIGTERM and SIGKILL."""
 LATE_S = 0.5
 """How long the pipe is read after the program ended: a child of it may hold it open."""
 CHUNK_BYTES = 64 * 1024
@@ -35,55 +31,47 @@ CHUNK_BYTES = 64 * 1024
 
 @attrs.frozen(kw_only=True)
 class ProgramResult:
+    """What a program did.
+
+    Args:
+        code: the exit code; a negative one is the signal that killed it.
+        output: standard output and error, interleaved; see ``KeptOutput``.
+        flooded: it wrote more than ``FLOOD_BYTES`` and was killed.
+    """
+
     code: int
-    """The exit code; a negative one is the signal that killed it."""
     output: str
-    """Standard output and error, interleaved; see ``KeptOutput``."""
     duration_s: float
     timed_out: bool
     flooded: bool
-    """It wrote more than ``FLOOD_BYTES`` and was killed."""
 
 
 class KeptOutput:
-    """The beginning and the end of an output, in bounded memory."""
-
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
-        self._head = bytearray()
-        self._head_limit = head
-        self._tail: deque[bytes] = deque()
-        self._tail_limit = tail
-        self._tail_size = 0
         self.size = 0
+        self._head, self._head_limit = bytearray(), head
+        self._tail, self._tail_limit = bytearray(), tail
 
     def add(self, data: bytes) -> None:
         self.size += len(data)
         room = self._head_limit - len(self._head)
         self._head += data[:room]
-        rest = data[room:] if room else data
-        if rest:
-            self._tail.append(rest)
-            self._tail_size += len(rest)
-            while self._tail_size - len(self._tail[0]) >= self._tail_limit:
-                self._tail_size -= len(self._tail.popleft())
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._tail_limit:
+            del self._tail[: -self._tail_limit]
 
     def text(self) -> str:
-        tail = b"".join(self._tail)[-self._tail_limit :]
-        left_out = self.size - len(self._head) - len(tail)
+        end = self._tail[-self._tail_limit :]
+        left_out = self.size - len(self._head) - len(end)
         if not left_out:
-            return (bytes(self._head) + tail).decode("utf-8", "replace")
-        head, end = bytes(self._head).decode("utf-8", "replace"), tail.decode("utf-8", "replace")
-        return f"{head}\n[… {left_out} bytes left out …]\n{end}"
+            return (self._head + end).decode("utf-8", "replace")
+        head, tail = self._head.decode("utf-8", "replace"), end.decode("utf-8", "replace")
+        return f"{head}\n[… {left_out} bytes left out …]\n{tail}"
 
 
 async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> ProgramResult:
-    """Run a program; ``environment`` is all that it gets.
-
-    Raises:
-        OSError: it could not be started.
-
-    Cancellation: its process group is ended, with ``TERM_S`` for an orderly end.
-    """
+    """Run a program; ``environment`` is all that it gets. Raises OSError: it could not be started. Cancellation: its
+    process group is ended, with ``TERM_S`` for an orderly end."""
     begin = trio.current_time()
     process = await trio.lowlevel.open_process(
         words,
@@ -101,7 +89,7 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
             await _follow(process, process.stdout, kept)
     finally:
         with trio.move_on_after(TERM_S * 2, shield=True):
-            await _end(process)
+            await end_group(process, TERM_S)
         with trio.move_on_after(TERM_S, shield=True):
             await process.stdout.aclose()
     return ProgramResult(
@@ -126,11 +114,11 @@ async def _follow(process: trio.Process, stdout: trio.abc.ReceiveStream, kept: K
         nursery.cancel_scope.deadline = trio.current_time() + LATE_S
 
 
-async def _end(process: trio.Process) -> None:
-    """End what is left of its process group: first the polite way, if it still runs itself."""
+async def end_group(process: trio.Process, polite_s: float) -> None:
+    """End what is left of a process group: first the polite way, if its leader still runs."""
     if process.returncode is None:
         signal_group(process.pid, signal.SIGTERM)
-        with trio.move_on_after(TERM_S):
+        with trio.move_on_after(polite_s):
             await process.wait()
     signal_group(process.pid, signal.SIGKILL)
     await process.wait()
@@ -154,7 +142,7 @@ log = structlog.get_logger("klaw.tools")
 
 
 class Sandbox:
-    """Wraps commands. Whether bubblewrap works is tried once, before the first command."""
+    """Wraps commands. Whether bubblewrap works is tried once."""
 
     def __init__(self, config: ExecToolConfig, program: str | None = None) -> None:
         self._config = config
@@ -163,7 +151,6 @@ class Sandbox:
         self._trying = trio.Lock()
 
     async def usable(self) -> bool:
-        """Whether commands will run in the sandbox."""
         if self._config.sandbox == "none" or self._program is None:
             return False
         async with self._trying:
@@ -177,7 +164,6 @@ class Sandbox:
         """The command that runs ``words`` in the sandbox.
 
         Args:
-            words: the command.
             workspace: where it runs; the only folder of the machine that is writable inside.
             kept: files and folders in it that are read-only inside. They exist, and are no links.
             hidden: a folder in it that is empty inside: other users' workspaces.
@@ -199,18 +185,15 @@ class Sandbox:
     async def _probe(self, program: str) -> bool:
         """In a container, or where user namespaces are forbidden, it is there and does not work."""
         code: int | None = None
-        try:
-            with trio.move_on_after(PROBE_S):
-                done = await trio.run_process(
-                    [program, "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    check=False,
-                )
-                code = done.returncode
-        except OSError:
-            code = None
+        with suppress(OSError), trio.move_on_after(PROBE_S):
+            done = await trio.run_process(
+                [program, "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+            code = done.returncode
         if code != 0:
             log.warning("sandbox_unusable", exit_code=code)
         return code == 0

@@ -8,7 +8,6 @@ import json
 import re
 import resource
 import sys
-from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 MEMORY_BYTES = 1_500_000_000
@@ -36,7 +35,7 @@ def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
         soup.title.decompose()
     for tag in soup.find_all(_DROPPED):
         tag.decompose()
-    for tag in soup.find_all(_is_hidden):
+    for tag in soup.find_all(lambda tag: tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))):
         if not tag.decomposed:
             tag.decompose()
     if soup.head is not None:
@@ -59,10 +58,6 @@ def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
         text = soup.get_text("\n", strip=True)
     lines = (line.rstrip() for line in text.splitlines())
     return {"title": title, "text": re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()}
-
-
-def _is_hidden(tag: Any) -> bool:
-    return tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))
 
 
 def _link(href: str, base: str) -> str | None:

@@ -36,7 +36,6 @@ from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
 MAX_REDIRECTS = 5
 CONVERT_S = 20.0
 CONVERTERS = 2
-"""Pages that are turned into Markdown at the same time."""
 CONNECT_S = 10.0
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -52,43 +51,42 @@ _HEADERS: Mapping[str, str] = {
     "Accept-Encoding": "gzip, deflate",
     "Connection": "close",
 }
-_PROGRAM = Path(__file__).with_name("convert.py")
+_PROGRAM = Path(__file__).with_name("html_text.py")
 
 log = structlog.get_logger("klaw.tools")
 
 
 @attrs.frozen(kw_only=True)
 class FetchedPage:
+    """A page as text; ``cut``: the answer was longer than ``tools.web.maxBytes``, and this is its beginning."""
+
     url: str
     title: str
     text: str
     cut: bool
-    """The answer was longer than ``tools.web.maxBytes``; this is its beginning."""
 
 
 @attrs.frozen(kw_only=True)
 class Download:
-    """What an address brought, unpacked."""
+    """What an address brought, unpacked.
+
+    Args:
+        content_type: in lower case, without parameters; empty if the server names none.
+        cut: it was longer than ``tools.web.maxBytes``, and this is its beginning.
+        etag, modified: ``ETag`` and ``Last-Modified`` as the server wrote them; empty without one.
+    """
 
     url: str
     content_type: str
-    """In lower case, without parameters; empty if the server names none."""
     charset: str | None
     body: bytes
     cut: bool
-    """It was longer than ``tools.web.maxBytes``; this is its beginning."""
     etag: str
     modified: str
-    """``Last-Modified`` as the server wrote it; empty without one."""
-
-
-class _NotModifiedError(Exception):
-    """The server answered 304."""
 
 
 class WebFetcher:
-    """Fetches pages for everybody; keeps nothing between two of them. ``resolve``, ``forbidden`` and ``tls``: see
-    ``klaw.guarded_http``."""
+    """Fetches pages for everybody. ``resolve``, ``forbidden`` and ``tls``: see ``klaw.guarded_http``."""
 
     def __init__(
         self,
@@ -106,12 +104,10 @@ class WebFetcher:
         self._converters = trio.CapacityLimiter(CONVERTERS)
 
     async def fetch(self, url: str) -> FetchedPage:
-        """Fetch a page as text.
-
-        Raises:
-            ToolRefused: it may not be fetched, did not come, or is not text.
-        """
-        return await self._read(await self._follow(url))
+        """Fetch a page as text. Raises ToolRefused: it may not be fetched, did not come, or is not text."""
+        found = await self._follow(url, {}, _may_be_text)
+        assert found is not None  # the request had no condition
+        return await self._read(found)
 
     async def download(
         self, url: str, *, takes: Callable[[str], bool], etag: str = "", modified: str = ""
@@ -126,23 +122,18 @@ class WebFetcher:
             ToolRefused: it may not be fetched, did not come, is too large, or of a type that is not wanted.
         """
         asked = {"If-None-Match": etag, "If-Modified-Since": modified}
-        try:
-            found = await self._follow(url, {name: value for name, value in asked.items() if value}, takes)
-        except _NotModifiedError:
-            return None
-        if found.cut:
+        found = await self._follow(url, {name: value for name, value in asked.items() if value}, takes)
+        if found is not None and found.cut:
             raise ToolRefused(f"The page is larger than {self._config.max_bytes:,} bytes.")
         return found
 
-    async def _follow(
-        self, url: str, headers: Mapping[str, str] | None = None, takes: Callable[[str], bool] | None = None
-    ) -> Download:
+    async def _follow(self, url: str, headers: Mapping[str, str], takes: Callable[[str], bool]) -> Download | None:
         limit_s, target = self._config.timeout_s, parse(url, self._config.ports)
         with trio.move_on_after(limit_s):
             async with self._http.opened(self._forbidden, keep=False) as connections:
                 for _ in range(MAX_REDIRECTS + 1):
-                    found = await self._request(connections, target, headers or {}, takes or _may_be_text)
-                    if isinstance(found, Download):
+                    found = await self._request(connections, target, headers, takes)
+                    if not isinstance(found, str):
                         return found
                     target = parse(found, self._config.ports, base=target.url)
             raise ToolRefused(f"More than {MAX_REDIRECTS} redirects.")
@@ -150,14 +141,14 @@ class WebFetcher:
 
     async def _request(
         self, connections: GuardedConnections, target: WebTarget, more: Mapping[str, str], takes: Callable[[str], bool]
-    ) -> Download | str:
-        """The answer, or where it redirects to. Raises _NotModifiedError."""
+    ) -> Download | str | None:
+        """The answer, or where it redirects to; None: it has not changed."""
         async with connections.exchange("GET", target, {**_HEADERS, **more}) as response:
             headers, status = response.headers, response.status
             if status in _REDIRECTS and "location" in headers:
                 return headers["location"].encode("latin-1").decode("utf-8", "replace")
             if status == HTTPStatus.NOT_MODIFIED and more:
-                raise _NotModifiedError
+                return None
             if status != HTTPStatus.OK:
                 kind = PageGone if status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else ToolRefused
                 raise kind(f"The server answered {_status(status)}.")
@@ -189,22 +180,21 @@ class WebFetcher:
         return FetchedPage(url=answer.url, title=title, text=text, cut=answer.cut)
 
     async def _convert(self, html: str, base: str) -> tuple[str, str]:
-        """In a process of its own, which can be stopped: see ``convert``."""
-        async with self._converters:
-            done = None
-            with trio.move_on_after(self._convert_s):
-                done = await trio.run_process(
-                    [sys.executable, "-P", str(_PROGRAM)],
-                    stdin=f"{base}\n{html}".encode("utf-8", "replace"),
-                    capture_stdout=True,
-                    stderr=subprocess.DEVNULL,
-                    env={},
-                    check=False,
-                    deliver_cancel=_kill,
-                )
-        if done is None or done.returncode != 0:
-            log.warning("page_not_converted", exit_code=done.returncode if done is not None else None, size=len(html))
-            raise ToolRefused("The page came, but is too large or too tangled to be turned into text.")
+        """In a process of its own, which can be stopped: see ``html_text``."""
+        try:
+            async with self._converters:
+                with trio.fail_after(self._convert_s):
+                    done = await trio.run_process(
+                        [sys.executable, "-P", str(_PROGRAM)],
+                        stdin=f"{base}\n{html}".encode("utf-8", "replace"),
+                        capture_stdout=True,
+                        stderr=subprocess.DEVNULL,
+                        env={},
+                        deliver_cancel=_kill,
+                    )
+        except (trio.TooSlowError, subprocess.CalledProcessError) as error:
+            log.warning("page_not_converted", exit_code=getattr(error, "returncode", None), size=len(html))
+            raise ToolRefused("The page came, but is too large or too tangled to be turned into text.") from None
         converted = json.loads(done.stdout)
         return converted["title"], converted["text"]
 

@@ -25,9 +25,9 @@ from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.errors import ToolRefused
-from klaw.toolbox.exec import process
-from klaw.toolbox.exec.process import ProgramResult, Sandbox
-from klaw.toolbox.files.reading import Pattern
+from klaw.toolbox import program
+from klaw.toolbox.files.access import Pattern
+from klaw.toolbox.program import ProgramResult, Sandbox
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_COMMAND_CHARS = 4000
@@ -37,15 +37,12 @@ PASSED_ON = ("LANG", "LC_ALL", "TZ")
 """Klaw's other environment variables may hold keys."""
 SLACK_S = 15.0
 RISK = ": it can change all of Klaw's data, its prompts too"
-"""What a person should know of a command outside of a sandbox."""
 
 log = structlog.get_logger("klaw.tools")
 
 
 @attrs.frozen(kw_only=True)
 class HostExec:
-    """Runs commands in users' workspaces."""
-
     config: ExecToolConfig
     workspace: Path
     files: Threads
@@ -55,16 +52,17 @@ class HostExec:
         """What the user is asked; None for what ``tools.exec.allow`` lists. Where the command runs stands before it, so
         that no command can pretend to it. Raises ToolRefused."""
         words, sandboxed = await self._read(arguments["command"])
-        if await self.files.run(self._is_allowed, words, context.user, abandon=True):
+        rules = [split(rule) for rule in self.config.allow]
+
+        def is_allowed() -> bool:
+            return allowed(words, rules, self.workspace.resolve() / below_of_user(context.user, ""))
+
+        if await self.files.run(is_allowed, abandon=True):
             return None
         return f"[{self._where(sandboxed=sandboxed)}{'' if sandboxed else RISK}] {shlex.join(words)}"
 
-    def _is_allowed(self, words: tuple[str, ...], user: UserId) -> bool:
-        folder = self.workspace.resolve() / below_of_user(user, "")
-        return allowed(words, map(split, self.config.allow), folder)
-
     async def _read(self, command: str) -> tuple[tuple[str, ...], bool]:
-        """The words of a command, and whether it runs in a sandbox. Raises ToolRefused."""
+        """Raises ToolRefused."""
         words, sandboxed = split(command), await self.sandbox.usable()
         if self.config.sandbox == "bubblewrap" and not sandboxed:
             raise ToolRefused("Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here.")
@@ -87,7 +85,7 @@ class HostExec:
             kept = (*prompt_files(context.user), *prompt_folders(context.user))
             full = tuple(self.sandbox.wrap(words, workspace, kept, hidden))
         try:
-            ended = await process.run(
+            ended = await program.run(
                 full, cwd=workspace, environment=_environment(workspace), timeout_s=self.config.timeout_s
             )
         except (OSError, ValueError) as error:
@@ -101,7 +99,7 @@ class HostExec:
             limit_s = self.config.timeout_s
             return ToolFailure(f"It was killed after {limit_s:g} s. It had written:\n\n{output}")
         if ended.flooded:
-            limit = process.FLOOD_BYTES
+            limit = program.FLOOD_BYTES
             return ToolFailure(f"It was killed because it wrote more than {limit} bytes:\n\n{output}")
         how = f"exit code {ended.code}" if ended.code >= 0 else f"killed by {_signal_name(-ended.code)}"
         return f"[{how}, {ended.duration_s:.1f} s, {self._where(sandboxed=sandboxed)}]\n{output}"
@@ -212,7 +210,7 @@ def _shell_syntax(command: str) -> str | None:
 
 
 REST = "**"
-"""As the last word of a rule: any further words, or none."""
+"""The last word of a rule that fits any further words, or none."""
 
 _WILD = re.compile(r"[*?\[]")
 _PARTS = re.compile(r"[=:@,]")
@@ -262,7 +260,9 @@ def _name(literal: str) -> str:
 
 def _path_fits(word: str, rule: str, folder: Path) -> bool:
     parts = Path(os.path.normpath(folder / rule)).parts
-    fixed = next((at for at, part in enumerate(parts) if at >= _length(folder, parts) and _WILD.search(part)), None)
+    # In the workspace's own name no character is a wildcard.
+    own = len(folder.parts) if parts[: len(folder.parts)] == folder.parts else 0
+    fixed = next((at for at, part in enumerate(parts) if at >= own and _WILD.search(part)), None)
     if fixed is None or "\0" in word:
         return False
     begin = Path(*parts[:fixed])
@@ -275,20 +275,11 @@ def _path_fits(word: str, rule: str, folder: Path) -> bool:
     pattern = Pattern(parts[fixed:])
     state = pattern.start()
     for at, part in enumerate(real.parts[len(begin.parts) :]):
-        if part.startswith(".") and not _names_hidden(pattern, at):
+        named = at < len(pattern.parts) and pattern.parts[at].startswith(".")
+        if part.startswith(".") and not named:  # as in a shell: hidden files are those of rules that write the dot
             return False
         state = pattern.step(state, part)
     return pattern.matches(state)
-
-
-def _length(folder: Path, parts: Sequence[str]) -> int:
-    """How many parts of a rule are the workspace's own name, in which no character is a wildcard."""
-    return len(folder.parts) if tuple(parts[: len(folder.parts)]) == folder.parts else 0
-
-
-def _names_hidden(pattern: Pattern, at: int) -> bool:
-    """As in a shell: hidden files are those of rules that write the dot."""
-    return at < len(pattern.parts) and pattern.parts[at].startswith(".")
 
 
 def _is_led_away(word: str, folder: Path) -> bool:

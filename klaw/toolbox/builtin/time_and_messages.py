@@ -1,17 +1,46 @@
-"""The tool ``send_message``: a word in another of the user's chats."""
+"""The tools ``current_time``, since models do not know what day it is, and ``send_message``: a word in another of the
+user's chats.
+"""
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
+from klaw.actor.clock import Clock
 from klaw.convert import Bounds
 from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id, name_of
+from klaw.domain.names import zone as zone_of
 from klaw.domain.text import clean
 from klaw.errors import InvalidName
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats, messages
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
+
+
+def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
+    @tool(permission=Permission.READ)
+    async def current_time(
+        _context: ToolContext,
+        zone: Annotated[str | None, "IANA zone: Europe/Moscow; without it local time", Bounds(at_most=64)] = None,
+    ) -> str | ToolFailure:
+        """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
+        time it is now."""
+        try:
+            found = zone_of(zone) if zone is not None else None
+        except InvalidName as error:
+            return ToolFailure.of(error)
+        now = dt.datetime.fromtimestamp(clock.now(), dt.UTC).astimezone(found)
+        # Not strftime's %A: the names must not depend on the machine's language.
+        shown = f"{WEEKDAYS[now.weekday()]}, {now.isoformat(timespec='seconds')}"
+        return shown if found is None else f"{shown} ({found.key})"
+
+    return (current_time,)
+
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
 
 MAX_TEXT_CHARS = 16_000
 MAX_NAMES_SHOWN = 20
@@ -20,13 +49,12 @@ ORIGIN = "tool"
 """The model wrote the message on its own; the user did not say it."""
 
 Compose: TypeAlias = Callable[[ChatId, Role, MessageKind, str, dict[str, Any]], NewMessage]
-"""``Composer.own``."""
 
 
 def message_tools(
     readers: Readers, writer: Writer, compose: Compose, stored: Callable[[], None]
 ) -> tuple[ToolSpec, ...]:
-    """The tools that write to chats. ``stored`` is called after a message was stored, so that it is embedded."""
+    """``stored`` is called after a message was stored, so that it is embedded."""
 
     @tool(permission=Permission.WRITE)
     async def send_message(

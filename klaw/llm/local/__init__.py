@@ -1,1 +1,0 @@
-"""The embedded language model: a supervised child process, and the provider that talks to it."""

@@ -1,1 +1,0 @@
-"""What forgetting asks of the nouns, and takes out of their rows."""
