@@ -156,7 +156,8 @@ class Mailbox(Generic[M]):
                 whether it did. It neither waits nor raises.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._finish_current()
+        self._counts.handled += len(self._current)
+        self._current = []
         if self._queue:
             message = self._take()
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -247,10 +248,6 @@ class Mailbox(Generic[M]):
         if len(self._queue) < self.capacity:
             self._senders.unpark()
         return message
-
-    def _finish_current(self) -> None:
-        self._counts.handled += len(self._current)
-        self._current = []
 
 
 @contextmanager

@@ -163,7 +163,10 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     texts = texts or [str(message.get("text") or "")]
     texts = texts if role is Role.USER else [*map(_shown, texts)]
     texts += filter(None, map(_document, made))
-    texts += [_attached(each) for each in message.get("attachments") or ()]
+    for each in message.get("attachments") or ():
+        texts.append(
+            f"[file: {each.get('file_name') or 'pasted text'}]\n{each.get('extracted_content') or ''}".rstrip()
+        )
     files = message.get("files") or message.get("files_v2") or ()
     texts += [f"[file: {each['file_name']}]" for each in files if each.get("file_name")]
     text = "\n".join(each for each in texts if each.strip())
@@ -200,11 +203,6 @@ def _document(block: Mapping[str, Any]) -> str:
     if isinstance(whole, str) and whole.strip():
         return f"[document{named}]\n{whole}"
     return f"[document, changed{named}]\n{changed}" if isinstance(changed, str) and changed.strip() else ""
-
-
-def _attached(found: Any) -> str:
-    """With the text that was read from it; what is pasted has no name."""
-    return f"[file: {found.get('file_name') or 'pasted text'}]\n{found.get('extracted_content') or ''}".rstrip()
 
 
 def _memories(found: Mapping[str, Any]) -> Iterator[Event]:

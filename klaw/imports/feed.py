@@ -271,11 +271,8 @@ def _piece_chars(text: str) -> int:
 
 
 def _title(text: str) -> str:
+    shown = "".join(each for each in clean(text) if each.isprintable() or each in " \n\t\u200c\u200d")
     try:
-        return chat_title(cut(" ".join("".join(filter(_shows, clean(text))).split()), MAX_TITLE))
+        return chat_title(cut(" ".join(shown.split()), MAX_TITLE))
     except InvalidValue:
         return ""
-
-
-def _shows(character: str) -> bool:
-    return character.isprintable() or character in " \n\t\u200c\u200d"

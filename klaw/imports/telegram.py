@@ -331,10 +331,6 @@ def _invoice(kind: str, found: Any) -> str:
     return _told(kind, found.get("title"), found.get("description"), amount)
 
 
-def _dice(kind: str, found: Any) -> str:
-    return f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]"
-
-
 MAX_DEPTH, MOST_KIND = 20, 40
 
 
@@ -360,5 +356,5 @@ _KINDS: Mapping[str, Callable[[str, Any], str]] = {
     "todo_list": lambda _kind, found: _listed("to-do list", found),
     "contact_information": _contact,
     "invoice_information": _invoice,
-    "dice": _dice,
+    "dice": lambda kind, found: f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]",
 }

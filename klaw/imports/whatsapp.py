@@ -120,13 +120,10 @@ def _parse(line: str, style: tuple[str, bool] | None = None) -> _MessageHead | N
         own = found.style, written.startswith("[")
         if style in (None, own):
             said = _SENDER.match(rest)
-            sender, text = (one_line(_bare(said["name"])), said["text"]) if said else ("", rest)
-            return _MessageHead(found, own, sender, text)
+            if said is None:
+                return _MessageHead(found, own, "", rest)
+            return _MessageHead(found, own, one_line(re.sub(f"[{MARKS}]", "", said["name"])), said["text"])
     return None
-
-
-def _bare(text: str) -> str:
-    return re.sub(f"[{MARKS}]", "", text)
 
 
 @attrs.define
