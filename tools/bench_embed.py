@@ -31,10 +31,9 @@ from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.paths import Paths
 from klaw.domain import tokens
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.worker import Worker
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.store import Store

@@ -40,12 +40,11 @@ from klaw.config.memory import AutoRagConfig, TopicsConfig
 from klaw.context.assemble import Context, assemble, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain import tokens
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_query

@@ -96,7 +96,6 @@ PURE = (
     "llm/providers/openai.py",
     "llm/providers/refusals.py",
     "llm/providers/thinking.py",
-    "runs/context.py",
     "runs/task_input.py",
     "runs/due.py",
     "runs/limits.py",

@@ -25,11 +25,11 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
-from klaw.memory.forget import finding
 from klaw.store.engine import journal
 from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_rewrite import LogRewrite
+from klaw.store.forget import finding
 from klaw.store.forget import logs as forget_logs
 from tests.support import stores, turns
 from tools.memory_work import OPERATIONS, Work, finish_background

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from klaw.app.app import running  # noqa: E402
-from klaw.app.serve import _Listener  # noqa: E402
+from klaw.app.serve import _Server  # noqa: E402
 from klaw.config.load import parse  # noqa: E402
 from klaw.config.paths import Paths  # noqa: E402
 from klaw.gateway.tokens import Authenticator, tokens_file  # noqa: E402
@@ -113,9 +113,9 @@ async def measure(home: Path, way: Way) -> None:
         config, _ = parse(json.dumps(settings), {})
         paths = Paths.resolve(home, {})
         async with running(config, paths) as app:
-            listener = _Listener(app, Authenticator(tokens_file(paths.config_dir)))
-            await app.core.supervisor.start(listener.gateway.spec())
-            async with open_websocket_url(listener.url) as ws:
+            server = _Server(app, Authenticator(tokens_file(paths.config_dir)))
+            await app.core.supervisor.start(server.gateway.spec())
+            async with open_websocket_url(server.url) as ws:
                 await ws.send_message(json.dumps({"type": "hello", "version": 2, "client": "way"}))
                 for number in range(MESSAGES):
                     llm.replies.append(text_reply("Well."))
@@ -124,7 +124,7 @@ async def measure(home: Path, way: Way) -> None:
                         await trio.sleep(0.001)
                     way.end()
                     await _answer(ws)
-            await app.core.supervisor.stop(listener.gateway.mailbox.name, "the end")
+            await app.core.supervisor.stop(server.gateway.mailbox.name, "the end")
 
 
 def main() -> int:

@@ -1,10 +1,8 @@
 """The conversation of a model and its tools: ask, carry out its calls, ask again, until there is an answer.
 
-Turns of chats and runs of tasks are such conversations; what they do each in their own way is their ``Host``: where the
-context comes from, who waits for an LLM slot, where messages go. At most so many rounds of tools; then one last call
-without them. When the provider finds the messages too long, they are made shorter, once. No slot is held while tools
-run.
-"""
+Turns of chats and runs of tasks are such conversations; what differs is their ``Host``. After the last round of tools
+comes one call without them. When the provider finds the messages too long, they are made shorter, once. No slot is held
+while tools run."""
 
 import enum
 from collections.abc import Callable
@@ -173,8 +171,6 @@ class Conversation:
             self._tail.append(ChatMessage(role="assistant", content=completion.text))
             self._tail.append(ChatMessage(role="user", content=hint))
 
-    # -- the prompt ------------------------------------------------------------------------------------------------
-
     def _budget(self, route: Route) -> Budget:
         return Budget(
             context_tokens=route.context_tokens,
@@ -196,16 +192,12 @@ class Conversation:
         await self._begin(route)
 
     def _request(self, *, final: bool) -> tuple[ChatMessage, ...]:
-        """The messages of the next call, within the prompt's limit."""
         messages = [*self._prompt, *self._tail]
         if final:
             messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
         return make_room(messages, len(self._prompt), self._max_prompt_tokens)
 
-    # -- limits ----------------------------------------------------------------------------------------------------
-
     def _affords(self, *, calls: int) -> bool:
-        """Whether the budget lasts for so many calls like the next one."""
         if self.max_tokens is None:
             return True
         following = request_tokens(self._request(final=False)) + self.reply_tokens
@@ -219,8 +211,6 @@ class Conversation:
             return Ending.ROUNDS
         # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
         return None if self._affords(calls=2) else Ending.BUDGET
-
-    # -- asking and doing ------------------------------------------------------------------------------------------
 
     async def _ask(self, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
         messages = self._request(final=final)

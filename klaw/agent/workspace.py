@@ -4,7 +4,6 @@ turn.
 A missing file is normal. A file that cannot be read or is malformed is left out, warned of in the log and named in the
 receipt; the turn goes on. Programs can write here, so no link is followed, and nothing that could wait is opened."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
@@ -18,15 +17,14 @@ from klaw.actor.threads import Threads
 from klaw.config import safe_open
 from klaw.config.paths import below_of_user
 from klaw.config.safe_open import NotPlain, Stamp
-from klaw.domain.core_memory import render as render_core_memory
+from klaw.domain import core_memory
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import AGENT_FILES, USER_FILE
 from klaw.prompts import prompt
-from klaw.store.kinds import core_memory
+from klaw.store.kinds.core_memory import FILE as CORE_MEMORY_FILE
 from klaw.toolbox.builtin.skills import FILE as SKILL_FILE
 from klaw.toolbox.builtin.skills import Catalogue
 
-CORE_MEMORY_FILE = core_memory.FILE
 MAX_FILE_BYTES = 256 * 1024
 READ_S = 15.0
 """A disk that has not answered by then is not waited for."""
@@ -94,12 +92,9 @@ class Workspace:
         return fixed
 
     def _core_memory(self, path: str, problems: list[str]) -> str:
-        text = self._text(self.data_dir, path, problems)
-        if not text.strip():
-            return ""
         try:
-            return render_core_memory(json.loads(text))
-        except (ValueError, RecursionError) as error:
+            return core_memory.render(core_memory.parse(self._text(self.data_dir, path, problems).encode()))
+        except ValueError as error:
             self._report(path, error, problems)
             return ""
 

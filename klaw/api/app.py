@@ -42,8 +42,6 @@ log = structlog.get_logger("klaw.api")
 
 
 def make_app(api: Api) -> ASGIApp:
-    """All that is served over HTTP."""
-
     async def healthz(_request: Request) -> Response:
         degraded = bool(api.core.health.problems())
         return JSONResponse({"status": "degraded" if degraded else "ok"})
@@ -176,7 +174,6 @@ class _Body:
 
 
 def _as_face(path: str, response: JSONResponse) -> Response:
-    """A problem in the form that programs of another protocol understand."""
     face = openai if path.startswith("/v1/") else ollama if path in _OLLAMA else None
     if face is None:
         return response

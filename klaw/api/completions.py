@@ -4,6 +4,7 @@ itself to the model alone, and the answer comes in pieces."""
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from io import BytesIO
 from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -43,7 +44,6 @@ from klaw.llm.types import ChatMessage, Request, Usage
 from klaw.operations import imports
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds import messages
 
 MODEL = "klaw"
@@ -245,15 +245,9 @@ class Exchange:
 
     async def _keep(self, picture: bytes) -> NamedFile:
         """Raises AttachmentRefused, StorageFull."""
-        attachments = self.api.services.attachments
         name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
-        draft = await attachments.begin(self.user, name)
-        try:
-            await attachments.add(draft, picture)
-            return NamedFile(sha256=(await attachments.finish(draft)).sha256, name=name)
-        finally:
-            with trio.move_on_after(DISCARD_S, shield=True):
-                await attachments.discard(draft)
+        kept = await self.api.services.attachments.take(self.user, name, partial(BytesIO, picture))
+        return NamedFile(sha256=kept.sha256, name=name)
 
     async def _pass_on(self, asked: SentMessage, on_text: OnText) -> bool:
         """Returns whether anything was said."""

@@ -25,8 +25,8 @@ from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway import answers
-from klaw.gateway.answers import StoredOnce, error_frame
-from klaw.gateway.hub import ChatEvent, Hub
+from klaw.gateway.answers import ChatEvent, StoredOnce, error_frame
+from klaw.gateway.hub import Hub
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode, tree_of
 from klaw.wire.frames import ChatName, Delta, Send, StoredMessage
@@ -45,8 +45,6 @@ ChatNews: TypeAlias = Message | ChatEvent
 
 @attrs.frozen(kw_only=True)
 class AnswerOutcome:
-    """How a message was answered."""
-
     status: TurnStatus | None
     """None: it was a command."""
     turn: str | None = None
@@ -269,9 +267,9 @@ def routes(api: Api) -> list[Route]:
         )
 
     sent = About(
-        name="messages_send",
-        help="Send a message; wait for the answer or follow it.",
-        tag="chats",
+        "messages_send",
+        "Send a message; wait for the answer or follow it.",
+        "chats",
         of_path="chat",
         body=MessageBody,
         answer=SendAnswer,
@@ -286,7 +284,6 @@ def told(message: Message) -> dict[str, Any]:
 
 
 def ended(outcome: AnswerOutcome) -> dict[str, Any]:
-    """How a message was answered, as JSON has it."""
     error = None
     if outcome.code is not None:
         error = {"code": outcome.code, "message": outcome.text or "the answer failed"}

@@ -91,14 +91,12 @@ def routes(api: Api) -> list[Route]:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await api.core.originals.discard(who.user, upload)
 
-    kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=UploadQuery, takes=OTHER)
-    given = About(
-        name="file_fetch", help="A file.", tag="files", of_path="sha256", query=FetchQuery, gives=(*PICTURES, OTHER)
-    )
+    kept = About("file_upload", "Keep a file for a message.", "files", query=UploadQuery, takes=OTHER)
+    given = About("file_fetch", "A file.", "files", of_path="sha256", query=FetchQuery, gives=(*PICTURES, OTHER))
     added = About(
-        name="kb_add_file",
-        help="Add a file to a knowledge base.",
-        tag="kb",
+        "kb_add_file",
+        "Add a file to a knowledge base.",
+        "kb",
         of_path="base",
         query=SourceQuery,
         takes=OTHER,
@@ -153,7 +151,6 @@ class _PacedBody:
 
 
 def _name_of(request: Request) -> str:
-    """The name in ``Content-Disposition``, in any of its forms."""
     head = Message()
     raw = request.headers.get("content-disposition", "").encode("latin-1")  # many programs send UTF-8 as it is
     head["content-disposition"] = raw.decode("utf-8", "replace")

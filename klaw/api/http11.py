@@ -51,8 +51,6 @@ class Http11Protocol(H11Protocol):
 
 
 class Http11Server(TCPServer):
-    """Serves one connection until it ends."""
-
     _ended = False
     """The client sends no more requests."""
 

@@ -33,7 +33,6 @@ MAX_BATCH = 20
 
 
 def routes(api: Api) -> list[BaseRoute]:
-    """The one that programs of models ask."""
     threads = Threads("loading MCP", 1)
 
     async def answer(request: Request) -> Response:

@@ -55,8 +55,6 @@ Ask: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def make_server(ask: Ask) -> Server[Any]:
-    """A server for one client."""
-
     async def list_tools(_context: Any, params: Any) -> ListToolsResult:
         _from_the_beginning(params)
         return ListToolsResult(tools=_tools())

@@ -26,8 +26,6 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 @attrs.frozen(kw_only=True)
 class OllamaChatRequest:
-    """Body of a chat."""
-
     messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = None
     format: Annotated[bool, Form(bool, bool)] = False
@@ -42,8 +40,6 @@ class OllamaChatRequest:
 
 
 def routes(api: Api) -> list[Route]:
-    """Under /api, beside our own /api/v1."""
-
     async def tags(request: Request) -> Response:
         api.grant(request)
         model = {"name": NAME, "model": NAME, "modified_at": _EPOCH, "size": 0, "digest": "", "details": _DETAILS}

@@ -79,15 +79,11 @@ def _texts(value: Any) -> list[str]:
 
 @attrs.frozen(kw_only=True)
 class EmbeddingRequest:
-    """Body of a question for vectors."""
-
     input: Annotated[list[str], Form(_texts, list), Bounds(1, 256)]
     encoding_format: Literal["float", "base64"] = "float"
 
 
 def routes(api: Api) -> list[Route]:
-    """All under /v1."""
-
     async def models(request: Request) -> Response:
         api.grant(request)
         return JSONResponse({"object": "list", "data": [_MODEL]})

@@ -73,7 +73,7 @@ class DescribedRoute(Route):
         self.describe = describe
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class About:
     """What the document says of a route that is no operation; call it for the "operation object"."""
 
@@ -161,7 +161,6 @@ def parameter(name: str, where: str, schema: dict[str, Any], *, required: bool) 
 
 
 def responses(status: int, told: dict[str, Any]) -> dict[str, Any]:
-    """A good answer by its media types, and a problem."""
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
     good: dict[str, Any] = {"description": "done"}
     if told:
@@ -178,7 +177,6 @@ _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", NoneT
 
 
 def answer_type(operation: Operation) -> Any:
-    """The type of what an operation answers."""
     if operation.answers is not None:
         return operation.answers
     return get_type_hints(operation.handler, localns=vars(answers), include_extras=True).get("return", Any)

@@ -68,7 +68,7 @@ def routes(api: Api) -> list[BaseRoute]:
         return Response(body, media_type="application/json")
 
     about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
-    rendered = About(name="render", help=about, tag="page", body=ToRender, answer=RenderedTexts)
+    rendered = About("render", about, "page", body=ToRender, answer=RenderedTexts)
     return [
         Route("/", page, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),
@@ -232,7 +232,7 @@ def login_routes(api: Api) -> list[Route]:
         return response
 
     def told_of(name: str, help_text: str, **more: Any) -> About:
-        return About(name=name, help=help_text, tag="login", **more)
+        return About(name, help_text, "login", **more)
 
     begun = told_of("log_in", "Get a cookie for a token.", body=LogIn, answer=LoggedIn)
     ended = told_of("log_out", "End a browser's login.", status=204, gives=())

@@ -15,38 +15,23 @@ from klaw.gateway.answers import refusal_of
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-_STATUS = {
-    "forbidden": 403,
-    "not_allowed": 403,
-    "base_exists": 409,
-    "several_bases": 409,
-    "id_conflict": 409,
-    "bad_offset": 409,
-    "same_person": 409,
-    "fact_exists": 409,
-    "person_exists": 409,
-    "task_exists": 409,
-    "run_over": 409,
-    "cannot_undo": 409,
-    "ambiguous_id": 409,
-    "ambiguous_run": 409,
-    "several_people": 409,
-    "too_many_chats": 409,
-    "too_much_today": 429,
-    "file_too_large": 413,
-    "files_too_large": 413,
-    "files_full": 507,
-    "storage_full": 507,
-    "busy": 503,
-    "unavailable": 503,
-    "not_started": 503,
-    "no_database": 503,
-    "storage": 503,
-    "too_slow": 504,
-    "internal": 500,
-    "nothing_to_forget": 404,
+_CODES = {
+    403: ("forbidden", "not_allowed"),
+    404: ("nothing_to_forget",),
+    409: (
+        *("ambiguous_id", "ambiguous_run", "bad_offset", "base_exists", "cannot_undo", "fact_exists", "id_conflict"),
+        *("person_exists", "run_over", "same_person", "several_bases", "several_people", "task_exists"),
+        "too_many_chats",
+    ),
+    413: ("file_too_large", "files_too_large"),
+    429: ("too_much_today",),
+    500: ("internal",),
+    503: ("busy", "no_database", "not_started", "storage", "unavailable"),
+    504: ("too_slow",),
+    507: ("files_full", "storage_full"),
 }
-"""By the code of an error; what is unknown is 404, the rest 400."""
+"""Codes of errors by status; of the others, what is unknown is 404, the rest 400."""
+_STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 
 MODEL_FAILED = 424
 """The message is stored, but the model gave no answer. No 5xx: programs would send it again by themselves."""
@@ -65,7 +50,6 @@ def problem(
 
 
 def status_of(code: str) -> int:
-    """The HTTP status of an error's code."""
     if code.startswith("llm_") or code in ("context_too_long", "turn_failed"):
         return MODEL_FAILED
     return _STATUS.get(code, 404 if code.startswith("unknown_") else 400)

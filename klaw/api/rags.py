@@ -82,7 +82,6 @@ class RagDialogue(TypedDict):
 
 
 def routes(api: Api) -> list[Route]:
-    """The routes of the RAG dialogue, and that of a document's file."""
     readers = api.core.readers
 
     async def chat_of(user: UserId, base: BaseId) -> str:
@@ -145,18 +144,11 @@ def routes(api: Api) -> list[Route]:
         answer.headers["content-security-policy"] = _POLICIES[kind]
         return cast("Response", answer)
 
-    asked = About(
-        name="rags_chat", help="Ask a knowledge base.", tag="rags", of_path="id", body=RagQuestion, answer=RagAnswer
-    )
+    asked = About("rags_chat", "Ask a knowledge base.", "rags", of_path="id", body=RagQuestion, answer=RagAnswer)
     read = About(
-        name="rags_messages",
-        help="What was asked and answered.",
-        tag="rags",
-        of_path="id",
-        query=RagPage,
-        answer=RagDialogue,
+        "rags_messages", "What was asked and answered.", "rags", of_path="id", query=RagPage, answer=RagDialogue
     )
-    given = About(name="kb_document_file", help="A document's file.", tag="kb", of_path="document", gives=(PDF, OTHER))
+    given = About("kb_document_file", "A document's file.", "kb", of_path="document", gives=(PDF, OTHER))
     return [
         DescribedRoute("/rags/{id}/chat", converse, "POST", asked),
         DescribedRoute("/rags/{id}/chat/messages", history, "GET", read),

@@ -41,8 +41,6 @@ def refuse_too_fast(wait_s: float) -> None:
 
 @attrs.frozen(kw_only=True)
 class Api:
-    """What the routes need."""
-
     core: Core
     services: Services
     parts: Parts

@@ -150,7 +150,7 @@ def _by_name(api: Api) -> DescribedRoute:
         with trio.fail_after(call.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))
 
-    about = About(name="call", help="Carry out an operation by its name.", tag="operations", body=CallBody, answer=Any)
+    about = About("call", "Carry out an operation by its name.", "operations", body=CallBody, answer=Any)
     return DescribedRoute(f"{PREFIX}/call", handle, "POST", about)
 
 

@@ -58,7 +58,6 @@ class HttpServer:
             vars(server).clear()  # it and its protocol refer to each other: only a garbage collection would free them
 
     async def serve_operator(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:
-        """Serve a connection of the admin socket, as ``serve``."""
         await self.serve(stream, read, Connection.of_operator(trio.current_time()))
 
     async def close(self) -> None:

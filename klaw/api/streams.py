@@ -37,7 +37,6 @@ class Stream:
         self._sent_at = 0.0
 
     async def put(self, piece: str | bytes) -> None:
-        """Send a piece."""
         assert self._send is not None
         data = piece.encode() if isinstance(piece, str) else piece
         async with self._sending:

@@ -1,8 +1,7 @@
 """The composition root: builds every part, starts it in order, stops it in stages.
 
-Start: store, writer, embedder, local model, listener, admin socket; then the chats that have unanswered messages. Stop
-is the reverse, so that each part can finish what it has: no new connections, then the chats' last turns, then the
-embedder's backlog, then the writer's last checkpoint. A failed writer or listener ends the process with an error."""
+Stopping lets each part finish what it has: no new connections, then the chats' last turns, then the embedder's backlog,
+then the writer's last checkpoint. A failed writer or listener ends the process with an error."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -167,8 +166,8 @@ async def _start_store(app: App) -> None:
         readers=store.readers,
         swapped=swapped,
     )
-    mailbox, budget_s = app.reindexer.mailbox, reindex_actor.STOP_BUDGET_S
-    await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, stop_budget_s=budget_s, run=reindex))
+    budget_s = reindex_actor.STOP_BUDGET_S
+    await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, stop_budget_s=budget_s, run=reindex))
 
 
 async def recover_chats(app: App) -> None:
@@ -178,7 +177,6 @@ async def recover_chats(app: App) -> None:
 
 
 async def _stop(app: App) -> None:
-    """Stop the parts in stages; each has its own budget."""
     supervisor = app.core.supervisor
     app.tools.approvals.close()
     async with trio.open_nursery() as nursery:
@@ -192,6 +190,6 @@ async def _stop(app: App) -> None:
     await app.llm.stop()
     await app.memory.stop_embedder()
     await supervisor.stop(app.core.attachments.spec().name, "shutdown")
-    await supervisor.stop(app.reindexer.mailbox.name, "shutdown")
+    await supervisor.stop(reindex_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop(app.core.writer.mailbox.name, "shutdown")
     log.info("stopped")

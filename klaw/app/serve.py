@@ -61,10 +61,10 @@ async def serve(
         # Outside of ``running``: the second signal must also be heard while its parts stop, which may take a minute.
         async with trio.open_nursery() as watching:
             async with running(config, paths, fsync=fsync, report=partial(_tell, notifier)) as app:
-                listener = _Listener(app, auth)
-                await _serve(app, listener, notifier, signals, on_ready)
+                server = _Server(app, auth)
+                await _serve(server, notifier, signals, on_ready)
                 watching.start_soon(_exit_at_second_signal, signals)
-                await _stop_listeners(app, listener)
+                await server.stop()
             watching.cancel_scope.cancel(reason="all has stopped")
 
 
@@ -75,34 +75,28 @@ def _tell(notifier: Notifier, step: Progress) -> None:
 
 
 async def _serve(
-    app: App, listener: "_Listener", notifier: Notifier, signals: AsyncIterator[int], on_ready: Callable[[str], None]
+    server: "_Server", notifier: Notifier, signals: AsyncIterator[int], on_ready: Callable[[str], None]
 ) -> None:
     async with trio.open_nursery() as nursery:
-        await app.core.supervisor.start(listener.gateway.spec())
-        await _start_admin(app, listener)
-        await _start_watchdog(app, listener, notifier)
-        await app.core.supervisor.start(health.Notices(app.core, listener.auth.owners).spec())
-        nursery.start_soon(recover_chats, app)
+        await server.start(notifier)
+        nursery.start_soon(recover_chats, server.app)
         settle_garbage_collector()
-        on_ready(listener.url)
-        notifier.send("READY=1", f"STATUS=listening on {listener.url}")
+        on_ready(server.url)
+        notifier.send("READY=1", f"STATUS=listening on {server.url}")
         log.info("ready", version=__version__, pid=os.getpid())
         await _wait_for_signal(signals)
         notifier.send("STOPPING=1")
         nursery.cancel_scope.cancel(reason="shutdown")
 
 
-async def _stop_listeners(app: App, listener: "_Listener") -> None:
-    """No new connections and no new questions; what runs goes on in the stages of ``running``."""
-    for name in (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
-        await app.core.supervisor.stop(name, "shutdown")
+class _Server:
+    """The listeners of an app, and the address that the gateway found."""
 
-
-class _Listener:
     def __init__(self, app: App, auth: Authenticator) -> None:
-        self.address: tuple[str, int] | None = None
-        self.http = HttpServer(self._make_api)
-        services = Services(
+        self.app, self._auth = app, auth
+        self._address: tuple[str, int] | None = None
+        self._http = HttpServer(self._make_api)
+        self._services = Services(
             config=app.core.config.gateway,
             chats=app.chats,
             hub=app.hub,
@@ -110,46 +104,58 @@ class _Listener:
             approvals=app.tools.approvals,
             attachments=app.core.attachments,
             clock=app.core.clock,
-            perform=lambda call, caller: perform(call, caller, self.parts),
-            http=self.http if app.core.config.gateway.http.enabled else None,
+            perform=lambda call, caller: perform(call, caller, self._parts),
+            http=self._http if app.core.config.gateway.http.enabled else None,
         )
-        self._app, self._services, self.auth = app, services, auth
-        self.gateway = Gateway(services, self._listening)
+        self.gateway = Gateway(self._services, self._listening)
+
+    async def start(self, notifier: Notifier) -> None:
+        core, gateway = self.app.core, self.gateway
+        await core.supervisor.start(gateway.spec())
+        await core.supervisor.start(admin_socket.spec(core.paths.admin_socket, self._http.serve_operator))
+        if (interval_s := notify.watchdog_interval_s()) is not None:
+            checks = [
+                notify.LifeCheck(name="writer", prove=core.writer.ping),
+                notify.LifeCheck(name="gateway", prove=gateway.ping),
+                notify.LifeCheck(name="listener", prove=partial(notify.accepts, lambda: self._address)),
+            ]
+            await core.supervisor.start(notify.spec(notifier, interval_s, checks))
+        await core.supervisor.start(health.Notices(core, self._auth.owners).spec())
+
+    async def stop(self) -> None:
+        """No new connections and no new questions; what runs goes on in the stages of ``running``."""
+        for name in (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name):
+            await self.app.core.supervisor.stop(name, "shutdown")
 
     def _make_api(self) -> Any:
         from klaw.api.app import make_app
         from klaw.api.request_auth import Api
 
-        return make_app(Api(core=self._app.core, services=self._services, parts=self.parts))
+        return make_app(Api(core=self.app.core, services=self._services, parts=self._parts))
 
     @cached_property
-    def parts(self) -> Parts:
-        return with_listener(self._app, self)
+    def _parts(self) -> Parts:
+        listeners = Listeners(
+            connections=self.gateway.connections,
+            http_connections=self.gateway.http_connections,
+            address=lambda: self.url,
+            access=self._auth,
+            check_up=partial(_check_up, self.app.core.paths, Threads("check-up", 1)),
+        )
+        return attrs.evolve(self.app, listeners=listeners)
 
     def _listening(self, host: str, port: int) -> None:
-        self.address = (host, port)
+        self._address = (host, port)
 
     @property
     def url(self) -> str:
-        host, port = self.address or ("", 0)
+        host, port = self._address or ("", 0)
         return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
-
-
-def with_listener(app: App, listener: _Listener) -> Parts:
-    listeners = Listeners(
-        connections=listener.gateway.connections,
-        http_connections=listener.gateway.http_connections,
-        address=lambda: listener.url,
-        access=listener.auth,
-        check_up=partial(_check_up, app.core.paths, Threads("check-up", 1)),
-    )
-    return attrs.evolve(app, listeners=listeners)
 
 
 async def _check_up(
     paths: Paths, threads: Threads, status: Mapping[str, Any], health: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What `klaw doctor` finds, given the server's status and health."""
     from klaw.doctor.checkup import check_up
     from klaw.doctor.places import Server
 
@@ -157,25 +163,9 @@ async def _check_up(
     return (await threads.run(look, abandon=True)).told()
 
 
-async def _start_admin(app: App, listener: _Listener) -> None:
-    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, listener.http.serve_operator))
-
-
-async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:
-    if (interval_s := notify.watchdog_interval_s()) is not None:
-        checks = [
-            notify.LifeCheck(name="writer", prove=app.core.writer.ping),
-            notify.LifeCheck(name="gateway", prove=listener.gateway.ping),
-            notify.LifeCheck(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
-        ]
-        await app.core.supervisor.start(notify.spec(notifier, interval_s, checks))
-
-
 def settle_garbage_collector() -> None:
-    """Leave what lives as long as the process out of every later collection, and collect less often.
-
-    Modules and actors are some hundred thousand objects; walking them again and again cost a fifth of the CPU of an
-    acknowledgement and stopped the event loop meanwhile."""
+    """Leave what lives as long as the process out of every later collection, and collect less often. Walking some
+    hundred thousand objects again and again cost a fifth of the CPU of an acknowledgement."""
     linecache.clearcache()  # attrs keeps the sources of the methods that it makes there: 2 MB
     gc.collect()
     process.give_back()

@@ -29,12 +29,6 @@ from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.chat_search import ChatScope
 
 
-@attrs.frozen(kw_only=True)
-class TurnContext:
-    context: Context
-    receipt: dict[str, Any]
-
-
 def plan_of(
     rows: ChatRows,
     system_prompt: str,
@@ -82,10 +76,8 @@ def _unmarked(message: Message) -> Message:
 @attrs.define(kw_only=True)
 class Gatherer:
     """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, and bases searched,
-    only once.
-
-    ``meter`` counts what models cost that are asked meanwhile; ``sees``: the model takes pictures; ``instructions``:
-    what the asking program adds behind the prompt files."""
+    only once. ``meter`` counts what models cost that are asked meanwhile; ``sees``: the model takes pictures;
+    ``instructions``: what the asking program adds behind the prompt files."""
 
     agent: Agent
     vitals: Vitals
@@ -97,9 +89,9 @@ class Gatherer:
     _chosen: ChosenTopics | None = None
     _looked_up: ContextUsed | None = None
 
-    async def gather(self, budget: Budget, tools_tokens: int) -> TurnContext:
-        """Read, search, and assemble the context of a request. The caller holds an LLM slot when it asks for the first
-        time. ``tools_tokens``: estimated, of the tool list."""
+    async def gather(self, budget: Budget, tools_tokens: int) -> tuple[Context, dict[str, Any]]:
+        """Read, search, and assemble the context of a request, with its receipt. The caller holds an LLM slot when it
+        asks for the first time. ``tools_tokens``: estimated, of the tool list."""
         agent, config, rows = self.agent, self.agent.core.config, self.rows
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
@@ -114,7 +106,7 @@ class Gatherer:
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
             receipt["problems"] = list(fixed.problems)
-        return TurnContext(context=context, receipt=receipt)
+        return context, receipt
 
     async def _read(self) -> Mapping[str, Image] | None:
         """The pictures for a model that takes them; one that cannot be read is left out, and its message says so."""

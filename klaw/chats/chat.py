@@ -1,7 +1,6 @@
 """The chat actor: stores what comes in, debounces it, and runs one turn at a time.
 
-Who sends to it: the directory, on behalf of the gateway. It owns the chat's debounce buffer and its running turn; the
-messages themselves are in the store, so a restart loses nothing."""
+It owns the chat's debounce buffer and its running turn; the messages are in the store, so a restart loses nothing."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -195,7 +194,6 @@ class _ChatActor:
                 assert_never(message)
 
     async def _warn(self) -> None:
-        """Tell this chat, in which money was just spent, that a daily limit is nearly used up: once a day."""
         warning = self.agent.llm.budget.take_warning()
         if warning is None:
             return
@@ -223,7 +221,6 @@ class _ChatActor:
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
-        """Hand a plain message to the writer without waking the actor."""
         if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or message.files:
             return False
         if self._parse(message) is not None:

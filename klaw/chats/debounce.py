@@ -5,10 +5,8 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Debounce:
-    """The state of one chat's buffer; each event gives a new state.
-
-    A turn is due ``quiet_s`` after the last message, but at the latest ``longest_s`` after the first, so that a steady
-    stream of messages is answered too."""
+    """The state of one chat's buffer; each event gives a new state. A turn is due ``quiet_s`` after the last message,
+    but at the latest ``longest_s`` after the first."""
 
     quiet_s: float
     longest_s: float

@@ -1,7 +1,5 @@
-"""The directory of chats: finds or starts the actor of a chat, and answers what needs no actor from the store.
-
-No actor of its own: looking up a handle never waits. Idle chats retire by themselves; the next message starts them
-again."""
+"""The directory of chats: finds or starts the actor of a chat, and answers what needs no actor from the store. No actor
+of its own: looking up a handle never waits. Idle chats retire by themselves; the next message starts them again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,8 +41,6 @@ class ChatDirectory:
         self._slash = slash
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
-
-    # -- the gateway -----------------------------------------------------------------------------------------------
 
     def runs(self, chat: ChatId) -> bool:
         """Whether ``submit`` may be called; else ``start`` it."""
@@ -161,8 +157,6 @@ class ChatDirectory:
     def health(self) -> dict[str, Any]:
         return dict(self._agent.core.health.problems())
 
-    # -- the composition root --------------------------------------------------------------------------------------
-
     async def recover(self, chats: list[ChatId]) -> None:
         for chat in chats:
             handle = await self._handle(chat)
@@ -175,10 +169,7 @@ class ChatDirectory:
         self._closing = reason
         return [_actor_name(chat) for chat in self._handles if self._supervisor.alive(_actor_name(chat))]
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _handle(self, chat: ChatId) -> ChatHandle:
-        """The chat's live handle; starts its actor when there is none."""
         while True:
             self._refuse_if_closing()
             handle = self._handles.get(chat)

@@ -189,14 +189,13 @@ class Turn:
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
         assert self._gatherer is not None
         self._tell(Step.RECALLING)
-        gathered = await self._gatherer.gather(budget, tools_tokens)
-        self._receipt = gathered.receipt
-        if (passages := gathered.context.passages) is not None:
+        context, self._receipt = await self._gatherer.gather(budget, tools_tokens)
+        if (passages := context.passages) is not None:
             self._used = passages.used
             # Somebody else's texts: what is written from now on is, perhaps, theirs.
             self._trail.outside |= bool(passages.used.passages)
         self._timings.setdefault("context", (trio.current_time() - self._begin_context) * 1000)
-        return gathered.context.messages
+        return context.messages
 
     @asynccontextmanager
     async def call(self, estimated: int, most: int) -> AsyncIterator[ModelCall]:
@@ -227,8 +226,6 @@ class Turn:
         self._told += ([" "] if self._told and not self._length else []) + [text]
         self._pieces.append(text)
         self._length += len(text)
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _take_slot(self) -> None:
         slots = self.agent.llm.slots

@@ -37,17 +37,17 @@ class Create:
 
 
 @attrs.frozen(kw_only=True)
-class Of:
+class BackupFolder:
     folder: str | None = argument(_HELP, metavar="DIR", option="--from", old_option="--to")
 
 
 @attrs.frozen(kw_only=True)
-class OfOne(Of):
+class OneBackup(BackupFolder):
     name: str | None = argument("which one (default: the newest)", positional=True)
 
 
 @attrs.frozen(kw_only=True)
-class Prune(Of):
+class Prune(BackupFolder):
     keep: Annotated[int, Bounds(1)] = argument("how many of the newest stay", default=14, metavar="N")
     forgotten: bool = argument(f"also remove what was {FORGOTTEN}", default=False)
 
@@ -159,8 +159,8 @@ def create(asked: Create, here: Here) -> dict[str, Any]:
     return {"path": str(root), **about, "compared": bool(made.digests), "left_out": made.left_out}
 
 
-@command(NOUN, "backup_list", Of, cli="list", show=_listed)
-def show(asked: Of, here: Here) -> dict[str, Any]:
+@command(NOUN, "backup_list", BackupFolder, cli="list", show=_listed)
+def show(asked: BackupFolder, here: Here) -> dict[str, Any]:
     """List the backups, the oldest first. The exit code is 1 if one of them is broken."""
     from klaw.backup.folder import listed, os_errors_refused
     from klaw.store.backup_mark import last_forgetting
@@ -170,8 +170,8 @@ def show(asked: Of, here: Here) -> dict[str, Any]:
         return {"folder": str(folder), "backups": [_told(each, last) for each in listed(folder)]}
 
 
-@command(NOUN, "backup_verify", OfOne, cli="verify", show=_verified)
-def verify(asked: OfOne, here: Here) -> Any:
+@command(NOUN, "backup_verify", OneBackup, cli="verify", show=_verified)
+def verify(asked: OneBackup, here: Here) -> Any:
     """Check every byte of a backup, and that its logs make the same database again.
 
     The exit code is 1 if something is wrong.
@@ -188,8 +188,8 @@ def verify(asked: OfOne, here: Here) -> Any:
     return verify(folder, root, found, partial(here.progress.show, "files"))
 
 
-@command(NOUN, "backup_restore", OfOne, cli="restore", show=_restored)
-def restore(asked: OfOne, here: Here) -> dict[str, Any]:
+@command(NOUN, "backup_restore", OneBackup, cli="restore", show=_restored)
+def restore(asked: OneBackup, here: Here) -> dict[str, Any]:
     """Restore a backup into an empty home. Its configuration, workspace and data folder must be empty or missing."""
     from klaw.backup.folder import BackupRefused, chosen, os_errors_refused
     from klaw.backup.restore import restore

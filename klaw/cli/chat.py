@@ -161,13 +161,10 @@ def _configured_url(args: argparse.Namespace) -> str:
 
 
 def _is_private(url: str) -> bool:
+    from klaw.gateway.origin_check import is_loopback
+
     parts = urlsplit(url)
-    if parts.scheme == "wss" or parts.hostname == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "wss" or is_loopback(parts.hostname or "")
 
 
 def _complain(text: str, code: int) -> int:

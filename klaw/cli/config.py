@@ -19,7 +19,7 @@ NOUN = Noun("config", "check, show or describe the configuration (docs/configura
 
 
 @attrs.frozen(kw_only=True)
-class OfFile:
+class ConfigFile:
     config: Annotated[str, Check(there)] | None = argument(
         "the configuration file (default: engine.yaml of the home)", metavar="FILE"
     )
@@ -41,23 +41,22 @@ def _checked(answer: dict[str, Any]) -> ShownLines:
     return ShownLines(lines, found=answer["ok"])
 
 
-@command(NOUN, "config_check", OfFile, cli="check", show=_checked)
-def check(asked: OfFile, here: Here) -> dict[str, Any]:
+@command(NOUN, "config_check", ConfigFile, cli="check", show=_checked)
+def check(asked: ConfigFile, here: Here) -> dict[str, Any]:
     """Check the configuration and name every problem. The exit code is 1 if there is one."""
     from klaw.config.load import load, unresolved_secrets
 
     file: Path | None = None
-    problems: list[Problem] = []
-    warnings: list[dict[str, str]] = []
+    problems: tuple[Problem, ...] = ()
+    warnings: list[Problem] = []
     try:
         file = asked.file(here.paths)
-        config, found = load(file)
-        warnings = [{"path": each.path, "message": each.message} for each in found]
+        config, warnings = load(file)
         # Not wrong: the service may have what this shell has not.
         also = "(the server needs it, this command does not)"
-        warnings += [{"path": each.path, "message": f"{each.message} {also}"} for each in unresolved_secrets(config)]
+        warnings += [Problem(each.path, f"{each.message} {also}") for each in unresolved_secrets(config)]
     except ConfigError as error:
-        problems = list(error.problems)
+        problems = error.problems
     about = {"file": str(file) if file else None, "exists": file is not None and file.exists()}
     return {"ok": not problems, **about, "problems": problems, "warnings": warnings}
 
@@ -68,8 +67,8 @@ def _yaml(answer: dict[str, Any]) -> list[str]:
     return yaml.safe_dump(answer, sort_keys=False, allow_unicode=True).splitlines()
 
 
-@command(NOUN, "config_show", OfFile, cli="show", show=_yaml)
-def show(asked: OfFile, here: Here) -> dict[str, Any]:
+@command(NOUN, "config_show", ConfigFile, cli="show", show=_yaml)
+def show(asked: ConfigFile, here: Here) -> dict[str, Any]:
     """Show the configuration as it takes effect, without secrets."""
     from klaw.config.describe import show
     from klaw.config.load import load

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -27,7 +28,6 @@ from klaw.operations.perform import Call, perform, plain, read
 from klaw.operations.uploads import PIECE_BYTES
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
     from klaw.config.schema import EngineConfig
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
@@ -94,12 +94,11 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
         enter(paths)
     if not getattr(arguments, "watch", False):
         return max(_run(operation, each, paths) for each in several)
-    try:
+    code = 0
+    with suppress(KeyboardInterrupt):
         while not (code := _run(operation, arguments, paths, _CLEAR if sys.stdout.isatty() else "")):
             sys.stdout.flush()
             time.sleep(REFRESH_S)
-    except KeyboardInterrupt:
-        return 0
     return code
 
 
@@ -192,8 +191,7 @@ def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argpa
     values = getattr(arguments, f"asked_{field}", None)
     if not values:
         yield arguments
-        return
-    for value in values:
+    for value in values or ():
         yield argparse.Namespace(**{**vars(arguments), **_named_file(f"asked_{field}", value)})
 
 
@@ -241,13 +239,9 @@ class OfflineParts:
     budget = None
 
     def __init__(self, readers: "Readers", paths: Paths) -> None:
-        self.readers, self.paths = readers, paths
-
-    @cached_property
-    def clock(self) -> "Clock":
         from klaw.actor.clock import SystemClock
 
-        return SystemClock()
+        self.readers, self.paths, self.clock = readers, paths, SystemClock()
 
     @cached_property
     def config(self) -> "EngineConfig":

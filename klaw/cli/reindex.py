@@ -116,8 +116,9 @@ class _Model:
         from klaw.memory.embed.passage import vectors_id
 
         folder = config.path or paths.models_dir / config.model
-        how = {"threads": config.threads, "batch_tokens": config.batch_tokens}
-        self._model = EmbeddingModel.load(folder, **how, tokens=tokens)
+        self._model = EmbeddingModel.load(
+            folder, threads=config.threads, batch_tokens=config.batch_tokens, tokens=tokens
+        )
         self.model_id, self.dimension = vectors_id(self._model.model_id), self._model.dimension
         self.coder = self._model.coder.id if self._model.coder is not None else None
 

@@ -19,13 +19,13 @@ NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", 
 
 
 @attrs.frozen(kw_only=True)
-class OfMachine:
+class MachineArguments:
     dry_run: bool = argument("only show what would be done", default=False)
     root: str | None = argument("work on the machine below this folder, as DESTDIR does; starts nothing", metavar="DIR")
 
 
 @attrs.frozen(kw_only=True)
-class Install(OfMachine):
+class Install(MachineArguments):
     user: str | None = argument("the system user that it runs as (default: klaw); made if missing", metavar="NAME")
     start: bool = argument("also start it", default=False)
     extras: tuple[Literal["node-mcp", "bubblewrap"], ...] = argument(
@@ -48,7 +48,7 @@ class Logs:
     lines: Annotated[int, Bounds(1, 1_000_000)] = argument("how many (default: 100)", default=100, metavar="N")
 
 
-def _machine(asked: OfMachine, here: Here) -> "Machine":
+def _machine(asked: MachineArguments, here: Here) -> "Machine":
     from klaw.service.install import Machine, require_system
 
     root = Path(asked.root).absolute() if asked.root else Path("/")
@@ -107,8 +107,8 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
     return {"well": machine.well, "steps": machine.steps, "home": str(wanted.home), "user": wanted.user}
 
 
-@command(NOUN, "service_uninstall", OfMachine, cli="uninstall", show=_done)
-def uninstall(asked: OfMachine, here: Here) -> dict[str, Any]:
+@command(NOUN, "service_uninstall", MachineArguments, cli="uninstall", show=_done)
+def uninstall(asked: MachineArguments, here: Here) -> dict[str, Any]:
     """Stop the service and remove its units. Data, configuration and user stay."""
     from klaw.service.install import uninstall
     from klaw.service.units import ENVIRONMENT, owner_and_home

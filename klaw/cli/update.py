@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from klaw.service.update import Control
 
 NOUN = Noun("update", "install a newer version, with a way back (docs/operations.md)", local=True, of_machine=True)
-Say = Callable[..., None]
 
 
 @attrs.frozen(kw_only=True)
-class OfWheel:
+class WheelFile:
     wheel: str = required("the file of the new version: klaw-….whl", metavar="WHEEL")
 
 
 @attrs.frozen(kw_only=True)
-class Apply(OfWheel):
+class Apply(WheelFile):
     wheels: str | None = argument("take what else it needs from this folder, without network", metavar="DIR")
     backup: bool = argument("make no backup first", default=True, option="--no-backup")
 
@@ -40,8 +39,8 @@ def _checked(answer: dict[str, Any]) -> Lines:
     return [*lines, answer["way_back"]] if answer["newer"] else lines
 
 
-@command(NOUN, "update_check", OfWheel, cli="check", show=_checked)
-def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
+@command(NOUN, "update_check", WheelFile, cli="check", show=_checked)
+def check(asked: WheelFile, _here: Here) -> dict[str, Any]:
     """Tell what a wheel would change. Nothing is asked of the network: Klaw does not look for new versions."""
     from klaw.service.update import read_wheel
 
@@ -59,7 +58,7 @@ def apply(asked: Apply, here: Here) -> dict[str, Any]:
 
     release = read_wheel(Path(asked.wheel).expanduser().absolute())
     wheels = Path(asked.wheels).expanduser().absolute() if asked.wheels else None
-    with _steady(here.say) as tell:
+    with _steady(here) as tell:
         place, control = _server(here.home)
         update = Update(
             paths=Paths.resolve(place), home=place, control=control, tell=tell, wheels=wheels, prefix=_prefix()
@@ -76,7 +75,7 @@ def back(_asked: Nothing, here: Here) -> dict[str, Any]:
     from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved
     from klaw.service.update import Update
 
-    with _steady(here.say) as tell:
+    with _steady(here) as tell:
         place, control = _server(here.home)
         Update(paths=Paths.resolve(place), home=place, control=control, tell=tell, prefix=_prefix()).back()
     return {"home": str(place) if place else None}
@@ -90,7 +89,7 @@ def _prefix() -> Path:
 
 
 @contextmanager
-def _steady(say: Say) -> Iterator[Say]:
+def _steady(here: Here) -> Iterator[Callable[[str], None]]:
     """Let the body end although the terminal goes away; it is interrupted once, and not while it goes back. Gives what
     tells its steps."""
 
@@ -101,7 +100,7 @@ def _steady(say: Say) -> Iterator[Say]:
 
     def tell(text: str) -> None:
         with suppress(OSError):
-            say(text)
+            here.say(text)
 
     wanted: dict[int, Any] = {signal.SIGHUP: signal.SIG_IGN, signal.SIGINT: interrupt, signal.SIGTERM: interrupt}
     before = {number: signal.signal(number, handler) for number, handler in wanted.items()}

@@ -64,8 +64,6 @@ class Client:
         self._link = 0
         self._refs = 0
         self._failure: Exception | None = None
-        self.ready: Reply[frames.Welcome] = Reply()
-        self.ended = trio.Event()
         self.welcome: frames.Welcome | None = None
 
     async def send(
@@ -199,7 +197,6 @@ class Client:
                 unacked.reply.fail(refused)
         self._streams.connected()
         self._inbox.offer(ConnectedEvent(welcome=welcome, again=again))
-        self.ready.set(welcome)
 
     def received(self, frame: frames.ServerFrame) -> None:
         match frame:
@@ -243,14 +240,12 @@ class Client:
     def end(self, error: Exception) -> None:
         """Nothing more will come: everybody who waits gets the first ``error``."""
         self._failure = self._failure or error
-        self.ready.fail(self._failure)
         self._inbox.end(self._failure)
         for reply in self._answers.values():
             reply.fail(self._failure)
         for unacked in self._unacked.values():
             unacked.reply.fail(self._failure)
         self._tell_change()
-        self.ended.set()
 
     def _too_large(self, frame: frames.Send) -> RequestRefused | None:
         size, limit = len(encode(frame).encode()), self.welcome.limits.max_frame_bytes if self.welcome else math.inf

@@ -18,17 +18,7 @@ from urllib.parse import urlsplit
 
 import structlog
 import trio
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-    TextMessage,
-)
+from wsproto import ConnectionType, WSConnection, events
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.actor.backoff import Backoff
@@ -76,14 +66,12 @@ async def connect(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff)
         try:
-            await client.ready.wait()
+            await client.reconnected()
             yield client
         except Exception as exc:  # noqa: BLE001  raised again below: the nursery would wrap it in a group
             raised = exc
         client.closing.set()
-        with trio.move_on_after(CLOSE_S * 1.5):
-            await client.ended.wait()
-        nursery.cancel_scope.cancel(reason="the client was closed")
+        nursery.cancel_scope.deadline = trio.current_time() + CLOSE_S * 1.5
     if raised is not None:
         raise raised
 
@@ -180,14 +168,14 @@ class WebSocket:
         """Raises Loss: the server does not want a WebSocket."""
         parts = urlsplit(url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        await self.send(Request(host=parts.netloc.rpartition("@")[2], target=target))
+        await self.send(events.Request(host=parts.netloc.rpartition("@")[2], target=target))
         answer = await self._next()
-        if isinstance(answer, RejectConnection):
+        if isinstance(answer, events.RejectConnection):
             status = answer.status_code
             raise Loss(f"http_{status}", f"the server answered HTTP {status}", fatal=status in FATAL_HTTP)
-        assert isinstance(answer, AcceptConnection)
+        assert isinstance(answer, events.AcceptConnection)
 
-    async def send(self, event: Event) -> None:
+    async def send(self, event: events.Event) -> None:
         """Raises Loss."""
         try:
             await self._send(event)
@@ -201,19 +189,19 @@ class WebSocket:
         pieces, size = [], 0
         while True:
             match event := await self._next():
-                case TextMessage():
+                case events.TextMessage():
                     pieces.append(event.data)
                     size += len(event.data)
                     if event.message_finished:
                         return "".join(pieces)
                     if size > MAX_FRAME_CHARACTERS:
                         raise Loss("frame_too_large", "the server sent a frame that cannot be used")
-                case BytesMessage():
+                case events.BytesMessage():
                     raise Loss("binary_frame", "the server sent a frame that cannot be used")
-                case Ping():
+                case events.Ping():
                     with suppress(*_GONE):
                         await self._send(event.response())
-                case CloseConnection():
+                case events.CloseConnection():
                     with suppress(*_GONE):
                         await self._send(event.response())
                     raise _closed(event.code)
@@ -221,15 +209,15 @@ class WebSocket:
     async def close(self) -> None:
         """Say goodbye, and wait until the server has done so as well; in bounded time."""
         with trio.move_on_after(CLOSE_S), suppress(Loss, *_GONE):
-            await self._send(CloseConnection(code=1000))
+            await self._send(events.CloseConnection(code=1000))
             while True:
                 await self.receive()
 
-    async def _send(self, event: Event) -> None:
+    async def _send(self, event: events.Event) -> None:
         async with self._sending:
             await self._stream.send_all(self._protocol.send(event))
 
-    async def _next(self) -> Event:
+    async def _next(self) -> events.Event:
         try:
             while (event := next(self._protocol.events(), None)) is None:
                 data = await self._stream.receive_some(READ_BYTES)
@@ -292,7 +280,7 @@ async def _talk(websocket: WebSocket, hello: Hello, side: Client) -> Loss:
 
 
 async def _greet(websocket: WebSocket, hello: Hello) -> Welcome:
-    await websocket.send(TextMessage(encode(hello)))
+    await websocket.send(events.TextMessage(encode(hello)))
     try:
         frame = decode_server(await websocket.receive())
         while isinstance(frame, Notice):
@@ -332,7 +320,7 @@ async def _write(websocket: WebSocket, side: Client) -> None:
             continue
         try:
             with trio.fail_after(SEND_S):
-                await websocket.send(TextMessage(encode(frame)))
+                await websocket.send(events.TextMessage(encode(frame)))
         except trio.TooSlowError:
             raise Loss("send_timeout", "the server does not read") from None
 
@@ -344,7 +332,7 @@ async def _notice_silence(websocket: WebSocket) -> None:
         if asked_at < websocket.heard_at + QUIET_S:
             continue
         with trio.move_on_after(PONG_S):
-            await websocket.send(Ping())
+            await websocket.send(events.Ping())
             await trio.sleep_forever()
         if websocket.heard_at < asked_at:
             raise Loss("silent", "the server gives no sign of life")

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 from typing import TextIO
 
 import attrs
@@ -107,9 +108,6 @@ class Pipe:
     async def _exchange(self, text: str) -> int:
         interrupted = False
 
-        async def send() -> MessageFrame | NoAnswer | None:
-            return await ask(self._client, self._chat, text, self._see)
-
         async def heed_control_c() -> None:
             nonlocal interrupted
             with trio.open_signal_receiver(signal.SIGINT) as signals:
@@ -120,7 +118,8 @@ class Pipe:
                 with trio.move_on_after(STOP_S):
                     await anext(signals)
 
-        verdict = await run_until_first_ends(send, heed_control_c) or INTERRUPTED
+        asking = partial(ask, self._client, self._chat, text, self._see)
+        verdict: MessageFrame | NoAnswer = await run_until_first_ends(asking, heed_control_c) or INTERRUPTED
         if isinstance(verdict, MessageFrame):
             self._end(verdict)
             return 0

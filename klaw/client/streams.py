@@ -89,7 +89,7 @@ class _Cursor:
     """Something of that found no room: what follows waits for the next time."""
 
     def takes(self, entry: frames.MessageFrame) -> bool:
-        """Whether it comes next. In what is sent again numbers may be missing: those messages were forgotten."""
+        """Whether it comes next. What is sent again may lack numbers: the server no longer has these messages."""
         assert self.last is not None
         return entry.seq == self.last + 1 or (bool(entry.replayed) and self.asked is not None)
 
@@ -157,16 +157,19 @@ class Streams:
 
     def caught_up(self, frame: frames.CaughtUp) -> None:
         cursor = self._cursor(frame.chat, frame.seq + 1)
-        asked, cursor.asked, cursor.dropped = cursor.asked, None, False
+        assert cursor.last is not None
+        asked, dropped = cursor.asked, cursor.dropped
+        cursor.asked, cursor.dropped = None, False
         if asked is not None and frame.seq < asked:
             # Its data was replaced by an older copy: counting begins again there, or the client would stay deaf.
             log.warning("server_is_behind", seq=frame.seq)
-            self._inbox.offer(
-                frames.Notice(code="server_behind", text="the server has lost messages that were seen here")
-            )
+            text = "the server has lost messages that were seen here"
+            self._inbox.offer(frames.Notice(code="server_behind", text=text))
             cursor.last = frame.seq
-        elif cursor.last is not None and frame.seq > cursor.last:
+        elif dropped:
             self._watch_again(frame.chat)
+        else:
+            cursor.last = max(cursor.last, frame.seq)  # the server has no more of it
         self._inbox.offer(frame)
 
     def refused(self, ref: str | None, chat: str | None) -> bool:

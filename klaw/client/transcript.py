@@ -2,7 +2,6 @@
 done; ``ScreenTranscript`` the text of the chat."""
 
 import datetime as dt
-from collections import OrderedDict
 
 from klaw.client.ask import ShownAnswer
 from klaw.client.screen import Screen, Style
@@ -101,7 +100,7 @@ class Questions:
     """The open questions of one chat, the oldest first."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, frames.ApprovalFrame] = OrderedDict()
+        self._open: dict[str, frames.ApprovalFrame] = {}
         self._shown: str | None = None
         self._shown_at = 0.0
 

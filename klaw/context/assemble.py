@@ -46,8 +46,6 @@ ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
 
 
 class Guard(enum.StrEnum):
-    """Whether recall is worth it."""
-
     SEARCH = "search"
     DISABLED = "disabled"
     ALL_IN_CONTEXT = "all_in_context"
@@ -83,7 +81,6 @@ class Plan:
 
     @property
     def reserved(self) -> int:
-        """Kept free for all of them."""
         recall = self.recall_tokens + _HEADER_TOKENS if self.recall_tokens else 0
         return self.topics_tokens + self.passages_tokens + recall
 
@@ -100,7 +97,6 @@ class Context:
     window: tuple[Message, ...]
     recalled: RecallOutcome
     tokens: int
-    """Estimated, of the whole request."""
     topics: PackedTopics = NO_TOPICS
     chosen: ChosenTopics | None = None
     """None: nobody looked for topics."""
@@ -109,7 +105,6 @@ class Context:
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    """Fit everything but the recall."""
     usable = snapshot.budget.usable
     share = int(_coarse(usable) * FIXED_SHARE)
     fixed = tuple(

@@ -69,7 +69,6 @@ class Snapshot:
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
 
     sees: bool = False
-    """Whether the model takes pictures."""
     pictures: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
     """The pictures of these messages, by SHA-256."""
     beside: Mapping[int, tuple[Image, ...]] = attrs.field(factory=dict, repr=False)

@@ -20,7 +20,6 @@ _NOTHING = "(Nothing in the knowledge bases of this chat fits this question. Say
 _FAILED = "(The knowledge bases of this chat could not be searched just now. Say so.)"
 _GONE = "(A knowledge base of this chat is not there any more, or is not shared with the user any more. Say so.)"
 FRAME = tokens.estimate(tagged("passages", "") + _ABOVE + _GONE) + 8
-"""Tokens that the lines around the passages take."""
 _SILENT = frozenset({"no_content"})
 """Small talk: there is nothing to say about it."""
 

@@ -21,7 +21,6 @@ from klaw.llm.types import ChatMessage, Image, ToolCall
 
 INTERRUPTED = "[This call was interrupted: it has no result, and whether it had an effect is unknown.]"
 OPENING = "[Earlier messages are left out.]"
-"""The user's part before an assistant message that comes first."""
 
 EMPTY: Mapping[int, tuple[Image, ...]] = {}
 

@@ -20,15 +20,12 @@ GAP = "  […]"
 MAX_MESSAGE_CHARS = 1_500
 """A longer message is shown by its beginning and its end."""
 _READ_CHARS = 4 * MAX_MESSAGE_CHARS
-"""A message with more is long, without a look at its line ends."""
 MIN_LOG_TOKENS = 24
 """With less room than this a topic is its summary alone."""
 
 
 @attrs.frozen(kw_only=True)
 class Present:
-    """What stands in the prompt without topics."""
-
     rowids: frozenset[int]
     summarised: tuple[ChatId, int, int] | None = None
     """The chat, the first and the last message number that the shown summaries cover."""
@@ -41,11 +38,9 @@ class TopicInPrompt:
     kept: tuple[int, ...]
     """Places of the messages that are shown."""
     present: int
-    """So many of its messages stand in the prompt anyway."""
     summary: bool
     """Whether its summary is shown: a summary of the chat does not tell it already."""
     excerpt: bool
-    """Whether the reranker's excerpt stands for its messages."""
 
     @property
     def id(self) -> TopicId:
@@ -83,7 +78,6 @@ class PackedTopics:
 
     @property
     def text(self) -> str:
-        """Empty when no topic is shown."""
         return "\n".join([HEADER, *(line for each in self.shown for line in each.lines)]) if self.shown else ""
 
     @property
@@ -92,7 +86,6 @@ class PackedTopics:
 
     @property
     def whole(self) -> frozenset[int]:
-        """Row ids of all messages that are shown in full."""
         return frozenset(rowid for each in self.shown for rowid in each.whole)
 
 

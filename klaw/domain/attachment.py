@@ -1,6 +1,5 @@
 """Files of messages: what is known of one, what it is by its first bytes, and what of it a model reads. Pure."""
 
-import codecs
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ import attrs
 
 from klaw.convert import JOURNAL, OMIT, Bounds
 from klaw.domain import tokens
-from klaw.domain.text import clean_output, normalized
+from klaw.domain.text import clean_output, decode, normalized
 from klaw.errors import BadValue
 
 FILES = "files"
@@ -95,21 +94,12 @@ def sniff(head: bytes) -> str:
     return OTHER if _decoded(head) is None else TEXT
 
 
-_WORDS = re.compile(rb"[\xa8\xb8\xc0-\xff]{3,}")
-"""Three letters in a row that are not ASCII: words in Cyrillic; in Western languages such letters stand alone."""
-
-
 def _decoded(head: bytes) -> str | None:
-    """The text that a file begins with; None if it is not a text. The last character may be cut off.
-
-    UTF-16 is known by its mark. What is not UTF-8 is taken as windows-1251 or windows-1252."""
-    utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    single = "cp1251" if len(b"".join(_WORDS.findall(head))) * 2 > sum(byte > 127 for byte in head) else "cp1252"
-    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", single):
-        with suppress(UnicodeDecodeError):
-            text = codecs.getincrementaldecoder(encoding)().decode(head)
-            return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
-    return None
+    """The text that a file begins with; None if it is not a text. Its last character may be cut off."""
+    text = decode(head, declares=False).rstrip("\ufffd")
+    if "\ufffd" in text and "\ufffd".encode() not in head:  # bytes of no charset
+        return None
+    return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
 
 
 def beginning(head: bytes, size: int, max_tokens: int) -> tuple[str, bool]:

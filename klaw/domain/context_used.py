@@ -1,7 +1,5 @@
-"""What a chat that is bound to knowledge bases was answered from. Pure.
-
-It stands in the turn's receipt; in the answer's own metadata without the texts, so that clients know what its marks
-refer to."""
+"""What a chat that is bound to knowledge bases was answered from, for the turn's receipt; without the texts also in the
+answer's metadata, so that clients know what its marks refer to. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias

@@ -1,8 +1,7 @@
 """Core memory: the few lines about a user that stand in every context. Pure.
 
-A JSON object of sections. A section that tools write is an object of texts; a person who writes the file may also use
-lists and plain texts, which tools leave as they are.
-"""
+A JSON object of sections. Tools write sections that are objects of texts; lists and plain texts, which a person may
+use, they leave as they are."""
 
 import json
 from typing import Any, TypeAlias
@@ -44,12 +43,10 @@ def dump(document: Document) -> bytes:
 def updated(document: Document, section: str, key: str, value: str) -> Document:
     """The document with a value added or replaced. Raises InvalidValue: a name or the value is invalid, the section is
     not an object, or there is no room."""
-    section, key, value = _name("section", section), _name("key", key), _value(value)
+    section, key, value = _line("section", section), _line("key", key), _line("value", value, MAX_VALUE)
     present = document.get(section, {})
     if not isinstance(present, dict):
-        raise InvalidValue(
-            "section: a person wrote it as a list or a text, and only they change it; use another section"
-        )
+        raise InvalidValue("section: a person wrote it as a list or a text; use another section")
     changed = {**document, section: {**present, key: value}}
     used = tokens.estimate(render(changed))
     if used > MAX_TOKENS and used > tokens.estimate(render(document)):
@@ -63,28 +60,26 @@ def updated(document: Document, section: str, key: str, value: str) -> Document:
 def removed(document: Document, section: str, key: str | None) -> Document:
     """The document without a value, or without a whole section; a section that becomes empty goes too. Raises
     InvalidValue: there is nothing of that name."""
-    section = _name("section", section)
+    section = _line("section", section)
     if section not in document:
-        raise InvalidValue("section: there is no such section; core memory has: " + (_listed(document) or "nothing"))
+        raise InvalidValue(f"section: there is no such section; core memory has: {_listed(document)}")
     present = document[section]
     others = {name: content for name, content in document.items() if name != section}
     if key is None:
         return others
-    key = _name("key", key)
+    key = _line("key", key)
     if not isinstance(present, dict):
         raise InvalidValue("key: the section has no keys; without a key it is deleted as a whole")
     if key not in present:
-        raise InvalidValue("key: the section has none of that name; it has: " + (_listed(present) or "nothing"))
+        raise InvalidValue(f"key: the section has none of that name; it has: {_listed(present)}")
     left = {name: content for name, content in present.items() if name != key}
     return {name: left if name == section else content for name, content in document.items() if name != section or left}
 
 
-def render(value: Any) -> str:
-    """Core memory as lines ``- key: value`` below their section. Raises ValueError: ``value`` is not an object."""
-    if not isinstance(value, dict):
-        raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for all malformed files
+def render(document: Document) -> str:
+    """Core memory as lines ``- key: value`` below their section."""
     lines: list[str] = []
-    for section, content in value.items():
+    for section, content in document.items():
         if isinstance(content, dict):
             lines += [
                 f"[{one_line(section)}]",
@@ -101,19 +96,12 @@ def _plain(value: Any) -> str:
     return hanging(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _name(field: str, text: str) -> str:
-    name = one_line(clean_output(text))
-    if not 1 <= len(name) <= MAX_NAME:
-        raise InvalidValue(f"{field}: has 1 to {MAX_NAME} characters")
-    return name
-
-
-def _value(text: str) -> str:
-    value = one_line(clean_output(text))
-    if not 1 <= len(value) <= MAX_VALUE:
-        raise InvalidValue(f"value: has 1 to {MAX_VALUE} characters")
-    return value
+def _line(field: str, text: str, most: int = MAX_NAME) -> str:
+    line = one_line(clean_output(text))
+    if not 1 <= len(line) <= most:
+        raise InvalidValue(f"{field}: has 1 to {most} characters")
+    return line
 
 
 def _listed(names: Document) -> str:
-    return ", ".join(list(names)[:20])
+    return ", ".join(list(names)[:20]) or "nothing"

@@ -9,7 +9,6 @@ import calendar
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 
 import attrs
 
@@ -83,7 +82,6 @@ Reader = Callable[[re.Match[str], date], Period | None]
 
 
 def _absolute(text: str, latest: date) -> Iterator[Period]:
-    """Dates in the order of their forms, each part of the text read once."""
     for pattern, read in _ABSOLUTE:
         rest = []
         end = 0
@@ -98,15 +96,11 @@ def _absolute(text: str, latest: date) -> Iterator[Period]:
 
 
 def _relative(text: str, today: date) -> Iterator[tuple[str, Period]]:
-    """Periods counted from today, with the words that name them."""
     for pattern, read in _RELATIVE:
         match = pattern.search(text)
         period = read(match, today) if match else None
         if match is not None and period is not None:
             yield match[0], period
-
-
-# -- dates -------------------------------------------------------------------------------------------------------------
 
 
 def _read_day(match: re.Match[str], latest: date) -> Period | None:
@@ -140,13 +134,6 @@ def _read_month(match: re.Match[str], latest: date) -> Period:
     return _whole_month(int(year), month)
 
 
-def _read_year(match: re.Match[str], _latest: date) -> Period:
-    return _whole_year(int(match["year"]))
-
-
-# -- relative to today -------------------------------------------------------------------------------------------------
-
-
 def _read_ago(match: re.Match[str], today: date) -> Period | None:
     groups = match.groupdict()
     count = int(groups["number"]) if groups.get("number") else _COUNTS[(groups.get("word") or "").lower()]
@@ -167,10 +154,6 @@ def _read_weekday(match: re.Match[str], today: date) -> Period:
     return _around(today - timedelta(days=(today.weekday() - weekday) % 7 or 7))
 
 
-def _days_back(back: int, _match: re.Match[str], today: date) -> Period:
-    return _around(today - timedelta(days=back))
-
-
 def _last_week(_match: re.Match[str], today: date) -> Period:
     monday = today - timedelta(days=today.weekday())
     return Period(monday - timedelta(days=7), monday - timedelta(days=1))
@@ -179,13 +162,6 @@ def _last_week(_match: re.Match[str], today: date) -> Period:
 def _last_month(_match: re.Match[str], today: date) -> Period:
     last = today.replace(day=1) - timedelta(days=1)
     return Period(last.replace(day=1), last)
-
-
-def _last_year(_match: re.Match[str], today: date) -> Period:
-    return _whole_year(today.year - 1)
-
-
-# -- parts -------------------------------------------------------------------------------------------------------------
 
 
 def _month_number(name: str) -> int:
@@ -232,14 +208,17 @@ _ABSOLUTE: tuple[tuple[re.Pattern[str], Reader], ...] = (
     (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w)"), _read_day),
     (_compile(rf"\b{_MONTH}\s+{_DAY}\b(?![:.]\d)"), _read_day),
     (_compile(rf"\b(?:{_IN_MONTH})[\s-]+{_MONTH}(?!\w)"), _read_month),
-    (_compile(rf"\b(?:in|during|since|of|в|за|с)\s+{_YEAR}\b"), _read_year),
+    (_compile(rf"\b(?:in|during|since|of|в|за|с)\s+{_YEAR}\b"), lambda match, _: _whole_year(int(match["year"]))),
 )
 _LAST = r"(?:last|previous|past)"
 _PRESENT_RU = r"(?:прошл\w+|предыдущ\w+)"
 _RELATIVE: tuple[tuple[re.Pattern[str], Reader], ...] = (
-    (_compile(r"\bday\s+before\s+yesterday\b|\bпозавчера\b"), partial(_days_back, 2)),
-    (_compile(r"(?<!before )\byesterday\b|\blast\s+night\b|\bвчера\w*"), partial(_days_back, 1)),
-    (_compile(r"\btoday\b|\bthis\s+morning\b|\bсегодня\w*"), partial(_days_back, 0)),
+    (_compile(r"\bday\s+before\s+yesterday\b|\bпозавчера\b"), lambda _, today: _around(today - timedelta(days=2))),
+    (
+        _compile(r"(?<!before )\byesterday\b|\blast\s+night\b|\bвчера\w*"),
+        lambda _, today: _around(today - timedelta(days=1)),
+    ),
+    (_compile(r"\btoday\b|\bthis\s+morning\b|\bсегодня\w*"), lambda _, today: _around(today)),
     (
         _compile(
             rf"\b(?:(?P<number>\d{{1,4}})|(?P<word>{_COUNT}))\s+"
@@ -250,7 +229,7 @@ _RELATIVE: tuple[tuple[re.Pattern[str], Reader], ...] = (
     (_compile(r"(?<!\d\s)\b(?P<unit>день|неделю|месяц|год)\s+назад\b"), _read_ago),
     (_compile(rf"\b{_LAST}\s+week\b|\bна\s+{_PRESENT_RU}\s+неделе\b"), _last_week),
     (_compile(rf"\b{_LAST}\s+month\b|\bв\s+{_PRESENT_RU}\s+месяце\b"), _last_month),
-    (_compile(rf"\b{_LAST}\s+year\b|\bв\s+{_PRESENT_RU}\s+году\b"), _last_year),
+    (_compile(rf"\b{_LAST}\s+year\b|\bв\s+{_PRESENT_RU}\s+году\b"), lambda _, today: _whole_year(today.year - 1)),
     (
         _compile(
             r"\b(?:last|прошл\w+)\s+"

@@ -10,7 +10,7 @@ from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.notes import Column, Edit, MadeFrom, Quotes, unprefixed
-from klaw.domain.text import clean_output, normalized
+from klaw.domain.text import clean_output, folded, one_line
 from klaw.errors import InvalidValue
 
 FactId = NewType("FactId", str)
@@ -136,8 +136,7 @@ def check(fact: Fact) -> None:
 
 def normal_form(text: str) -> str:
     """What two texts with the same words have in common: case, width, punctuation and space do not count."""
-    folded = normalized("NFKC", text).casefold().replace("ё", "е")
-    return " ".join("".join(each if each.isalnum() or each in _MEANING else " " for each in folded).split())
+    return one_line("".join(each if each.isalnum() or each in _MEANING else " " for each in folded(text)))
 
 
 _MEANING = frozenset("+-−%#@/*°$€₽£¥<>=&")

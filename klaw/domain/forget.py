@@ -168,7 +168,6 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def _document(text: str) -> Any:
-    """The object or list that a text is; None for any other text."""
     if text[:1] not in ("{", "["):
         return None
     try:

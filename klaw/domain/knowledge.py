@@ -222,9 +222,6 @@ class UsedPassage(Place):
     """The query that found it."""
 
 
-# -- rules -------------------------------------------------------------------------------------------------------------
-
-
 def check_base(base: Base) -> None:
     if not 1 <= len(base.name) <= MAX_NAME:
         raise InvalidValue(f"name: has 1 to {MAX_NAME} characters")

@@ -16,7 +16,7 @@ from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import UserId
 from klaw.domain.notes import Column, Edit, MadeFrom, Quotes, unprefixed
-from klaw.domain.text import HAS_LETTER, clean_output, normalized, one_line
+from klaw.domain.text import HAS_LETTER, clean_output, folded, normalized, one_line
 from klaw.errors import InvalidValue
 
 PersonId = NewType("PersonId", str)
@@ -66,8 +66,7 @@ def relation_text(text: str) -> str:
 
 def normal_name(name: str) -> str:
     """What two ways to write one name have in common: case, width, ё or е, punctuation and space do not count."""
-    folded = normalized("NFKC", name).casefold().replace("ё", "е")
-    return " ".join("".join(each if each.isalnum() else " " for each in folded).split())
+    return one_line("".join(each if each.isalnum() else " " for each in folded(name)))
 
 
 PersonName = Annotated[str, Check(unprefixed(person_name), Bounds(1, MAX_NAME, HAS_LETTER))]
@@ -199,10 +198,6 @@ _ADJECTIVE = {
 }
 _FLEETING = ("ел", "ек", "ок", "ец", "ен")
 """Ends that may lose their vowel: «Павел», «Павла»."""
-
-
-def folded(text: str) -> str:
-    return normalized("NFKC", text).casefold().replace("ё", "е")
 
 
 def word_forms(word: str) -> frozenset[str]:

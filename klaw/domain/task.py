@@ -9,7 +9,6 @@ import enum
 import re
 import unicodedata
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, NewType, TypeAlias
 
 import attrs
@@ -285,10 +284,8 @@ def delivery_message(run: Run, number: int, chat: ChatId, text: str, created_at:
 
 
 def notice_message(run: Run, chat: ChatId, text: str, created_at: str) -> NewMessage:
-    """The notice in a chat that a run has ended; at most one for each run.
-
-    It says how the run ended: a process that dies between this message and the run's own record leaves no other trace.
-    """
+    """The notice in a chat that a run has ended, and how, because a process that dies between this message and the
+    run's own record leaves no other trace; at most one for each run."""
     how = {"status": run.status.value} | ({} if run.error is None else {"error": run.error})
     return _message(run, notice_id(run.id), NOTICE_ORIGIN, chat, text, created_at, how)
 
@@ -300,7 +297,7 @@ def _message(
     chat: ChatId,
     text: str,
     created_at: str,
-    more: Mapping[str, str] = MappingProxyType({}),
+    more: Mapping[str, str] | None = None,
 ) -> NewMessage:
     return NewMessage(
         id=message_id,
@@ -312,5 +309,5 @@ def _message(
         content=text,
         tokens=tokens.estimate(text),
         created_at=created_at,
-        metadata={"origin": origin, "task": run.task, "run": run.id, **more},
+        metadata={"origin": origin, "task": run.task, "run": run.id, **(more or {})},
     )

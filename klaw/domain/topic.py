@@ -1,8 +1,5 @@
 """Topics: a piece of a chat that is about one thing, with a model's summary of it; and which of them, found for a turn,
-go into its prompt. Pure.
-
-What a model wrote about the chosen ones (an excerpt) goes into the prompt and nowhere else: receipts hold ids and
-numbers, so that a forgotten message leaves nothing in them."""
+go into its prompt. Receipts hold ids and numbers only, so that a forgotten message leaves nothing in them. Pure."""
 
 import enum
 from typing import Annotated, NewType

@@ -6,7 +6,7 @@ of Klaw's own errors, which never quote content.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import structlog
@@ -26,6 +26,16 @@ from klaw.wire.codec import encode
 
 log = structlog.get_logger("klaw.gateway")
 
+ChatEvent: TypeAlias = (
+    events.TurnStarted
+    | events.StepChanged
+    | events.TextStreamed
+    | events.ToolUsed
+    | events.ApprovalAsked
+    | events.ApprovalEnded
+    | events.TurnEnded
+)
+
 
 class StoredOnce:
     """A stored message on its way to every watcher, encoded at most once."""
@@ -44,15 +54,7 @@ def message_text(message: Message, *, replayed: bool) -> str:
     return encode(frames.MessageFrame.of(message, chat=name_of(message.chat), replayed=replayed or None))
 
 
-def event_texts(
-    event: events.TurnStarted
-    | events.StepChanged
-    | events.TextStreamed
-    | events.ToolUsed
-    | events.ApprovalAsked
-    | events.ApprovalEnded
-    | events.TurnEnded,
-) -> list[str]:
+def event_texts(event: ChatEvent) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
     chat = name_of(event.chat)
     match event:

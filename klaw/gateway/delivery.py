@@ -18,8 +18,7 @@ from klaw.chats.directory import at_rest
 from klaw.domain.events import ApprovalAsked, HealthChanged, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
-from klaw.gateway.hub import ChatEvent
+from klaw.gateway.answers import ChatEvent, StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.outbox import Outbox
 from klaw.gateway.services import Services
 from klaw.store.kinds.messages import AppendedMessage
@@ -145,7 +144,10 @@ class Delivery:
             cursor.replay_until = cursor.head
             cursor.announce, cursor.ref = True, frame.ref
             cursor.missed_text = True
-            self._settle(cursor)
+            if cursor.next_seq is not None and cursor.next_seq > cursor.head:
+                self._go_live(cursor)
+            else:
+                self._fall_behind(cursor)
 
     def is_ready(self, chat: ChatId) -> bool:
         """Whether a message may be sent to a chat: its place is known, and no watch comes before."""
@@ -298,12 +300,6 @@ class Delivery:
             cursor.next_seq = head + 1
         if len(page) < PAGE and cursor.next_seq > cursor.head:
             self._go_live(cursor)
-
-    def _settle(self, cursor: _Cursor) -> None:
-        if cursor.next_seq is not None and cursor.next_seq > cursor.head:
-            self._go_live(cursor)
-        else:
-            self._fall_behind(cursor)
 
     def _fall_behind(self, cursor: _Cursor) -> None:
         cursor.behind = True

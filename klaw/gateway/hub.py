@@ -4,7 +4,7 @@ Called by the chats synchronously, in the order of commits; it neither waits nor
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import attrs
 import structlog
@@ -13,17 +13,7 @@ from klaw.actor.failure import error_class, where
 from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
-from klaw.gateway.answers import StoredOnce
-
-ChatEvent: TypeAlias = (
-    events.TurnStarted
-    | events.StepChanged
-    | events.TextStreamed
-    | events.ToolUsed
-    | events.ApprovalAsked
-    | events.ApprovalEnded
-    | events.TurnEnded
-)
+from klaw.gateway.answers import ChatEvent, StoredOnce
 
 log = structlog.get_logger("klaw.gateway")
 

@@ -96,7 +96,10 @@ class WebSocketLink:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, name="gateway writer")
                 with self._body:
-                    await self._run_body(body)
+                    try:
+                        await body()
+                    except* trio.EndOfChannel:
+                        self._body.cancel(reason="the peer closed the connection")
                 await self._say_goodbye(self.closing)
                 nursery.cancel_scope.cancel(reason="the connection is closed")
         finally:
@@ -192,12 +195,6 @@ class WebSocketLink:
         whole = "".join(self._pieces)
         self._pieces, self._size = [], 0
         return whole
-
-    async def _run_body(self, body: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await body()
-        except* trio.EndOfChannel:
-            self._body.cancel(reason="the peer closed the connection")
 
     def _send_now(self, event: Ping | Pong | CloseConnection) -> None:
         """Send a control frame before all that waits; nothing if the connection is closing."""

@@ -17,7 +17,7 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
-from klaw.errors import CannotListen, ConfigError, HttpRefusal, Problem
+from klaw.errors import CannotListen, ConfigError, HttpRefusal
 from klaw.gateway.connection_limits import Admission, Arrival, Connection, TokenBucket, address_of
 from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin_check import Endpoints, is_loopback
@@ -110,7 +110,7 @@ class Gateway:
                 f"{config.host} can be reached from other machines, so a token is needed: make one with "
                 "'klaw token add USER', or listen on 127.0.0.1"
             )
-            raise ConfigError([Problem(path="gateway.host", message=text)])
+            raise ConfigError.of(text, "gateway.host")
         try:
             listeners = await trio.open_tcp_listeners(config.port, host=config.host)
         except OSError as error:

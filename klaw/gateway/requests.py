@@ -244,9 +244,9 @@ class _Uploads:
                 raise ProtocolError("bad_offset", "this piece does not follow the last one: begin again with offset 0")
             file, goes_on = None, False
             try:
-                await self._attachments.add(draft, frame.data)
+                await self._attachments.in_thread(draft.add, frame.data)
                 if frame.last:
-                    file = frames.FileOfMessage.of(await self._attachments.finish(draft))
+                    file = frames.FileOfMessage.of(await self._attachments.in_thread(draft.keep))
                 goes_on = not frame.last
             finally:
                 if not goes_on:
@@ -256,5 +256,5 @@ class _Uploads:
 
     async def _discard(self) -> None:
         if self._draft is not None:
-            await self._attachments.discard(self._draft)
+            await self._attachments.in_thread(self._draft.discard)
             self._draft = None

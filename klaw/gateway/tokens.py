@@ -25,7 +25,7 @@ from klaw.actor.clock import iso
 from klaw.config.paths import ensure_private_dir, open_private
 from klaw.convert import JOURNAL, OMIT, Bounds, Check, Form, Wire
 from klaw.domain.names import LOCAL_USER, UserId, user_id
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError
 
 MAX_FILE_BYTES = 1 << 22
 FILE_NAME = "tokens.json"
@@ -79,19 +79,15 @@ def load_access(path: Path) -> TokenTable:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            raise _broken(path, f"has more than {MAX_FILE_BYTES:,} bytes, too many for tokens: restore it")
+            raise ConfigError.of(f"{path}: has more than {MAX_FILE_BYTES:,} bytes, too many for tokens: restore it")
         return JOURNAL.read(json.loads(data), TokenTable)
     except FileNotFoundError:
         return TokenTable(tokens=(), local=True)
     except OSError as error:
-        raise _broken(path, error.strerror or "cannot be read") from error
+        raise ConfigError.of(f"{path}: {error.strerror or 'cannot be read'}") from error
     except (ValueError, RecursionError) as error:
         text = 'is not a tokens file; restore it, or write {"tokens": []} into it and add the tokens again'
-        raise _broken(path, text) from error
-
-
-def _broken(path: Path, why: str) -> ConfigError:
-    return ConfigError([Problem(path="", message=f"{path}: {why}")])
+        raise ConfigError.of(f"{path}: {text}") from error
 
 
 def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[StoredToken, str]:
@@ -158,7 +154,7 @@ def _change(path: Path, change: Callable[[TokenTable], TokenTable]) -> TokenTabl
             atomic_file.replace(path, (json.dumps(JOURNAL.write(access), indent=2) + "\n").encode())
             return access
     except OSError as error:
-        raise _broken(path, error.strerror or "cannot be written") from error
+        raise ConfigError.of(f"{path}: {error.strerror or 'cannot be written'}") from error
 
 
 def _digest(secret: str) -> str:

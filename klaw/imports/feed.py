@@ -11,11 +11,10 @@ import attrs
 
 from klaw.convert import REQUESTS
 from klaw.domain.attachment import MAX_FILES
-from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
-from klaw.domain.message import MessageKind, Role
+from klaw.domain.message import MAX_TITLE, MessageKind, Role, chat_title
 from klaw.domain.names import chat_id
 from klaw.domain.person import Person
 from klaw.domain.text import clean, cut

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from klaw.domain.text import normalized
+from klaw.domain.text import folded
 
 MOST = 99
 """The highest number of a mark; ``[2024]`` is a year."""
@@ -190,7 +190,7 @@ def _beside(answer: str, start: int, end: int) -> bool:
 
 def _plain(text: str) -> str:
     """A text as quotations are compared: without case, spaces, quotation marks, hyphens and emphasis."""
-    plain = normalized("NFKC", _BROKEN.sub("", text)).casefold().replace("ё", "е")
+    plain = folded(_BROKEN.sub("", text))
     return _UNSAID.sub("", plain)
 
 

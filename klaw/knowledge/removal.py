@@ -10,13 +10,13 @@ from klaw.actor.clock import iso
 from klaw.core import Core
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
-from klaw.memory.forget.finding import NothingToForget
 from klaw.memory.forget.forget import CleanedLogs, Forgetter
 from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute
 from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.finding import NothingToForget
 from klaw.store.forget.journal_entry import Forgetting
 from klaw.store.kinds import forgotten
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources

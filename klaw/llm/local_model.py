@@ -66,12 +66,23 @@ class LocalState(enum.StrEnum):
     STOPPED = "stopped"
 
 
-@attrs.frozen(kw_only=True)
 class LocalAddress:
-    """Where the child process listens. Each start has its own port and key."""
+    """Where the child process listens, and a client for it. Each start has its own port and key."""
 
-    base_url: str
-    key: str = attrs.field(repr=False)
+    def __init__(self, *, base_url: str, key: str) -> None:
+        self.base_url = base_url
+        self.key = key
+        settings = HttpSettings(
+            name="local",
+            base_url=base_url,
+            api_key=key,
+            extra_body=SAMPLING,
+            timeout_s=SILENCE_S,
+            idle_s=ANSWER_S,
+            max_s=ANSWER_S,
+            max_retries=0,
+        )
+        self.client = HttpProvider(settings, OpenAiDialect())
 
 
 class LocalModel:
@@ -118,8 +129,6 @@ class LocalProvider:
     def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
         self._model = model
         self._ready_within_s = ready_within_s
-        self._endpoint: LocalAddress | None = None
-        self._client: HttpProvider | None = None
         self._closed = False
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
@@ -130,49 +139,30 @@ class LocalProvider:
         endpoint = await self._ready()
         answer = _LocalAnswer(on_delta)
         try:
-            return await answer.stream(await self._client_of(endpoint), request)
+            return await answer.stream(endpoint.client, request)
         except ProviderNetworkError:
             if answer.begun or self._closed:
                 raise
             log.info("local_model_call_repeated", model=request.model)
         with trio.move_on_after(NOTICE_S):
             await self._model.wait_gone(endpoint)
-        return await _LocalAnswer(on_delta).stream(await self._client_of(await self._ready()), request)
+        endpoint = await self._ready()
+        return await _LocalAnswer(on_delta).stream(endpoint.client, request)
 
     async def aclose(self) -> None:
         self._closed = True
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        if self._model.endpoint is not None:
+            await self._model.endpoint.client.aclose()
 
     async def _ready(self) -> LocalAddress:
+        if self._closed:
+            raise ProviderNetworkError("the local model's client is closed")
         with trio.move_on_after(self._ready_within_s):
             endpoint = await self._model.wait_settled()
             if endpoint is None:
                 raise ProviderError(self._model.reason)
             return endpoint
         raise ProviderTimeout(self._model.reason)
-
-    async def _client_of(self, endpoint: LocalAddress) -> HttpProvider:
-        if self._closed:
-            raise ProviderNetworkError("the local model's client is closed")
-        if self._client is not None and self._endpoint is endpoint:
-            return self._client
-        settings = HttpSettings(
-            name="local",
-            base_url=endpoint.base_url,
-            api_key=endpoint.key,
-            extra_body=SAMPLING,
-            timeout_s=SILENCE_S,
-            idle_s=ANSWER_S,
-            max_s=ANSWER_S,
-            max_retries=0,
-        )
-        old, client = self._client, HttpProvider(settings, OpenAiDialect())
-        self._endpoint, self._client = endpoint, client
-        if old is not None:
-            await old.aclose()
-        return client
 
 
 class _LocalAnswer:

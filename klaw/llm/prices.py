@@ -60,47 +60,33 @@ class Prices:
 FREE = Prices(input=Rate(Decimal(0)), output=Rate(Decimal(0)))
 
 
-def cost_nano(usage: Usage, prices: Prices) -> int:
-    usage = plausible(usage)
-    prompt, cached, written = usage.prompt_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    dollars_by_million = (
-        (prompt - cached - written) * prices.input.of(prompt)
-        + cached * (prices.cached_input or prices.input).of(prompt)
-        + written * (prices.cache_write or prices.input).of(prompt)
-        + usage.completion_tokens * prices.output.of(prompt)
-    )
-    return int((dollars_by_million * _NANO_PER_TOKEN).to_integral_value(rounding=ROUND_HALF_EVEN))
-
-
-def plausible(usage: Usage) -> Usage:
-    """The counts of a provider, so that none is negative and the parts of the prompt fit into it."""
-    prompt = _count(usage.prompt_tokens)
-    cached = min(prompt, _count(usage.cached_tokens))
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=_count(usage.completion_tokens),
-        cached_tokens=cached,
-        cache_write_tokens=min(prompt - cached, _count(usage.cache_write_tokens)),
-    )
-
-
 def _count(tokens: int | None) -> int:
     return min(_MOST_TOKENS, max(0, tokens or 0))
 
 
 def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
-    """``prices`` None: unknown."""
-    usage = plausible(usage)
-    tokens = usage.prompt_tokens + usage.completion_tokens
+    """One call, with a provider's counts made plausible: none is negative, and the parts of the prompt fit into it.
+    ``prices`` None: unknown."""
+    prompt, completion = _count(usage.prompt_tokens), _count(usage.completion_tokens)
+    cached = min(prompt, _count(usage.cached_tokens))
+    written = min(prompt - cached, _count(usage.cache_write_tokens))
+    by_million = Decimal(0)
+    if prices is not None:
+        by_million = (
+            (prompt - cached - written) * prices.input.of(prompt)
+            + cached * (prices.cached_input or prices.input).of(prompt)
+            + written * (prices.cache_write or prices.input).of(prompt)
+            + completion * prices.output.of(prompt)
+        )
     return UsageSum(
         calls=1,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cached_tokens=usage.cached_tokens or 0,
-        cache_write_tokens=usage.cache_write_tokens or 0,
-        cost_nano=cost_nano(usage, prices) if prices is not None else 0,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        cost_nano=int((by_million * _NANO_PER_TOKEN).to_integral_value(rounding=ROUND_HALF_EVEN)),
         unpriced_calls=int(prices is None),
-        unpriced_tokens=tokens if prices is None else 0,
+        unpriced_tokens=prompt + completion if prices is None else 0,
         estimated_calls=int(estimated),
     )
 
@@ -142,7 +128,7 @@ class PricePeriod:
 
 @attrs.frozen(kw_only=True)
 class ListedPrices:
-    """Of several periods that hold, the last one counts."""
+    """Where several periods hold, the last one counts."""
 
     context_tokens: int | None
     periods: tuple[PricePeriod, ...]

@@ -37,7 +37,7 @@ MAX_REMEMBERED = 512
 PASSES_S = 300.0
 """An older failure says nothing of now."""
 _NOTHING_WORKS = frozenset({401, 402, 403})
-"""Without a right key or without credit, for every call."""
+"""The key is wrong or there is no credit, so every call fails."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 
@@ -93,7 +93,6 @@ class Registry:
         return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
 
     def facts(self, name: str) -> ModelFacts:
-        """Also of a model that does not exist."""
         provider, _, model = name.partition("/")
         if provider == LOCAL_PROVIDER:
             return ModelFacts(

@@ -85,9 +85,9 @@ async def _try_tools(route: Route, temperature: float | None) -> ModelCheck:
     answer = await _ask(route, temperature, "Use the tool say_ping for Anna.", tools=(_TOOL,))
     if isinstance(answer, str):
         return ModelCheck("tools", "fails", answer)
-    called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
-    text = "it calls a tool" if called else "it answered and called no tool"
-    return ModelCheck("tools", "works" if called else "fails", text, answer.seconds)
+    if any(call.name == _TOOL.name for call in answer.completion.tool_calls):
+        return ModelCheck("tools", "works", "it calls a tool", answer.seconds)
+    return ModelCheck("tools", "fails", "it answered and called no tool", answer.seconds)
 
 
 async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
@@ -95,9 +95,9 @@ async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
     answer = await _ask(route, temperature, "Which colour is this? One word.", images=(square,))
     if isinstance(answer, str):
         return ModelCheck("images", "fails", answer)
-    seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
-    text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
-    return ModelCheck("images", "works" if seen else "fails", text, answer.seconds)
+    if any(word in answer.completion.text.lower() for word in ("red", "красн")):
+        return ModelCheck("images", "works", "it sees a red square", answer.seconds)
+    return ModelCheck("images", "fails", "it accepts images, but failed the colour test", answer.seconds)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,9 +1,8 @@
 """Actor ``memory.archivist``: finished sessions become topics, topics that go on with others are merged, facts follow.
 
-It has no mailbox: the database says what is to be done, so a crash loses nothing. One chunk at a time, with background
-priority for models and for the embedder, so that no reply waits for it. What fails backs off by itself, five minutes
-doubling to six hours, and the rest goes on; when several different chunks in a row found no model that answers, all
-questions to models pause in the same way."""
+The database says what is to be done, so a crash loses nothing. One chunk at a time, with background priority. What
+fails backs off by itself, five minutes doubling to six hours, and the rest goes on; when several different chunks in a
+row found no model that answers, all questions to models pause in the same way."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -49,7 +48,7 @@ topic's messages are after a merge."""
 log = structlog.get_logger("klaw.archivist")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class ArchivistStatus:
     unarchived: int = 0
     """Messages without a topic, the running sessions among them."""
@@ -95,23 +94,17 @@ class Archivist(Nudge):
                     or await self._archive_next(vitals)
                 ):
                     pass
-                self.status = attrs.evolve(
-                    self.status,
-                    unarchived=await self._readers.run(topics.count_unarchived),
-                    failing=self.backoff.count(),
-                )
+                self.status.unarchived = await self._readers.run(topics.count_unarchived)
+                self.status.failing = self.backoff.count()
                 pause = self._pause()
             except (StorageError, TopicChanged) as error:
-                log.warning("archivist_failed", error=error_class(error))
-                self.status = attrs.evolve(self.status, error=error_class(error))
+                self.status.error = error_class(error)
+                log.warning("archivist_failed", error=self.status.error)
                 pause = SWEEP_S
             vitals.doing("idle")
             await self.wait_for_news(pause)
 
-    # -- what to do ------------------------------------------------------------------------------------------------
-
     def _pause(self) -> float:
-        """How long to wait when nothing can be done."""
         now = trio.current_time()
         ends = [SWEEP_S]
         retry = self.backoff.next(now)
@@ -127,7 +120,7 @@ class Archivist(Nudge):
     def _failed(self, error: KlawError, *key: object) -> None:
         now = trio.current_time()
         pause = self.backoff.fail(key, now)  # type: ignore[arg-type]  # likewise
-        self.status = attrs.evolve(self.status, error=error_class(error))
+        self.status.error = error_class(error)
         log.warning("archivist_backs_off", kind=str(key[0]), error=error_class(error), retry_s=round(pause))
         if isinstance(error, ProviderError):
             self.model_failures += 1
@@ -136,7 +129,7 @@ class Archivist(Nudge):
 
     def _succeeded(self, *key: object) -> None:
         self.backoff.succeed(key)  # type: ignore[arg-type]  # likewise
-        self.status = attrs.evolve(self.status, error=None)
+        self.status.error = None
 
     def _model_answers(self) -> None:
         self.model_failures = 0
@@ -165,7 +158,6 @@ class Archivist(Nudge):
         return True
 
     async def _next_chunk(self) -> tuple[UserId, TopicChunk] | None:
-        """The next chunk that may be tried; of all users in turn."""
         users = await self._readers.run(topics.users)
         after = [user for user in users if self._last_user is not None and user > self._last_user]
         self._opened = None

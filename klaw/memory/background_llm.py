@@ -1,8 +1,7 @@
 """Questions to models in the background, and what they cost.
 
 What a piece of work spends is kept for good: ``klaw usage`` shows it by source, and the daily limits know of it also
-after a restart. Failed attempts count as far as anything is known of them: one that broke off with an estimate. What a
-provider never reported is not counted."""
+after a restart. A failed attempt counts as far as it is known, with an estimate if it broke off."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -49,10 +48,8 @@ class CallCharge:
 
 @attrs.frozen(kw_only=True)
 class Asker:
-    """Asks models in the background, behind everybody who waits for a reply.
-
-    ``writer`` stores what pieces of work cost; None: it is not stored. ``charge``: the piece of work, once there is
-    one."""
+    """Asks models in the background, behind everybody who waits for a reply. ``writer`` stores what pieces of work
+    cost, if that is wanted; ``charge``: the piece of work, once there is one."""
 
     llm: LlmClient
     clock: Clock
@@ -63,10 +60,8 @@ class Asker:
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
         """An asker for one piece of work; what its calls cost is stored when it ends, also when it is cancelled, for
-        which it waits up to 5 s. Within a piece of work it is this one.
-
-        ``source``: what it is for: ``topics``, ``facts``, ``reranker``, ``summary`` …; ``user`` and ``chat``: whose
-        work it is."""
+        which it waits up to 5 s. Within a piece of work it is this one. ``source``: ``topics``, ``facts``,
+        ``reranker``, ``summary`` …"""
         if self.charge is not None:
             yield self
             return
@@ -109,10 +104,8 @@ class Asker:
         priority: Priority | None = Priority.BACKGROUND,
         vitals: Vitals | None = None,
     ) -> Completion:
-        """One call. Raises ProviderError: no answer.
-
-        ``max_tokens`` of the answer; None: the default for questions. ``priority`` of the slot; None: the caller holds
-        one."""
+        """One call. Raises ProviderError. ``max_tokens`` of the answer; None: the default for questions. ``priority``
+        of the slot; None: the caller holds one."""
         request = Request(
             model=route.model,
             messages=messages,

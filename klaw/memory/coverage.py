@@ -1,10 +1,8 @@
 """Actor ``memory.coverage``: counts what search cannot find, and repairs what it can.
 
-After the start, and once a day, it counts all messages in small steps, and then goes on with the new ones: once a
-second at most, in the background; no reply waits for it. What full text or vectors lack is given to the writer to
-repair; what then still cannot be found and is not in the window either is counted for each chat.
-
-It has no mailbox: the writer's publisher nudges it, and the database says what is new."""
+After the start, and once a day, it counts all messages in small steps, and then goes on with the new ones, once a
+second at most. What full text or vectors lack is given to the writer to repair; what then still cannot be found and is
+not in the window either is counted for each chat."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -46,7 +44,7 @@ class CoveragePace:
     retry_s: float = 60.0
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class CoverageStatus:
     whole: bool = False
     """Whether every message has been looked at since the start."""
@@ -96,19 +94,18 @@ class Coverage(Nudge):
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Count until cancelled. A restart counts again."""
         self._count, self._next, self._lost = Count(), None, {}
-        self.status = attrs.evolve(self.status, whole=False)
+        self.status.whole = False
         task_status.started()
         while True:
             vitals.doing("counting")
             try:
                 pause = await self._step()
             except StorageError as error:  # a full disk, or a damaged index, which `klaw doctor` names
-                log.warning("coverage_failed", error=error_class(error.__cause__ or error))
-                self.status = attrs.evolve(self.status, error=error_class(error.__cause__ or error))
+                self.status.error = error_class(error.__cause__ or error)
+                log.warning("coverage_failed", error=self.status.error)
                 await trio.sleep(self.pace.retry_s)
                 continue
-            if self.status.error is not None:
-                self.status = attrs.evolve(self.status, error=None)
+            self.status.error = None
             vitals.doing("idle")
             if await self.wait_for_news(pause):
                 await trio.sleep(self.pace.settle_s)
@@ -150,8 +147,6 @@ class Coverage(Nudge):
             "chats": {chat: count for chat, count in sorted(self._lost.items()) if count},
         }
 
-    # -- counting --------------------------------------------------------------------------------------------------
-
     async def _step(self) -> float:
         """Count what is new, or some more of a pass. Returns how long to wait, unless nudged."""
         rows = await self._go_on(self._count)
@@ -175,7 +170,7 @@ class Coverage(Nudge):
 
     def _end_pass(self) -> None:
         self._next_pass_at = trio.current_time() + self.pace.pass_every_s
-        self.status = attrs.evolve(self.status, whole=True, counted_at=self.clock.now())
+        self.status.whole, self.status.counted_at = True, self.clock.now()
 
     async def _go_on(self, count: Count) -> Sequence[IndexRow]:
         """Count the next messages, repaired as far as they can be. What a repair did not help stays as it is until the
@@ -213,9 +208,6 @@ class Coverage(Nudge):
                 log.warning("index_repaired", kind=kind, count=count)
         if vectors:
             self.wake_embedder()
-        self.status = attrs.evolve(
-            self.status,
-            repaired_texts=self.status.repaired_texts + texts,
-            repaired_vectors=self.status.repaired_vectors + vectors,
-        )
+        self.status.repaired_texts += texts
+        self.status.repaired_vectors += vectors
         return bool(texts or vectors)

@@ -1,30 +1,26 @@
 """The parts of the memory, how they are connected, and the actors that work in its background."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import attrs
 import trio
 
-from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.threads import Threads
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId
 from klaw.llm.client import Llm
 from klaw.memory.archivist import Archivist
 from klaw.memory.background_llm import Asker
 from klaw.memory.coverage import Coverage
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.remote import remote_of
 from klaw.memory.embed.worker import Worker
 from klaw.memory.facts.facts import Facts
 from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.facts.people import People
-from klaw.memory.forget import compactor
 from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.memory.search.search import MemorySearch
@@ -56,7 +52,6 @@ class MemoryParts:
     coverage: Coverage
     summarizer: Summarizer
     archivist: Archivist
-    compactor: Nudge
     forgetter: Forgetter
     metrics: TopicMetrics
     _embedding: Worker
@@ -66,7 +61,7 @@ class MemoryParts:
     async def start_embedder(self) -> None:
         core = self.core
         if await core.readers.run(meta.owes_compaction):
-            self.compactor.nudge()
+            self.forgetter.compactor.nudge()
         if core.config.embedding.enabled:
             await core.supervisor.start(self._embedding.spec())
 
@@ -110,7 +105,7 @@ def build(
     if remote is not None:
         embed.remedy = "it is asked again every 30 s"
         core.health.add(remote.problems)
-    metrics, compact = TopicMetrics(core.metrics), Nudge()
+    metrics = TopicMetrics(core.metrics)
     memory_files = MemoryFiles(core.paths.workspace, writer, readers, embed.nudge)
     cover = Coverage(
         clock,
@@ -158,17 +153,11 @@ def build(
         files=Threads("forgetting", 1),
         reindexing=lambda: reindexer.status.state == "running",
         changed=changed,
-        compact=compact.nudge,
         stop_run=stop_run,
         backups=core.paths.backups_dir,
     )
     topic_control = TopicControl(config=config.topics, maker=maker, asker=asker, changed=archivist.nudge)
-    compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files, resume=forgetter.resume)
-    background = [
-        cover.spec(),
-        memory_files.spec(),
-        ActorSpec(name=compactor.ACTOR_NAME, run=compacting, stop_budget_s=1),
-    ]
+    background = [cover.spec(), memory_files.spec(), forgetter.spec()]
     if config.summaries.enabled:
         background.append(summarizer.spec())
     if config.topics.enabled:
@@ -187,7 +176,6 @@ def build(
         coverage=cover,
         summarizer=summarizer,
         archivist=archivist,
-        compactor=compact,
         forgetter=forgetter,
         metrics=metrics,
         embedding=Worker(

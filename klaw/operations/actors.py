@@ -155,27 +155,19 @@ def _task(task: "Task", count: dict[str, int]) -> dict[str, Any]:
     count["shown"] += 1
     nurseries = []
     for nursery in task.child_nurseries:
-        shown = []
-        for child in sorted(nursery.child_tasks, key=lambda child: child.name):
-            if count["shown"] < MAX_TASKS:
-                shown.append(_task(child, count))
-            else:
-                count["left_out"] += _size(child)
+        children = sorted(nursery.child_tasks, key=lambda child: child.name)
+        shown = [_task(child, count) for child in children if count["shown"] < MAX_TASKS]
+        count["left_out"] += sum(map(_size, children[len(shown) :]))
         nurseries.append(shown)
-    return {"name": task.name, "stack": _stack(task), "nurseries": nurseries}
-
-
-def _size(task: "Task") -> int:
-    """A task and all below it."""
-    return 1 + sum(_size(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
-
-
-def _stack(task: "Task") -> list[str]:
     frames = [
         f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_qualname}"
         for frame, line in task.iter_await_frames()
     ]
-    return frames[-MAX_FRAMES:]
+    return {"name": task.name, "stack": frames[-MAX_FRAMES:], "nurseries": nurseries}
+
+
+def _size(task: "Task") -> int:
+    return 1 + sum(_size(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
 def _place(file: str) -> str:

@@ -229,7 +229,6 @@ def _fitting(found: "list[Message]") -> "list[Message]":
 
 
 async def _session(chats: "ChatDirectory", chat: ChatId) -> "ChatRow":
-    """Raises OperationError (``unknown_chat``)."""
     session = await chats.session(user_of(chat), name_of(chat))
     if session is None:
         raise OperationError("unknown_chat", "there is no chat of this name", field="chat")

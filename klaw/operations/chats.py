@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.chat import MAX_TITLE, chat_title
-from klaw.domain.message import SHOWN
+from klaw.domain.message import MAX_TITLE, SHOWN, chat_title
 from klaw.domain.names import name_of
 from klaw.domain.summary import Summary
 from klaw.domain.text import plural

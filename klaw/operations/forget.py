@@ -313,7 +313,7 @@ async def carried_out(
 )
 async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> Mapping[str, Any]:
     """Show what would be forgotten, or forget what was shown."""
-    from klaw.memory.forget.finding import NothingToForget
+    from klaw.store.forget.finding import NothingToForget
 
     said = " ".join((asked.what or "").split())
     waiting = parts.memory.forgetter.take_shown(caller.here, parts.clock.now())
@@ -346,7 +346,7 @@ async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> M
 
 
 async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "ForgetTarget":
-    from klaw.memory.forget.finding import NothingToForget, newest
+    from klaw.store.forget.finding import NothingToForget, newest
 
     word, _, number = what.partition(" ")
     if word.casefold() in _LAST:

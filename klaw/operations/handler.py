@@ -117,8 +117,6 @@ def _at(path: str) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Parts:
-    """The parts of a running server."""
-
     core: "Core"
     reindexer: "Reindexer"
     llm: "Llm"
@@ -142,7 +140,6 @@ class Parts:
 
     @property
     def listeners(self) -> Listeners:
-        """What only a server that listens has."""
         assert self._listeners is not None
         return self._listeners
 

@@ -10,10 +10,9 @@ from klaw.actor.clock import iso
 from klaw.convert import Bounds, Check
 from klaw.domain import fact, person
 from klaw.domain.attachment import NamedFile
-from klaw.domain.chat import chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
-from klaw.domain.message import instant
+from klaw.domain.message import chat_title, instant
 from klaw.domain.names import CHAT_FORM, chat_id, chat_name
 from klaw.domain.person import Person
 from klaw.domain.text import plural
@@ -49,8 +48,6 @@ ChatName = Annotated[str, Check(chat_name, Bounds(pattern=CHAT_FORM))]
 
 @attrs.frozen(kw_only=True)
 class ImportPut(op.OfUser):
-    """A part of one chat."""
-
     origin: OfImport = op.required("the import's id", metavar="ID")
     prefix: Annotated[str, Bounds(0, 40)] = op.argument("of the ids of all messages of the chat", default="")
     name: ChatName = op.required("of the chat, if it is not there yet")

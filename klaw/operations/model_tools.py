@@ -15,14 +15,11 @@ from klaw.operations.perform import operations
 
 @attrs.frozen(kw_only=True)
 class ModelTool:
-    """An operation as a tool."""
-
     operation: Operation
     name: str
 
     @property
     def help(self) -> str:
-        """What the model is told of it."""
         return inspect.getdoc(self.operation.handler) or ""
 
     @property
@@ -52,7 +49,6 @@ class ModelTool:
 
 @cache
 def tools() -> Mapping[str, ModelTool]:
-    """All tools by their names."""
     marked = (each for each in operations().values() if each.mcp is not None)
     return {each.mcp: ModelTool(operation=each, name=each.mcp) for each in marked if each.mcp is not None}
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Call:
-    """An operation with arguments that are valid."""
-
     operation: Operation
     asked: Any
 
@@ -165,5 +163,4 @@ def nouns() -> tuple[Noun, ...]:
 
 @cache
 def operations() -> Mapping[str, Operation]:
-    """All operations by their names in requests."""
     return {each.name: each for noun in nouns() for each in noun.operations}

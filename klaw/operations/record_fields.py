@@ -123,7 +123,6 @@ def columns(cls: type[Any], more: Mapping[str, Column] = NO_MORE, *, alone: bool
 
 
 def cell(name: str, note: Column, value: Any) -> str:
-    """A value as people see it."""
     if value is None or value in ("", [], ()):
         return "-"
     if note.shown is not None:
@@ -152,7 +151,6 @@ def _table(shown: Mapping[str, Column], rows: Sequence[Sequence[str]], *before: 
 
 
 def one(cls: type[Any], row: Mapping[str, Any], **more: Column) -> Table:
-    """All that is known of one."""
     found = [(name, note, row.get(name)) for name, note in {**notes(cls, Column), **more}.items()]
     return details(
         [(note.title or name, cell(name, note, value)) for name, note, value in found if value not in (None, "", [])]

@@ -120,7 +120,6 @@ class Records:
         self.handler(what, **how)(handler)
 
     def of_one(self, name: str = "Of", **fields: Any) -> type[Any]:
-        """A class of arguments about one of them."""
         named = argument(self.id_help, default=attrs.NOTHING, positional=True, id_of=self.word)
         return class_of(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, base=OfUser)
 
@@ -170,7 +169,6 @@ class Records:
     # -- what is shown -------------------------------------------------------------------------------------------------
 
     def in_a_line(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        """What one is known by, and what else a list shows of it."""
         others = {name: note for name, note in columns(self.cls).items() if name not in ("id", head(self.cls))}
         shown = [cell(name, note, row[name]) for name, note in others.items() if row[name] not in (None, "", [])]
         return str(row[head(self.cls)]), ", ".join(shown)

@@ -15,12 +15,14 @@ from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope
 from klaw.operations.perform import operations, perform, read
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from klaw.core import Health
     from klaw.llm.trial import ModelCheck
     from klaw.operations.answers import DegradedSince
     from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
-    from klaw.toolbox.tools import McpServers
+    from klaw.toolbox.mcp.server import McpServer
 
 HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")
@@ -66,7 +68,6 @@ def _health(answer: dict[str, Any]) -> ShownLines:
 
 
 def listed(health: "Health") -> "list[DegradedSince]":
-    """What is degraded and since when."""
     from klaw.operations.answers import DegradedSince
 
     problems = health.problems()
@@ -139,7 +140,6 @@ def _lines(answer: dict[str, Any]) -> Lines:
 
 
 def in_short(server: dict[str, Any]) -> str:
-    """A server and whether it works, in one line."""
     state = server["state"]
     if state == "waiting":
         state = f"not connected: {server['reason']}"
@@ -149,9 +149,8 @@ def in_short(server: dict[str, Any]) -> str:
     return f"{server['name']}: {state}, {plural(len(server['tools']), 'tool')}"
 
 
-def servers_json(mcp: "McpServers") -> list[dict[str, Any]]:
-    """The servers that are switched on."""
-    return [{**attrs.asdict(report), "since": iso(report.since)} for report in mcp.report()]
+def servers_json(mcp: "Sequence[McpServer]") -> list[dict[str, Any]]:
+    return [{**attrs.asdict(report), "since": iso(report.since)} for report in (server.report() for server in mcp)]
 
 
 @MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)

@@ -36,8 +36,6 @@ class UsageArguments:
 
 @attrs.frozen(kw_only=True)
 class Spending(UsageSum):
-    """Sums of calls to models."""
-
     cost_usd: float
 
 
@@ -128,7 +126,6 @@ def spent_json(spent: UsageSum, **more: str | None) -> Any:
 
 
 def budget_json(report: "BudgetReport") -> Any:
-    """The daily limits and how much of them is used."""
     return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
 
 
@@ -153,13 +150,10 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
     }
 
 
-@NOUN.operation(
-    "chat_usage",
-    Nothing,
-    show=_in_chat,
-    scope=Scope.CHAT,
-    slash=Slash(word="/usage", help="show what this chat used and what it cost"),
-)
+_SLASH = Slash(word="/usage", help="show what this chat used and what it cost")
+
+
+@NOUN.operation("chat_usage", Nothing, show=_in_chat, scope=Scope.CHAT, slash=_SLASH)
 async def chat_usage(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
     budget = parts.llm.budget

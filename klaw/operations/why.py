@@ -17,7 +17,7 @@ from klaw.operations.lines import Line, Lines, Table, minute
 if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.operations.answers import WhyAnswer
-    from klaw.operations.explain.message_place import LocatedMessage
+    from klaw.operations.explain.message import LocatedMessage
 
 NOUN = op.Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
 RECEIPT = op.Noun("receipt", "show what an answer was made from (docs/receipts.md)")
@@ -144,7 +144,6 @@ def _did(code: str, count: int) -> str:
 
 
 def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
-    """The turns in which it was a candidate, the newest first."""
     found = [each for each in turns if "candidate" in each]
     if not found:
         return []
@@ -220,21 +219,15 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     """
     from klaw.agent.workspace import Workspace
     from klaw.context.pinned_facts import standing
-    from klaw.operations.explain.message_place import combine, describe, words_of
+    from klaw.operations.explain.message import combine, describe, words_of
 
     whose = caller.user if asked.user is not None or not caller.operator else None
     message = await find_message(parts, asked.message, asked.chat, whose)
     fixed = await Workspace(parts.paths.workspace, parts.paths.data_dir).fetch(message.user)
     kept = await parts.readers.run(stored.facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
-    about = await parts.readers.run(
-        stored.whereabouts.locate,
-        message,
-        words_of(message),
-        turns_each=TURNS,
-        window_rows=parts.config.window_rows,
-        summarised=parts.config.summaries.enabled,
-    )
+    how = {"window_rows": parts.config.window_rows, "summarised": parts.config.summaries.enabled}
+    about = await parts.readers.run(stored.whereabouts.locate, message, words_of(message), turns_each=TURNS, **how)
     if about is None:  # it is gone meanwhile
         raise op.OperationError("unknown_message", _UNKNOWN)
     found = combine(message, about, parts.config, fixed)
@@ -293,7 +286,7 @@ def _receipt(answer: dict[str, Any]) -> Lines:
 @RECEIPT.operation("receipt", Receipt, cli="", show=_receipt, offline=True)
 async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnReceipt:
     """Show what an answer was made from: context, recall, tools and usage."""
-    from klaw.operations.explain.message_outcome import explain_message, with_search
+    from klaw.operations.explain.message import explain_message, with_search
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise op.OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")

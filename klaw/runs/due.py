@@ -155,7 +155,6 @@ def next_fire(task: Task, attempts: Sequence[Run], *, now: float) -> int | None:
 def _look(
     task: Task, attempts: Sequence[Run], state: SchedulerState, rules: SubagentsConfig
 ) -> tuple[Fire | None, float | None]:
-    """What of a task is due now, and when something of it will be."""
     anchor = from_iso(task.anchor_at)
     floor = max(anchor, _latest_due(attempts))
     if anchor > state.now:
@@ -190,7 +189,6 @@ def _latest_due(attempts: Sequence[Run]) -> float:
 def _retry(
     task: Task, attempts: Sequence[Run], anchor: float, upcoming: int | None, now: float, rules: SubagentsConfig
 ) -> Fire | None:
-    """The next attempt of the latest fire time; None when there is to be none."""
     if not attempts or _latest_due(attempts) <= anchor:  # the task was changed or enabled since
         return None
     last = attempts[-1]
@@ -218,7 +216,6 @@ def _may_pass(run: Run) -> bool:
 
 
 def _note(due: int, skipped: int, attempts: Sequence[Run], state: SchedulerState) -> str | None:
-    """How late a start is and why, and what was skipped; None when there is nothing to say."""
     parts = []
     if state.now - due >= LATE_S or skipped:
         if due < state.awake_since:

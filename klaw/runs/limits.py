@@ -1,9 +1,7 @@
 """Spending limits in tokens, limits of spawning, and the ledger of what is spent.
 
-A run is checked before each call of the model: what was used, and what the call may well need, must stay within every
-limit. So a run is refused before it begins, or ended before the call that would pass one. The ledger is loaded from the
-store when a day begins for it, and counted in memory from then on.
-"""
+A run is checked before each call of the model: what was used, and what the call may need, must stay within every limit.
+The ledger is loaded from the store when a day begins for it, and counted in memory from then on."""
 
 import enum
 from collections import Counter

@@ -1,8 +1,5 @@
 """After a start: runs that the last process left under way are interrupted, and what was to run once is tried again.
-And the same for one run whose own task broke: its record is put right from what the store holds.
-
-All steps look only at what is stored, so being killed between or within them does no harm: the next start goes on.
-"""
+And the same for one run whose own task broke. All steps look only at what is stored, so a kill does no harm."""
 
 from contextlib import suppress
 
@@ -29,8 +26,7 @@ async def recover(core: Core) -> list[Run]:
     """Correct the records. Raises StorageFull: ask again later.
 
     Returns stored runs that are to be started, the oldest first: those that still waited for a place, which is no
-    attempt, and second attempts of what was asked for once (spawned subagents, tasks run by hand). Those of one-shot
-    tasks follow from their records (``due.decide``)."""
+    attempt, and second attempts of what was asked for once. Those of one-shot tasks follow from their records."""
     running = await core.readers.run(runs.running)
     again = [run for run in running if run.details.get(QUEUED) is True]
     left = [run for run in running if run not in again]
@@ -100,10 +96,8 @@ async def _interrupt(run: Run, core: Core) -> None:
 
 
 async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) -> Run:
-    """The run's end as the chats know it.
-
-    A process that died between the logs of a delivery or of an end left its messages without the run's new state.
-    """
+    """The run's end as the chats know it: a process that died between the logs of a delivery or of an end left its
+    messages without the run's new state."""
     said = await core.readers.run(runs.delivered_of, run.user, run.id)
     result = run.result or (said[-1].content if said else "")
     error = run.error
@@ -125,7 +119,6 @@ async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) ->
 
 
 async def _save(ended: Run, told: str | None, core: Core) -> Run:
-    """Store the end, and notify the chat that waits for it, if it exists."""
     with suppress(NoSuchChat):
         notice = notice_of(ended, told, iso(core.clock.now()))
         return (await core.writer.run(run_edits.save, ended, notice=notice)).run

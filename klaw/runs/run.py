@@ -1,6 +1,11 @@
-"""One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler."""
+"""One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler.
 
-from collections.abc import AsyncIterator
+The context is system prompt, core memory, the task's last runs, then the request; what does not fit is left out run by
+run, oldest first.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -14,21 +19,28 @@ from klaw.actor.failure import error_class, where
 from klaw.agent.agent import Agent, ToolCallRecorder
 from klaw.agent.claims import with_end
 from klaw.agent.conversation import Conversation, Ending, ModelCall, describe_failure
+from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
+from klaw.context.repair import repair
+from klaw.context.request import shorten
+from klaw.domain import tokens
+from klaw.domain.days import local_clock
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
-from klaw.domain.text import clean
+from klaw.domain.text import CORE_MEMORY_HEADER, clean, one_line
 from klaw.errors import ActorStopped, LimitReached
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Usage
+from klaw.prompts import prompt
 from klaw.runs import transcripts
-from klaw.runs.context import assemble, instructions, situation
 from klaw.runs.due import is_retried
 from klaw.runs.limits import Ledger, RunLimit, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge
+from klaw.runs.transcripts import PastRun
 from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 
@@ -36,12 +48,9 @@ log = structlog.get_logger("klaw.run")
 
 
 async def carry_out(live: LiveRun, agent: Agent, ledger: Ledger) -> None:
-    """Carry a begun run out, and store its end; it then holds the last state. Expected failures end the run
-    with a status that says so. After any other exception its end may be stored or not; see ``recovery.settle``.
-
-    Raises ActorStopped: the store is gone; then, as after cancellation, the run is found as interrupted at the next
-    start. ``live.cancel`` ends it instead.
-    """
+    """Carry a begun run out, and store its end. Expected failures end the run with a status that says so. After any
+    other exception its end may be stored or not; see ``recovery.settle``. Raises ActorStopped: the store is gone; then,
+    as after cancellation, the run is found as interrupted at the next start."""
     course = _Course(live=live, agent=agent, ledger=ledger, meter=agent.llm.meter())
     verdict, text = await course.run()
     live.describe(usage=course.meter.record())
@@ -126,7 +135,6 @@ class _Course:
         return judge(live.run, text, reached), text
 
     def _reached(self, needed: int) -> LimitReached:
-        """The limit that ended the conversation."""
         note = f"the limit of one run is {self.live.limits.get(RunLimit.RUN)} tokens"
         used = self.ledger.used(self.live.run)
         return refusal(self.live.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
@@ -198,7 +206,6 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
 
 
 async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
-    """Whether another attempt follows a run that ends so."""
     task = await agent.core.readers.run(tasks.get, run.user, run.task)
     if task is None:
         return False
@@ -207,3 +214,79 @@ async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
     ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
     attempts = [*(other for other in earlier if other.id != run.id), ended]
     return is_retried(task, attempts, agent.core.config.subagents, now=now)
+
+
+# -- the context ------------------------------------------------------------------------------------------------------
+
+EMPTY_ANSWER = json.dumps({"silent": True})
+"""Shown for an empty answer of an earlier run: providers refuse empty messages, and this is the form that is wanted."""
+
+
+@attrs.frozen(kw_only=True)
+class RunContext:
+    messages: tuple[ChatMessage, ...]
+    history: tuple[PastRun, ...]
+    """The earlier runs that are in it; those before did not fit."""
+
+
+def assemble(
+    *,
+    system_prompt: str,
+    instructions: str,
+    core_memory: str,
+    history: Sequence[PastRun],
+    situation: str,
+    request: str,
+    tools_tokens: int,
+    with_tools: bool,
+    budget: Budget,
+) -> RunContext:
+    """Make the messages of a run's first request. ``history``: the last complete runs, oldest first; without tools
+    their calls are left out. What differs from run to run (``situation``) stands last, so that prompt caches keep the
+    rest."""
+    usable = budget.usable
+    texts = {
+        "system_prompt": system_prompt,
+        "instructions": instructions,
+        "core_memory": headed(CORE_MEMORY_HEADER, core_memory),
+    }
+    fixed = [layer(name, text, int(usable * FIXED_SHARE)) for name, text in texts.items() if text]
+    asked = shorten("\n\n".join(filter(None, (situation, request))), int(usable * PENDING_SHARE))
+    left = usable - sum(layer.tokens for layer in fixed) - tokens.estimate(asked) - tokens.PER_MESSAGE - tools_tokens
+    kept: list[PastRun] = []
+    past: list[ChatMessage] = []
+    for run in reversed(history):
+        messages = run_messages(run, with_tools=with_tools)
+        left -= request_tokens(messages)
+        if left < 0:
+            break
+        kept.insert(0, run)
+        past = [*messages, *past]
+    system = "\n\n".join(layer.text for layer in fixed)
+    first = [ChatMessage(role="system", content=system)] if system else []
+    return RunContext(messages=(*first, *past, ChatMessage(role="user", content=asked)), history=tuple(kept))
+
+
+def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
+    said = []
+    for message in run.messages:
+        if message.ends_a_run:
+            said.append(attrs.evolve(message.said, content=message.said.content.strip() or EMPTY_ANSWER))
+        elif message.said.role == "user" or (with_tools and message.said.role != "system"):
+            said.append(message.said)
+    return repair(said)
+
+
+def instructions(run: Run, *, with_tools: bool) -> str:
+    """The instructions of a subagent; the same for all runs of a task."""
+    parts = [prompt("subagent")]
+    if run.kind is RunKind.HEARTBEAT:
+        parts.append(prompt("subagent_heartbeat"))
+    elif run.inject_into is not None:
+        parts.append(prompt("subagent_deliver" if with_tools else "subagent_answer"))
+    return "\n\n".join(parts)
+
+
+def situation(run: Run) -> str:
+    told = f"[{run.task}, due {local_clock(run.due)}, now {local_clock(run.started_at)}"
+    return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

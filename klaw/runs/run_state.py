@@ -1,9 +1,7 @@
-"""A run while it runs: the one place where its record changes, in the order in which things happen to it, and what its
-final text means for the record and for the chats that wait.
+"""A run while it runs: the one place where its record changes, and what its final text means.
 
 Every write is shielded for a bounded time: a cancelled write may be stored or not, and the next one would contradict
-it.
-"""
+it."""
 
 import json
 import re
@@ -44,11 +42,9 @@ class _Silent:
 def silent_reason(text: str) -> str | None:
     """Why a final text is not delivered; None for a text that is for the person.
 
-    Only an empty text, and a text that is nothing but ``{"silent": true, "reason": …}`` (white space around it and a
-    code fence are allowed), is silent. All else is delivered, also a text that quotes such an object, an object with
-    further members (they may be the message) and one that is not valid JSON: a message too many does less harm than
-    one that is lost.
-    """
+    Only an empty text, and one that is nothing but ``{"silent": true, "reason": …}`` (also in a code fence), is silent.
+    All else is delivered, also an object with further members (they may be the message) and one that is not valid JSON:
+    a message too many does less harm than one that is lost."""
     whole = text.strip()
     if not whole:
         return NO_TEXT
@@ -208,12 +204,8 @@ class LiveRun:
             await self._write(lambda: self.core.writer.run(run_edits.save, self.run))
 
     async def deliver(self, text: str) -> None:
-        """Say something in the run's chat; durable, and counted in the run's record, when it returns.
-
-        Raises:
-            NoSuchChat: the chat is unknown or another user's; the text is kept for the record.
-            StorageFull: nothing was stored.
-        """
+        """Say something in the run's chat; durable, and counted in the run's record, when it returns. Raises
+        StorageFull: nothing was stored; NoSuchChat: the text is kept for the record."""
         async with self._lock:
             target = self.target
             if target is None:
@@ -255,8 +247,6 @@ class LiveRun:
                 log.error("run_end_not_stored", code="storage_full")
                 failures += 1
                 await trio.sleep(DISK_FULL.pause_s(failures))
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _end(self, verdict: Verdict, text: str, kept: str, ended_at: str, *, tells: bool | None) -> None:
         async with self._lock:

@@ -1,9 +1,7 @@
 """The scheduler: starts tasks on time, spawned subagents at once, and keeps the account of all runs.
 
-Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and operations. It owns the runs under way,
-the queue of runs that wait for a place, and today's spending. A run is stored before it starts, so a fire time is used
-up once, whatever happens to the process.
-"""
+It owns the runs under way, the queue of runs that wait for a place, and today's spending. A run is stored before it
+starts, so a fire time is used up once, whatever happens to the process."""
 
 import math
 from collections import deque
@@ -288,7 +286,6 @@ class _Actor:
                 self._launch_queued(live)
 
     def _has_room(self, key: TaskKey) -> bool:
-        """Whether there is a place, and the task does not run already."""
         running = self.scheduler.live.values()
         if len(running) >= self.agent.core.config.subagents.max_concurrent:
             return False

@@ -1,8 +1,5 @@
-"""What people and models can ask of tasks and runs: the same for tools, slash commands and operations.
-
-Tasks and runs are JSON here. Fire times are in the task's zone, with their offset; what happened is in UTC. Everything
-is done for one user, and touches nothing of another.
-"""
+"""What people and models can ask of tasks and runs, as JSON: the same for tools, slash commands and operations, for one
+user each. Fire times are in the task's zone, with their offset; what happened is in UTC."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
@@ -147,12 +144,8 @@ class Scheduling:
         outside: bool = False,
     ) -> Run:
         """Start a subagent, at once and once. ``raw``: ``name``, ``message``, ``model``, ``injectInto``; for the others
-        see ``Spawn``.
-
-        Raises:
-            TaskError: fields are wrong; all are named.
-            NotStarted: a limit forbids it, or the name is a task's.
-            ConfigError: there is no such model."""
+        see ``Spawn``. Raises TaskError: fields are wrong; NotStarted: a limit forbids it, or the name is a task's;
+        ConfigError: there is no such model."""
         order = task_input.subagent_order(raw, providers=self._providers)
         about: dict[str, Any] = {"parent": parent, "notify": notify, "depth": depth, "outside": outside}
         return await self._ask(lambda reply: Spawn(user=user, order=order, reply=reply, **about))
@@ -212,8 +205,6 @@ class Scheduling:
             told["status"] = WAITING
         return told
 
-    # -- everybody's -----------------------------------------------------------------------------------------------
-
     async def overview(self) -> dict[str, Any]:
         """All users' tasks and runs in figures, for the operator, as JSON. Raises StorageError."""
         now = self._core.clock.now()
@@ -237,8 +228,6 @@ class Scheduling:
             "failing": [{"user": user, "task": task, "error": code} for (user, task), code in failing],
             "undelivered": await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since),
         }
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _ask(self, make: Callable[[Reply[_T]], Msg]) -> _T:
         with answer_within(ANSWER_S, "the scheduler"):

@@ -1,9 +1,7 @@
 """Starting runs: make the record, check the limits, store it; what comes back can be started.
 
-The heartbeat is a person's standing list, looked at from time to time; reading it costs no call of a model. It is a
-task of a reserved name, made by ``/heartbeat``, so it is kept, timed and limited like any other; its interval and its
-request come from elsewhere.
-"""
+The heartbeat is a person's standing list, looked at from time to time: a task of a reserved name, made by
+``/heartbeat``, whose interval and request come from elsewhere. Reading the list costs no call of a model."""
 
 import re
 from pathlib import Path
@@ -61,10 +59,9 @@ class RunStarter:
         self.ledger = Ledger(agent.core.readers)
 
     async def fire(self, fire: Fire) -> LiveRun | Run:
-        """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up.
-
-        A run that is over already is returned as its record: refused, and stored; or silent, and not stored, if the
-        heartbeat has nothing to look after."""
+        """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up. A run that is over
+        already is returned as its record: refused, and stored; or silent, and not stored, if the heartbeat has nothing
+        to look after."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -114,8 +111,6 @@ class RunStarter:
         await self.ledger.open(run)
         return self._live(run, task)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _begin(self, run: Run, task: Task | None) -> LiveRun | Run:
         await self.ledger.open(run)
         began: LiveRun | Run = run
@@ -139,7 +134,6 @@ class RunStarter:
         return live
 
     async def _refuse(self, run: Run, refused: LimitReached) -> Run:
-        """Store that a run was refused, and tell the user, once a day."""
         core, limit = self._agent.core, refused.limit
         earlier = await core.readers.run(runs.limited, run.user, day_of(run.started_at), limit)
         status, note = RunStatus.REFUSED, run.noted(str(refused))

@@ -1,9 +1,8 @@
 """Making and changing a task from what a person or a model wrote. Pure.
 
-Raw input is a mapping as JSON has it, from the command line, a tool call or a slash command. Its fields are those of
-``Task`` with an ``Edit`` note, and ``TriggerInput`` in place of the trigger. Every wrong field is named at once. A
-field that is absent, null or an empty text is not given, because models fill what they do not use with either;
-``clear`` names the fields that a change is to empty."""
+The fields are those of ``Task`` with an ``Edit`` note, and ``TriggerInput`` in place of the trigger. Every wrong field
+is named at once. A field that is absent, null or an empty text is not given, because models fill what they do not use
+with either; ``clear`` names the fields that a change is to empty."""
 
 import difflib
 from collections.abc import Collection, Mapping

@@ -182,7 +182,6 @@ def _some(told: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _raw(given: Mapping[str, str | None]) -> dict[str, str]:
-    """What was given, under the names of ``task_input``."""
     return {_SET[field].name or field: value for field, value in given.items() if value is not None}
 
 

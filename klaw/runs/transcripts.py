@@ -1,7 +1,5 @@
-"""Reading runs from their transcripts: from the end, and no more than is needed.
-
-The transcripts are the truth here, not the database. All functions block; run them in a thread under a limiter.
-"""
+"""Reading runs from their transcripts, which are the truth here, from the end, and no more than is needed. All
+functions block."""
 
 import json
 import os
@@ -74,10 +72,8 @@ class _TranscriptLine:
 
 def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
     """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
-    ``max_tokens``. Lines of several runs may be mixed.
-
-    What cannot be read is left out, with one warning for each file. Raises InvalidName for a bad user or task.
-    """
+    ``max_tokens``. Lines of several runs may be mixed; what cannot be read is left out, with one warning for each
+    file."""
     if runs <= 0 or max_tokens <= 0:
         return ()
     folder = conversations / run_folder(user_id(user), task_name(name))
@@ -157,7 +153,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, PastMessage]]:
-    """The messages of transcripts with the runs they are of, last first."""
     for path in files:
         yield from _messages_of(path, left)
         if left.parsed <= 0 or left.scanned <= 0:

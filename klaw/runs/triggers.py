@@ -50,9 +50,6 @@ class MissedFires:
     """The latest included; at most ``MAX_COUNTED``."""
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
-
-
 def read_every(interval: Any) -> Every:
     seconds = read_duration(interval)
     if not MIN_EVERY_S <= seconds <= MAX_EVERY_S:
@@ -152,9 +149,6 @@ def _zone(name: str) -> ZoneInfo:
         return zone_of(name)
     except InvalidName:
         return zone_of("UTC")
-
-
-# -- showing ---------------------------------------------------------------------------------------------------------
 
 
 def shown(trigger: Trigger, zone: str) -> str:

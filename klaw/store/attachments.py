@@ -2,7 +2,8 @@
 
 A file that was kept and not sent yet is called ``SHA256.new``; the message that refers to it makes it ``SHA256``. What
 was not sent within ``UNSENT_S`` is removed, drafts of broken uploads too, by the actor ``store.attachments``. It goes
-by the names alone: a database that lost messages cannot make Klaw delete their files."""
+by the names alone: a database that lost messages cannot make Klaw delete their files.
+"""
 
 import hashlib
 import os
@@ -89,7 +90,7 @@ def remove(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
 
 
 class FileDraft:
-    """A file that is being kept. Its methods block; ``Attachments`` calls them in threads."""
+    """A file that is being kept. Its methods block; see ``Attachments.in_thread``."""
 
     def __init__(self, data_dir: Path, user: UserId, name: str, limits: AttachmentsConfig) -> None:
         """Raises AttachmentRefused: ``files_full``; OSError."""
@@ -172,11 +173,11 @@ class Attachments:
         draft = await self.begin(user, name)
         try:
             async for piece in pieces:
-                await self.add(draft, piece)
-            return await self.finish(draft)
+                await self.in_thread(draft.add, piece)
+            return await self.in_thread(draft.keep)
         finally:
             with trio.move_on_after(DISCARD_S, shield=True):
-                await self.discard(draft)
+                await self.in_thread(draft.discard)
 
     async def take(self, user: UserId, name: str, opened: Callable[[], AbstractContextManager[BinaryIO]]) -> Attachment:
         """Keep a file of this machine; see ``keep``."""
@@ -191,24 +192,12 @@ class Attachments:
             finally:
                 draft.discard()
 
-        return await self._run(work)
+        return await self.in_thread(work)
 
     async def begin(self, user: UserId, name: str) -> FileDraft:
-        """Begin to keep a file that comes in pieces; ``discard`` it in the end. Raises AttachmentRefused:
+        """Begin to keep a file that comes in pieces; ``discard`` the draft in the end. Raises AttachmentRefused:
         ``files_full``; StorageFull."""
-        return await self._run(FileDraft, self._data_dir, user, name, self.limits)
-
-    async def add(self, draft: FileDraft, piece: bytes) -> None:
-        """Raises AttachmentRefused, StorageFull."""
-        await self._run(draft.add, piece)
-
-    async def finish(self, draft: FileDraft) -> Attachment:
-        """All of it is there: keep it, durably. Raises AttachmentRefused, StorageFull."""
-        return await self._run(draft.keep)
-
-    async def discard(self, draft: FileDraft) -> None:
-        """Leave nothing open; what was finished stays. Idempotent."""
-        await self._threads.run(draft.discard)
+        return await self.in_thread(FileDraft, self._data_dir, user, name, self.limits)
 
     async def find(self, user: UserId, sha256: str, name: str = "") -> Attachment:
         """A user's file, sent or not; the disk does not know what its sender called it. Raises AttachmentRefused:
@@ -219,7 +208,7 @@ class Attachments:
                 kind = sniff(file.head(HEAD_BYTES))
                 return Attachment(sha256=sha256, name=clean_name(name), type=kind, bytes=file.info.st_size)
 
-        return await self._run(look)
+        return await self.in_thread(look)
 
     async def read(self, user: UserId, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         """The bytes of a user's file from an offset, at most ``limit``; all there are without. Raises
@@ -230,9 +219,10 @@ class Attachments:
                 os.lseek(file.fd, min(offset, file.info.st_size), os.SEEK_SET)
                 return file.head(file.info.st_size if limit is None else limit)
 
-        return await self._run(read)
+        return await self.in_thread(read)
 
-    async def _run(self, function: Callable[[*Args], T], *args: *Args) -> T:
+    async def in_thread(self, function: Callable[[*Args], T], *args: *Args) -> T:
+        """Call what blocks, such as a draft's methods. Raises StorageFull, and what the function raises."""
         try:
             return await self._threads.run(function, *args)
         except OSError as error:

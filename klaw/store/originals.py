@@ -60,7 +60,8 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
 
     Args:
         upload: its id, of hex digits; another user's is not found.
-        most: bytes that a file may have."""
+        most: bytes that a file may have.
+    """
     name = _name(user, upload)
     with safe_open.opened_folder(data_dir, UPLOADS, make=True) as folder:
         sizes = {each: _size(folder, each) for each in os.listdir(folder) if each.startswith(f"{user}.")}  # noqa: PTH208

@@ -65,7 +65,8 @@ async def open_store(
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written; the text names the file and the reason."""
+        StorageError: the files cannot be opened or written; the text names the file and the reason.
+    """
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         with _refusing(path, OSError):

@@ -85,9 +85,10 @@ class HostExec:
             kept = (*prompt_files(context.user), *prompt_folders(context.user))
             full = tuple(self.sandbox.wrap(words, workspace, kept, hidden))
         try:
-            ended = await program.run(
-                full, cwd=workspace, environment=_environment(workspace), timeout_s=self.config.timeout_s
-            )
+            inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+            environment = {"LANG": "C.UTF-8", "TERM": "dumb", **inherited, "PATH": PATH, "HOME": str(workspace)}
+            limit_s = self.config.timeout_s
+            ended = await program.run(full, cwd=workspace, environment=environment, timeout_s=limit_s)
         except (OSError, ValueError) as error:
             raise ToolRefused(f"{words[0][:100]} could not be started ({error_class(error)}).") from error
         log.info("command_ended", exit_code=ended.code, seconds=ended.duration_s)
@@ -101,7 +102,9 @@ class HostExec:
         if ended.flooded:
             limit = program.FLOOD_BYTES
             return ToolFailure(f"It was killed because it wrote more than {limit} bytes:\n\n{output}")
-        how = f"exit code {ended.code}" if ended.code >= 0 else f"killed by {_signal_name(-ended.code)}"
+        names = {number.value: number.name for number in signal.Signals}
+        killed = f"killed by {names.get(-ended.code, f'signal {-ended.code}')}"
+        how = f"exit code {ended.code}" if ended.code >= 0 else killed
         return f"[{how}, {ended.duration_s:.1f} s, {self._where(sandboxed=sandboxed)}]\n{output}"
 
     def _where(self, *, sandboxed: bool) -> str:
@@ -150,18 +153,6 @@ def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
             except NotPlain as error:
                 raise NotPlain(f"{name} {error}") from None
     return folder
-
-
-def _environment(workspace: Path) -> dict[str, str]:
-    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {"LANG": "C.UTF-8", "TERM": "dumb", **passed, "PATH": PATH, "HOME": str(workspace)}
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 _OPERATORS = frozenset("|&;<>\n")

@@ -275,5 +275,5 @@ class Toolbox:
         return tuple(spec.told for spec in self.offered(context))
 
     def all(self) -> tuple[ToolSpec, ...]:
-        """Also disabled ones, in the order of their names."""
+        """Tools in the order of their names, with those that are disabled."""
         return tuple(spec for _, spec in sorted(self._specs.items()))

@@ -1,15 +1,11 @@
 """The tools that there are, and what carries them out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 import attrs
 import trio
 
-from klaw.actor.clock import Clock
-from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
-from klaw.config.tools import McpConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
@@ -20,52 +16,30 @@ from klaw.toolbox.builtin.memory import memory_tools
 from klaw.toolbox.builtin.skills import Catalogue, skill_tools
 from klaw.toolbox.builtin.time_and_messages import clock_tools, message_tools
 from klaw.toolbox.executor import Executor, Overflow
-from klaw.toolbox.mcp.server import McpReport, McpServer
+from klaw.toolbox.mcp.server import McpServer
 from klaw.toolbox.spec import Toolbox, ToolSpec
-
-
-class McpServers:
-    def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
-        threads = Threads("mcp", 1)
-        self._servers = tuple(
-            McpServer(name, server, workspace, toolbox, clock, threads)
-            for name, server in sorted(config.servers.items())
-            if server.enabled
-        )
-
-    async def start(self, supervisor: Supervisor) -> None:
-        """They are not waited for until they are connected."""
-        for server in self._servers:
-            await supervisor.start(server.spec())
-
-    async def stop(self, supervisor: Supervisor) -> None:
-        async with trio.open_nursery() as nursery:
-            for server in self._servers:
-                nursery.start_soon(server.stop, supervisor)
-
-    def report(self) -> Sequence[McpReport]:
-        return [server.report() for server in self._servers]
-
-    def problems(self) -> Mapping[str, str]:
-        found = ((server.name, server.problem()) for server in self._servers)
-        return {f"mcp:{name}": problem for name, problem in found if problem is not None}
 
 
 @attrs.frozen(kw_only=True)
 class Tools:
     core: Core
     executor: Executor
-    mcp: McpServers
+    mcp: tuple[McpServer, ...]
+    """Those that are switched on."""
     approvals: Approvals
     skills: Catalogue
     threads: Threads
     """Slow file tools must not hold back the reading of prompt files."""
 
     async def start(self) -> None:
-        await self.mcp.start(self.core.supervisor)
+        """MCP servers are not waited for until they are connected."""
+        for server in self.mcp:
+            await self.core.supervisor.start(server.spec())
 
     async def stop(self) -> None:
-        await self.mcp.stop(self.core.supervisor)
+        async with trio.open_nursery() as nursery:
+            for server in self.mcp:
+                nursery.start_soon(server.stop, self.core.supervisor)
 
 
 def build(
@@ -74,8 +48,13 @@ def build(
     """Make them; nothing runs yet. ``watchers``: how many clients watch a chat; ``more``: tools of other packages."""
     config, workspace = core.config.tools, core.paths.workspace
     toolbox, threads, skills = Toolbox(config.disabled), Threads("tool files", 4), Catalogue(workspace)
-    mcp = McpServers(core.config.mcp, toolbox, core.clock, workspace)
-    core.health.add(mcp.problems)
+    sdk_threads = Threads("mcp", 1)
+    mcp = tuple(
+        McpServer(name, server, workspace, toolbox, core.clock, sdk_threads)
+        for name, server in sorted(core.config.mcp.servers.items())
+        if server.enabled
+    )
+    core.health.add(*(server.problems for server in mcp))
     toolbox.register(
         *clock_tools(core.clock),
         *message_tools(core.readers, core.writer, composer.own, memory.embedder.nudge),

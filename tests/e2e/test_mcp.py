@@ -98,22 +98,6 @@ async def test_a_turn_calls_a_tool_of_an_mcp_server(tmp_path):
         assert "Анна" not in server.stderr
 
 
-async def test_other_users_are_not_offered_them(tmp_path):
-    """They act with the owner's accounts: a user with a token gets them only when the configuration says so."""
-    async with (
-        serve_llm() as llm,
-        served(home_with_servers(tmp_path, llm, mine=program(), ours=program(users="*"))) as server,
-    ):
-        await until_ready(server, "mine")
-        await until_ready(server, "ours")
-        _, token = await klaw(server, "token", "add", "anna")
-        async with talking(server.url, token=token.split()[0]) as talk:
-            assert await talk.answer_to(await talk.ask("Привет")) == "ok"
-        offered = [tool["function"]["name"] for tool in llm.requests[-1].body["tools"]]
-        assert "ours__greet" in offered
-        assert "mine__greet" not in offered
-
-
 async def test_a_killed_klaw_leaves_no_server_behind(tmp_path):
     """Its stdin ends, and a server ends with that."""
     async with serve_llm() as llm, served(home_with_servers(tmp_path, llm, notes=program())) as server:

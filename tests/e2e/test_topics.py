@@ -56,10 +56,18 @@ def splits(request):
     return text_reply("ok")
 
 
-async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp_path, embedding_model_dir):
+async def test_sessions_become_topics_that_are_found_and_come_into_prompts(tmp_path, embedding_model_dir):
+    """By meaning and by words; with ``topics.inject`` = ``auto`` and without a model that chooses, a question shares no
+    word with what it is about."""
     async with serve_llm() as llm:
         llm.respond = splits
-        home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent, topics={"enabled": True})
+        home = write_home(
+            tmp_path,
+            llm=llm.url,
+            models=embedding_model_dir.parent,
+            topics={"enabled": True, "inject": "auto", "timeBudgetMs": 20_000},
+            autoRag={"timeBudgetMs": 20_000},
+        )
         async with inside(home) as here:
             app = here.app
             await here.until(lambda: app.memory.embedder.status.state == "ready")
@@ -87,25 +95,6 @@ async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp
             app.memory.archivist.nudge()
             await app.memory.archivist.wait_idle()
             assert app.memory.archivist.status.unarchived == 2
-
-
-async def test_topics_come_into_prompts_by_meaning(tmp_path, embedding_model_dir):
-    """``topics.inject`` = ``auto`` without a model that chooses: the question shares no word with what it is about."""
-    async with serve_llm() as llm:
-        llm.respond = splits
-        home = write_home(
-            tmp_path,
-            llm=llm.url,
-            models=embedding_model_dir.parent,
-            topics={"enabled": True, "inject": "auto", "timeBudgetMs": 20_000},
-            autoRag={"timeBudgetMs": 20_000},
-        )
-        async with inside(home) as here:
-            app = here.app
-            await here.until(lambda: app.memory.embedder.status.state == "ready")
-            await talk(app)
-            await here.embedded()
-            await here.until(lambda: app.memory.archivist.nudge() or app.memory.metrics.extracted.value == 3)
             for question, wanted, others in (
                 ("At what time does my railway journey to Tver begin?", "At 9:40 from platform 3.", "вишни"),
                 ("Сколько ягод нужно для бабушкиного пирога?", "Полкило вишни", "platform"),

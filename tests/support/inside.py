@@ -14,8 +14,7 @@ from klaw.config.paths import Paths
 from klaw.domain.events import HealthChanged
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.gateway.answers import StoredOnce
-from klaw.gateway.hub import ChatEvent
+from klaw.gateway.answers import ChatEvent, StoredOnce
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")

@@ -156,9 +156,9 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
             readers=store.readers,
             swapped=trio.lowlevel.checkpoint,
         )
-        for handle, run_it, vital in ((store.writer, write, True), (reindexer, remake, False)):
-            name = handle.mailbox.name
-            await supervisor.start(ActorSpec(name=name, mailbox=handle.mailbox, vital=vital, run=run_it))
+        mailbox = store.writer.mailbox
+        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
+        await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, run=remake))
         yield store, reindexer
         await supervisor.stop("store.reindexer", "test is over")
         await supervisor.stop("store.writer", "test is over")

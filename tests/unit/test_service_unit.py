@@ -14,7 +14,7 @@ from klaw.cli.main import parser
 from klaw.cli.output import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
-from klaw.llm.local import process
+from klaw.llm import local_model
 from klaw.store.engine import database, writer
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
@@ -111,7 +111,7 @@ def test_a_stop_has_more_time_than_all_its_stages_may_take() -> None:
     stages_s = [
         listener.STOP_S + 2,
         config.shutdown.grace_s,
-        process.STOP_BUDGET_S + 3,
+        local_model.STOP_BUDGET_S + 3,
         config.shutdown.embed_drain_s,
         plain,  # the embedder after its drain
         writer.STOP_BUDGET_S,
@@ -157,9 +157,9 @@ else:
     raise SystemExit("the kernel lets us write code")
 model = EmbeddingModel.load(Path(sys.argv[1]), threads=1, batch_tokens=512)
 assert model.embed(["привет, мир"], kind="query").shape == (1, model.dimension)
-command = [sys.executable, "-P", server.__file__, "--model", sys.argv[2], "--context", "512", "--threads", "1"]
+command = [sys.executable, "-P", local_server.__file__, "--model", sys.argv[2], "--context", "512", "--threads", "1"]
 child = subprocess.Popen(
-    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, server.KEY_VARIABLE: "key"}
+    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, local_server.KEY_VARIABLE: "key"}
 )
 port = json.loads(child.stdout.readline())["port"]
 body = json.dumps({"model": "local", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]}).encode()

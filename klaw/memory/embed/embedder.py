@@ -2,6 +2,7 @@
 asks goes on without a vector when that comes too late. The actor behind it is ``worker``.
 """
 
+import enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +16,6 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Nudge
 from klaw.actor.threads import Threads
 from klaw.config.schema import EngineConfig
-from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import EmbeddingUnavailable, ModelError
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
@@ -37,6 +37,38 @@ SLOW_CAPACITY = 4
 """Texts that are embedded in the background or wait for it; further ones are refused as busy."""
 
 log = structlog.get_logger("klaw.embedder")
+
+
+class EmbedderState(enum.StrEnum):
+    """Whether there are vectors to search with: the codes that status, receipts and frames show."""
+
+    OFF = "off"
+    LOADING = "loading"
+    NO_MODEL = "no_model"
+    """The model is missing or unusable; recall is full-text only."""
+    REEMBEDDING = "reembedding"
+    """Another model than before: its vectors are being made, and until they are there recall is full-text only."""
+    READY = "ready"
+
+
+@attrs.frozen(kw_only=True)
+class EmbedderStatus:
+    state: EmbedderState
+    reason: str | None
+    """Why there is no model: names files, never content."""
+    since: float
+    embedded: int
+    waiting: int
+    reembedding: int = 0
+    """How many messages waited when the vectors began to be made again."""
+
+    @property
+    def reembedded_percent(self) -> int:
+        """How much of a re-embedding is done, 0 to 99; 100 otherwise."""
+        if self.state is not EmbedderState.REEMBEDDING:
+            return 100
+        done = self.reembedding - self.waiting
+        return max(0, min(99, 100 * done // max(1, self.reembedding)))
 
 
 @attrs.define(eq=False)

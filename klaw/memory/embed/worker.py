@@ -20,9 +20,8 @@ from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
-from klaw.domain.embedding import EmbedderState
 from klaw.errors import ModelAway, ModelError, StorageFull, VectorsDamaged
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import meta, vector_model

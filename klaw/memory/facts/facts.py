@@ -1,13 +1,11 @@
 """Archival memory: saving facts so that nothing is kept twice, and finding the old one that a new one repeats.
 
-Who saves: the tool memory_save, commands (``klaw facts``) and the archivist, all by the same way. One change at a time:
-two calls of one round that say the same must see each other. Every change is in the memory journal and in the fact's
-history, and ``undo`` takes any of them back.
+One change at a time: two calls of one round that say the same must see each other. Every change is in the memory
+journal and in the fact's history, and ``undo`` takes any of them back.
 
 A near vector alone cannot tell whether a fact says anything new: multilingual-e5 puts "Anna lives in Berlin" at cosine
 0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as known when its vector is very close
-to that of a kept one, every word of it that means something is in that one too, and both deny as much. What adds a
-word, a name or a number is kept."""
+to that of a kept one, every word of it that means something is in that one too, and both deny as much."""
 
 import math
 from collections.abc import Callable
@@ -87,19 +85,17 @@ class FactUndoResult:
     """Older facts that it had replaced, and that are active again."""
 
 
+@attrs.define(eq=False)
 class Facts:
     """Facts of all users over one store. Each method may raise StorageError (a value breaks its rule, or nothing can be
     written) and ActorStopped; when cancelled, a change may be made or not."""
 
-    def __init__(
-        self, writer: Writer, readers: Readers, embedder: Embedder, clock: Clock, new_id: Callable[[], str]
-    ) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._embedder = embedder
-        self._clock = clock
-        self._new_id = new_id
-        self._one_at_a_time = trio.Lock()
+    _writer: Writer
+    _readers: Readers
+    _embedder: Embedder
+    _clock: Clock
+    _new_id: Callable[[], str]
+    _one_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def save(
         self,
@@ -223,20 +219,18 @@ class Facts:
         supersedes: FactId | None = None,
     ) -> FactSaved | KnownFact:
         """Store a changed fact; KnownFact when another active one says the same in the same words."""
-        taken: FactExists | None = None
+        expected: Literal["new", "existing"] = "new" if new else "existing"
         try:
-            expected: Literal["new", "existing"] = "new" if new else "existing"
             stored = await self._writer.run(
                 facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
             )
-            self._embedder.nudge()  # it makes the vector when there was no time for it
-            return FactSaved(stored)
         except FactExists as error:  # put there by somebody who saves without this class
-            taken = error
-        there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))
-        if there is None:  # and removed again
-            raise taken
-        return KnownFact(there)
+            there = await self._readers.run(facts.get, fact.user, FactId(error.fact))
+            if there is None:  # and removed again
+                raise
+            return KnownFact(there)
+        self._embedder.nudge()  # it makes the vector when there was no time for it
+        return FactSaved(stored)
 
     def _now(self) -> str:
         return iso(self._clock.now())

@@ -13,7 +13,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
@@ -100,19 +99,25 @@ class MemoryFiles(Nudge):
 
 def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
     """The memory files that there are now. Blocks."""
-    found: list[MemoryFile] = []
-    for user in users:
-        with _opened(workspace, below_of_user(user, "")) as root:
-            if root is not None:
-                found += _stamped(user, root, TOP, TOP)
-        with _opened(workspace, below_of_user(user, FOLDER)) as folder:
-            if folder is not None:
-                with os.scandir(folder) as entries:
-                    names = (entry.name for entry in islice(entries, MAX_LOOKED_AT) if _is_memory(entry.name))
-                    newest = nlargest(MAX_FILES, names)
-                for name in newest:
-                    found += _stamped(user, folder, name, f"{FOLDER}/{name}")
-    return found
+    return [file for user in users for below in ("", FOLDER) for file in _files_in(workspace, user, below)]
+
+
+def _files_in(workspace: Path, user: UserId, below: str) -> list[MemoryFile]:
+    try:
+        with safe_open.opened_folder(workspace, below_of_user(user, below)) as folder:
+            stamps = {name: _stamp_of(name, folder) for name in (_names(folder) if below else [TOP])}
+    except (FileNotFoundError, NotPlain):
+        return []
+    except OSError as error:
+        log.warning("memory_files_unreadable", error=error_class(error))
+        return []
+    paths = {f"{below}/{name}" if below else name: stamp for name, stamp in stamps.items()}
+    return [MemoryFile(user=user, path=path, stamp=stamp) for path, stamp in paths.items() if stamp is not None]
+
+
+def _names(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return nlargest(MAX_FILES, (entry.name for entry in islice(entries, MAX_LOOKED_AT) if _is_memory(entry.name)))
 
 
 def read(workspace: Path, file: MemoryFile) -> str | None:
@@ -134,12 +139,11 @@ def _is_memory(name: str) -> bool:
     return name.endswith(".md") and not name.startswith(".")
 
 
-def _stamped(user: UserId, folder: int, name: str, path: str) -> list[MemoryFile]:
+def _stamp_of(name: str, folder: int) -> str | None:
     try:
-        stamp = _stamp(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        return _stamp(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except OSError:
-        stamp = None
-    return [MemoryFile(user=user, path=path, stamp=stamp)] if stamp is not None else []
+        return None
 
 
 def _stamp(found: os.stat_result) -> str | None:
@@ -147,20 +151,6 @@ def _stamp(found: os.stat_result) -> str | None:
     if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
         return None
     return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_size}"
-
-
-@contextmanager
-def _opened(workspace: Path, below: str) -> Iterator[int | None]:
-    """A folder's descriptor for a while; None when it does not exist."""
-    with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(safe_open.opened_folder(workspace, below))
-        except (FileNotFoundError, NotPlain):
-            folder = None
-        except OSError as error:
-            log.warning("memory_files_unreadable", error=error_class(error))
-            folder = None
-        yield folder
 
 
 # -- pieces ----------------------------------------------------------------------------------------------------------
@@ -204,7 +194,6 @@ def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[FileChunk]:
 
 
 def _sections(lines: Sequence[str]) -> Iterator[tuple[str, list[_Block]]]:
-    """The blocks below each heading, with the path of headings."""
     path: list[tuple[int, str]] = []
     blocks: list[_Block] = []
     heading = ""
@@ -248,7 +237,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _end_of_block(lines: Sequence[str], at: int) -> tuple[int, str]:
-    """Where the block that begins at a line ends, and what it is."""
     fence = _FENCE.match(lines[at])
     if fence:
         return _end_of_fence(lines, at, fence[1]), "code"
@@ -296,7 +284,6 @@ def _end_of_list(lines: Sequence[str], at: int) -> int:
 
 
 def _cut(block: _Block, target: int) -> Iterator[_Block]:
-    """A block as it is, or in parts when it is too long."""
     if tokens.estimate(block.text) <= target:
         yield block
         return
@@ -366,7 +353,6 @@ def _pieces(text: str, target: int) -> Iterator[str]:
 
 
 def _packed(blocks: Iterable[_Block], target: int) -> Iterator[list[_Block]]:
-    """Blocks that follow each other, together up to the target."""
     part: list[_Block] = []
     size = 0
     for block in blocks:

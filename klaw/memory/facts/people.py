@@ -1,7 +1,5 @@
-"""People whom a user speaks of: making, changing, merging and removing them, and taking each of that back.
-
-Who calls: the drawing of facts, and commands (``klaw people``), one change at a time. Every change is in the memory
-journal and in the person's history."""
+"""People whom a user speaks of: making, changing, merging and removing them, one change at a time, and taking each of
+that back. Every change is in the memory journal and in the person's history."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,18 +7,9 @@ import attrs
 import trio
 
 from klaw.actor.clock import Clock, iso
+from klaw.domain import person as rules
 from klaw.domain.names import UserId
-from klaw.domain.person import (
-    Mention,
-    Person,
-    PersonId,
-    PersonSource,
-    aliases_of,
-    merged,
-    normal_name,
-    person_name,
-    relation_text,
-)
+from klaw.domain.person import Mention, Person, PersonId, PersonSource
 from klaw.errors import NoSuchPerson, SamePerson
 from klaw.store.changes import earlier
 from klaw.store.engine import meta
@@ -36,26 +25,24 @@ class PersonUndoResult:
     """People who are separate again."""
 
 
+@attrs.define(eq=False)
 class People:
-    """People of all users over one store.
+    """People of all users over one store. Each method may raise StorageError (SourceForgotten: the user forgot
+    something meanwhile, nothing was changed) and ActorStopped; when cancelled, a change may be made or not. ``as_of``:
+    the memory journal's last entry before what a change is made of was read; None: nothing older than the call."""
 
-    Each method may raise StorageError (SourceForgotten: the user forgot something meanwhile, nothing was changed) and
-    ActorStopped. ``as_of``: the memory journal's last entry before what a change is made of was read; None: it is made
-    of nothing older than the call. When cancelled, a change may be made or not."""
-
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._clock = clock
-        self._new_id = new_id
-        self._one_at_a_time = trio.Lock()
+    _writer: Writer
+    _readers: Readers
+    _clock: Clock
+    _new_id: Callable[[], str]
+    _one_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def find(self, user: UserId, text: str) -> list[Person]:
         """Who a user means: by id, else all who have this name or alias."""
         by_id = await self._readers.run(people.get, user, PersonId(text))
         if by_id is not None:
             return [by_id]
-        return await self._readers.run(people.by_names, user, [text]) if normal_name(text) else []
+        return await self._readers.run(people.by_names, user, [text]) if rules.normal_name(text) else []
 
     async def add(
         self,
@@ -72,13 +59,13 @@ class People:
         """Keep a person; the caller has looked whether somebody of this name is known. Raises InvalidValue.
         ``said_at``: None for now."""
         now = iso(self._clock.now())
-        kept = person_name(name)
+        kept = rules.person_name(name)
         person = Person(
             id=PersonId(self._new_id()),
             user=user,
             name=kept,
-            aliases=aliases_of(kept, aliases),
-            relation=relation_text(relation),
+            aliases=rules.aliases_of(kept, aliases),
+            relation=rules.relation_text(relation),
             source=source,
             said_at=said_at or now,
             created_at=now,
@@ -102,13 +89,13 @@ class People:
         async with self._one_at_a_time:
             as_of = await self._entry()
             present = await self._active(user, person)
-            kept = present.name if name is None else person_name(name)
+            kept = present.name if name is None else rules.person_name(name)
             given = present.aliases if aliases is None else tuple(aliases)
             changed = attrs.evolve(
                 present,
                 name=kept,
-                aliases=aliases_of(kept, given),
-                relation=present.relation if relation is None else relation_text(relation),
+                aliases=rules.aliases_of(kept, given),
+                relation=present.relation if relation is None else rules.relation_text(relation),
             )
             if changed == present:
                 return present
@@ -138,14 +125,14 @@ class People:
             if present is None:
                 raise NoSuchPerson
             newer = mention.at >= present.said_at
-            kept = person_name(name) if name and newer else present.name
-            if normal_name(kept) == normal_name(present.name):
+            kept = rules.person_name(name) if name and newer else present.name
+            if rules.normal_name(kept) == rules.normal_name(present.name):
                 kept = present.name
             changed = attrs.evolve(
                 present,
                 name=kept,
-                aliases=aliases_of(kept, [*present.names, *aliases, *([name] if name else [])]),
-                relation=relation_text(relation) if relation and newer else present.relation,
+                aliases=rules.aliases_of(kept, [*present.names, *aliases, *([name] if name else [])]),
+                relation=rules.relation_text(relation) if relation and newer else present.relation,
             )
             now = iso(self._clock.now())
             put = []
@@ -167,7 +154,7 @@ class People:
             now = iso(self._clock.now())
             # The loser's change first: so the keeper's stands for both when it is taken back.
             gone = attrs.evolve(loser, merged_into=keeper.id, updated_at=now)
-            both = attrs.evolve(merged(keeper, loser), updated_at=now)
+            both = attrs.evolve(rules.merged(keeper, loser), updated_at=now)
             await self._writer.run(people.change, user, now, put=[gone, both], as_of=as_of)
             return both
 

@@ -1,5 +1,11 @@
 """Forgetting with proof: a message, a topic, a fact, a task or a person goes from the logs, the database, its indexes
 and what was made of it, and a search for its bytes shows what still holds it. One forgetting at a time.
+
+Actor ``memory.compactor``: at its start it finishes the large forgettings that a kill interrupted; then it rids the
+database's files of what users forgot. SQLite overwrites what is deleted, but the write-ahead log still has it, and now
+and then a page keeps a copy. So soon after a forgetting the log is emptied into the database, and seldom the file is
+rebuilt, during which nobody can write: no user can keep the others waiting by forgetting. ``klaw forget`` does both at
+once, for its report.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,32 +18,38 @@ import trio
 
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
+from klaw.actor.mailbox import Nudge
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.backup.folder import listed
 from klaw.domain.forget import Thing
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
-from klaw.memory.forget import finding, take_out
-from klaw.memory.forget.finding import NothingToForget
+from klaw.memory.forget import take_out
 from klaw.store.engine import connect
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, finish, proof, quotes, reach
+from klaw.store.forget import execute, finding, finish, proof, quotes, reach
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.effects import FileMade
 from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.finding import NothingToForget
 from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetTarget, Reach
 from klaw.store.kinds import forgotten, messages, runs
 
+ACTOR_NAME = "memory.compactor"
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""
 EMPTY_EVERY_S = 60.0
-"""Between two forgettings of users after which the write-ahead log is emptied at once; ``memory.compactor`` does the
-rest."""
+"""At least so long after the write-ahead log was emptied it is emptied again."""
+ANEW_EVERY_S = 6 * 3_600.0
+"""Likewise for rebuilding the file."""
+SETTLE_S = 5.0
+"""What is forgotten within so long is compacted together."""
 MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
 READINGS = 5
@@ -111,14 +123,13 @@ async def _nothing_runs(_user: UserId, _run: str) -> None:
 
 @attrs.define(eq=False)
 class Forgetter:
-    """Looks and forgets. It is no actor: operations call it.
+    """Looks and forgets.
 
     Args:
         data_dir, workspace: folders that are searched.
         files: threads for searching.
         reindexing: whether a reindex is reading the logs.
         changed: called after messages changed: their vectors, topics and summaries are to be made again.
-        compact: called when the database's files are to be rid of what was forgotten, by and by.
         stop_run: ends a run that is under way, and returns when it is over.
         backups: the folder with those that are made without naming another one.
     """
@@ -131,9 +142,10 @@ class Forgetter:
     files: Threads
     reindexing: Callable[[], bool]
     changed: Callable[[], None]
-    compact: Callable[[], None] = lambda: None
     stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
     backups: Path | None = None
+    compactor: Nudge = attrs.field(factory=Nudge, init=False)
+    """Says to the actor that something was forgotten."""
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _empty_at: float = attrs.field(default=float("-inf"), init=False)
     _shown: dict[ChatId, ShownPreview] = attrs.field(factory=dict, init=False)
@@ -254,7 +266,7 @@ class Forgetter:
         self.changed()
         if not everywhere:
             await self._empty_now_and_then()
-            self.compact()
+            self.compactor.nudge()
         log.info("forgotten", count=sum(map(_size, done)), files=len(held))
         return CleanedLogs(lines=lines, vacuumed=vacuumed, held=held)
 
@@ -305,12 +317,41 @@ class Forgetter:
             await self.files.run(connect.checkpoint, self.data_dir / "klaw.db")
             await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
 
-    async def compact_files(self, vacuum: bool) -> None:
+    async def compact_files(self, *, vacuum: bool) -> None:
         """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once. Raises
         StorageError: it could not be done; it is still owed."""
         async with self._alone:
             if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")
+
+    def spec(self) -> ActorSpec:
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
+
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
+        """Finish what was interrupted; then compact after nudges, until cancelled."""
+        task_status.started()
+        vitals.doing("finishing a forgetting")
+        try:
+            await self.resume()
+        except StorageError as error:
+            log.warning("not_resumed", error=error_class(error))
+        anew_at = trio.current_time()
+        owed = False
+        while True:
+            vitals.doing("idle")
+            pause = max(0.0, anew_at - trio.current_time()) if owed else float("inf")
+            owed = await self.compactor.wait_for_news(pause) or owed
+            await trio.sleep(SETTLE_S)
+            vacuum = trio.current_time() >= anew_at
+            vitals.doing("compacting the database")
+            try:
+                await self.compact_files(vacuum=vacuum)
+            except StorageError as error:
+                log.warning("not_compacted", error=error_class(error))
+            else:
+                owed = owed and not vacuum
+                anew_at = trio.current_time() + ANEW_EVERY_S if vacuum else anew_at
+            await trio.sleep(EMPTY_EVERY_S)
 
     async def _compact(self, user: UserId, pieces: Sequence[str]) -> tuple[tuple[HoldingFile, ...], bool]:
         """Empty the write-ahead log, and rebuild the database where it still holds a piece. Returns the files that hold

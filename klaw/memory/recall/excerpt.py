@@ -21,7 +21,6 @@ MAX_READ_CHARACTERS = 8_000
 """A longer text is read from a little before most of the matches on: a turn makes many excerpts."""
 _BEFORE_MATCH = 1_000
 _MARKS = 4
-"""Characters that the marks of what is left out may take."""
 
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'»”)\]]*+\s+|[。！？]+|\n+")
 """Begins at the first of several marks and never goes back: otherwise a line of dots takes the square of its length."""

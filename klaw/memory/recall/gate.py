@@ -24,10 +24,8 @@ from klaw.store.search.ranked_lists import MessagePlace
 
 T = TypeVar("T")
 
-ENOUGH_OVERLAP = 1 / 3
-"""Share of the query's content words in one message that shows relevance without a near vector."""
-ENOUGH_OF_SEVERAL = 1 / 4
-"""The same, if they are two words or more."""
+ENOUGH_OVERLAP, ENOUGH_OF_SEVERAL = 1 / 3, 1 / 4
+"""Share of the query's content words in one message that shows relevance alone; and if they are two or more."""
 COMMAND_THRESHOLD = 0.3
 """A command to the model must have a vector within this share of the threshold, or ``COMMAND_OVERLAP``."""
 COMMAND_OVERLAP = 0.75

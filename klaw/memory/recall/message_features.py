@@ -29,20 +29,15 @@ MESSAGES = FeatureSet(
     },
 )
 
-VECTOR_WEIGHT = 1.0
-TEXT_WEIGHT = 1.0
-DATED_WEIGHT = 1.0
+VECTOR_WEIGHT = TEXT_WEIGHT = DATED_WEIGHT = 1.0
 
-FROM_PREVIOUS = 0.5
-"""The next message's share of a message's full-text score: an answer seldom repeats the question's words."""
-FROM_NEXT = 0.2
-"""The share that the message before it gets."""
+FROM_PREVIOUS, FROM_NEXT = 0.5, 0.2
+"""Shares that a message gets of its neighbours' full-text scores: an answer seldom repeats the question's words."""
 
 K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 """BM25's constants; messages differ less in length than documents, and the longer ones say more."""
 
 SHORT, LONG = 5, 160
-"""Tokens between which a message's length counts."""
 BESIDE = (1, 2, 3)
 """How far away, in messages of the chat, other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)

@@ -49,7 +49,6 @@ class Account:
     """What one search has to say of itself: what was missing, how long its steps took, what it read."""
 
     budget_s: float
-    """Time for all of it, from now on."""
     deadline: float = attrs.field(init=False)
     degraded: list[str] = attrs.Factory(list)
     timings_ms: dict[str, float] = attrs.Factory(dict)
@@ -96,7 +95,6 @@ class Account:
             self.degraded.append(code)
 
     def take(self, lists: Lists) -> Lists:
-        """Name what is missing in lists that were found."""
         if lists.vectors_failed:
             self.say("vector_search_failed")
         if lists.text_failed:

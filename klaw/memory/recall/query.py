@@ -50,21 +50,17 @@ def is_sum(query: str) -> bool:
 
 MAX_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
-MAX_READ_CHARACTERS = 8_000
-"""Only the beginning of a longer query (a pasted text) is read. Reading takes too long for the event loop."""
-MAX_NAMES_CHARACTERS = 2_000
-"""Only the beginning of a longer query is looked through for names."""
+MAX_READ_CHARACTERS, MAX_NAMES_CHARACTERS = 8_000, 2_000
+"""Only the beginning of a longer query (a pasted text) is read, and looked through for names: that takes too long."""
 
 
 @attrs.frozen(kw_only=True)
 class Query:
     words: tuple[str, ...]
-    """Its content words, as written."""
     content_stems: frozenset[str]
     stems: frozenset[str]
     """The stems of all its words: names may be among them."""
     command: bool
-    """It tells the model to do something that needs nothing from the conversation."""
     periods: tuple[Period, ...]
 
 
@@ -219,11 +215,11 @@ def _parts(run: str) -> Iterator[str]:
 def search_words(text: str) -> Iterator[str]:
     """The words of a query as written, in order, as the full-text index can find them, also function words, small talk
     and emoji; runs in pairs of characters. For a search that somebody asked for."""
-    for segment in tokenizer.segments(text):
-        if segment.is_run:
-            yield from tokenizer.pairs(segment.text)
+    for segment, is_run in tokenizer.segments(text):
+        if is_run:
+            yield from tokenizer.pairs(segment)
         else:
-            yield segment.text
+            yield segment
 
 
 def content_words(text: str, limit: int) -> list[str]:
@@ -241,11 +237,11 @@ def content_words(text: str, limit: int) -> list[str]:
 
 def _said(text: str) -> Iterator[str]:
     empty = _empty_stems()
-    for segment in tokenizer.segments(text):
-        if segment.is_run:
-            yield from _parts(segment.text)
-        elif stem(segment.text) not in empty and any(map(str.isalnum, segment.text)):
-            yield segment.text
+    for segment, is_run in tokenizer.segments(text):
+        if is_run:
+            yield from _parts(segment)
+        elif stem(segment) not in empty and any(map(str.isalnum, segment)):
+            yield segment
 
 
 _LIGHT_ENGLISH = """

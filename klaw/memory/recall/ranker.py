@@ -30,7 +30,6 @@ RRF_K = 60
 _LEAST_SPREAD = 0.01
 """Smaller differences of token scores say little."""
 TOKENS = "tokens"
-"""The feature that the scores of tokens give."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +71,6 @@ class Ranker:
 
 @lru_cache(maxsize=2)
 def built_in(package: str) -> Ranker:
-    """The weights that Klaw comes with."""
     text = resources.files(package).joinpath("ranker.json").read_text(encoding="utf-8")
     return JOURNAL.read(json.loads(text), Ranker)
 
@@ -87,13 +85,10 @@ class RankedEntry(RankDetails, Generic[T]):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Pool(Generic[T]):
-    """The best of the fused lists and what is known of each."""
-
     found: int = 0
     entries: Sequence[RankedEntry[T]] = ()
     """The best of the fusion first; their score is the fused one."""
     features: Float64 = attrs.Factory(lambda: np.empty((0, 0)))
-    """A row for each entry, the columns of ``of``."""
     has_vector: bool = False
     of: FeatureSet
 

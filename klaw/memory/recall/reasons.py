@@ -9,7 +9,6 @@ from klaw.domain.search import PASSED
 from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, COMMAND_THRESHOLD, enough_overlap
 
 Recall = Mapping[str, Any]
-"""The ``recall`` of a receipt."""
 _KEPT = frozenset(decision.value for decision in PASSED)
 _FITTING = ("over_top_k", "in_window", "in_topic")
 """Passed, and not there for another reason than the gate or the room."""

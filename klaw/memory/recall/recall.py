@@ -34,7 +34,6 @@ from klaw.store.search.ranked_lists import Lists, MessagePlace
 DEPTH = Depth(vectors=200, words=100, spreading=50)
 """Of each list. The best by words share their scores with neighbours, so there are up to twice as many."""
 DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
-"""How far ``rank_of`` looks."""
 EMPTY: Pool[MessagePlace] = Pool(of=MESSAGES)
 
 

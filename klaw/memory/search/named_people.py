@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from klaw.domain.names import UserId
-from klaw.domain.person import Finder, PersonId, folded, word_forms
+from klaw.domain.person import Finder, PersonId, word_forms
 from klaw.domain.search import PersonResult
+from klaw.domain.text import folded
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import people
 
-MOST = 3
-FACTS_EACH = 3
+MOST = FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""
 MAX_CHARACTERS = 8_000

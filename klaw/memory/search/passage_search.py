@@ -50,8 +50,6 @@ _READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]
 
 @attrs.frozen(kw_only=True)
 class ResultEntry(RankDetails):
-    """A message, a fact, a piece of a file or a note on a tool call that was found."""
-
     kind: Kind
     rowid: int
 

@@ -2,10 +2,7 @@
 ``klaw/prompts``. Every bad answer has one further attempt.
 
 Every message begins on a line of its own with a label in brackets that says who it is from; further lines are marked.
-So no text can pass for another speaker's, and the prompt says that text of tools and programs is only data.
-
-A slot is held for one call at a time, and only while nobody who waits for an answer wants it.
-"""
+So no text can pass for another speaker's, and the prompt says that text of tools and programs is only data."""
 
 import json
 import re

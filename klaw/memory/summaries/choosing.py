@@ -66,7 +66,6 @@ def is_due(history: Sequence[Message], usable: int, rules: Rules) -> bool:
 
 
 def _left_out(history: Sequence[Message], rules: Rules) -> int:
-    """Tokens of what was said before the newest ``slidingWindow`` messages."""
     said = [message for message in history if not is_tool(message)]
     return cost(said[: -rules.sliding_window])
 
@@ -114,7 +113,6 @@ def weight(messages: Sequence[Message]) -> int:
 
 
 def _kept(units: Sequence[tuple[Message, ...]], usable: int, rules: Rules) -> int:
-    """How many of the newest exchanges stay as they are; at least one."""
     tokens_left, said_left, kept = int(rules.threshold(usable) * KEPT_SHARE), rules.sliding_window, 0
     for unit in reversed(units):
         tokens_left -= cost(unit)

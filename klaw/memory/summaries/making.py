@@ -1,11 +1,11 @@
 """Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only.
 
-Each has a Markdown copy for people: ``summaries/<chat>/<number>.md`` in the data folder. A copy that is missing is made
-again at start; one that was made by hand, or changed, is left alone. What a newer summary holds has no copy of its own.
-"""
+Each has a Markdown copy for people: ``summaries/<chat>/<number>.md`` in the data folder. A missing copy is made again
+at start; one that was made by hand, or changed, is left alone."""
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -39,17 +39,8 @@ from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.background_llm import Asker
-from klaw.memory.summaries.asking import (
-    ANSWER_FACTOR,
-    NOTE_TOKENS,
-    Notes,
-    SummaryModel,
-    calls,
-    notes_of,
-    notes_prompt,
-    split,
-    transcript,
-)
+from klaw.memory.summaries import asking
+from klaw.memory.summaries.asking import SummaryModel
 from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted, joined, weight, words_for
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -160,8 +151,6 @@ class SummaryMaker:
             log.error("summary_not_stored", error=error_class(error))
             return SummaryFailed("storage")
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _choose(self, found: UnsummarisedPart, route: Route, failures: int, *, bound: bool) -> SummaryChunk | None:
         if not self.config.summaries.enabled:
             return None
@@ -190,7 +179,7 @@ class SummaryMaker:
 
     def _room(self, route: Route, rules: Rules, failures: int) -> int:
         """Estimated tokens of messages that a prompt holds; less after failures, which the length may have caused."""
-        answer = rules.part_tokens * ANSWER_FACTOR
+        answer = rules.part_tokens * asking.ANSWER_FACTOR
         budget = Budget(
             context_tokens=route.context_tokens, reply_reserve_tokens=answer, correction=self.correction.of(route.name)
         )
@@ -198,7 +187,6 @@ class SummaryMaker:
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
     async def _limited(self, found: UnsummarisedPart, chunk: SummaryChunk) -> SummaryFailed | None:
-        """Whether the user's limit for today forbids another one."""
         limit, user = self.config.summaries.daily_tokens, found.session.user
         if not limit:
             return None
@@ -245,12 +233,12 @@ class SummaryMaker:
         return "made"
 
     async def _text(self, found: UnsummarisedPart, chunk: SummaryChunk, model: SummaryModel, rules: Rules) -> str:
-        shown = transcript(chunk.messages)
+        shown = asking.transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
         room = self._room(model.route, rules, 0)
         try:
             return await model.summarise(
-                split(shown, room),
+                asking.split(shown, room),
                 base=chunk.base.text if chunk.base else "",
                 earlier=joined(beside),
                 max_tokens=rules.part_tokens,
@@ -265,15 +253,16 @@ class SummaryMaker:
 
     async def _notes(self, chosen: tuple[Message, ...], model: SummaryModel) -> tuple[ToolNote, ...]:
         """Notes on the tool calls, if they are wanted. Without them there is still a summary."""
-        wanted = calls(chosen) if self.config.summaries.tool_calls else []
+        wanted = asking.calls(chosen) if self.config.summaries.tool_calls else []
         if not wanted:
             return ()
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
-            return (await model.ask(messages, NOTE_TOKENS * len(wanted), schema)).text
+            return (await model.ask(messages, asking.NOTE_TOKENS * len(wanted), schema)).text
 
         try:
-            noted = await ask_json(say, notes_prompt(wanted), "tool_notes", Notes, lambda made: notes_of(made, wanted))
+            prompt, read = asking.notes_prompt(wanted), partial(asking.notes_of, wanted=wanted)
+            noted = await ask_json(say, prompt, "tool_notes", asking.Notes, read)
         except ProviderError as error:
             log.warning("tool_notes_failed", error=error_class(error), count=len(wanted))
             return ()

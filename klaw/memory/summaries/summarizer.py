@@ -1,8 +1,7 @@
 """The summarizer actor: condenses the older part of long segments in the background.
 
-It has no mailbox: chats nudge it after each turn. What is to be done it finds in the store, so a crash loses nothing.
-It works on one chat at a time; a chat that fails waits (5 minutes, doubled each time, 6 hours at most, also over a
-restart) while the others go on."""
+Chats nudge it after each turn; what is to be done it finds in the store, so a crash loses nothing. One chat at a time;
+one that fails waits (5 minutes, doubled each time, 6 hours at most, also over a restart) while the others go on."""
 
 from typing import Any
 
@@ -35,7 +34,7 @@ SHOWN_FAILURES = 3
 log = structlog.get_logger("klaw.summarizer")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class SummarizerStatus:
     """What is known now. Times are Unix seconds."""
 
@@ -112,7 +111,6 @@ class Summarizer(Nudge):
                 await trio.sleep(STORE_PAUSE_S)
 
     async def _begin(self) -> None:
-        """What the store knows: who waits for another attempt, and which copies there should be."""
         maker = self._maker
         found = await maker.readers.run(summaries.failures, SWEEP_CHATS)
         self._failures = {failure.chat: failure for failure in found}
@@ -130,7 +128,6 @@ class Summarizer(Nudge):
             self.queue[chat] = None
 
     async def _rest(self, vitals: Vitals) -> None:
-        """Wait for news, the next sweep, or the next attempt of a chat that failed."""
         now = self._maker.clock.now()
         due = [chat for chat in self._failures if self._is_open(chat, now)]
         for chat in due:
@@ -161,8 +158,8 @@ class Summarizer(Nudge):
             outcome = SummaryFailed("internal")
         match outcome:
             case "made":
-                now = self._maker.clock.now()
-                self.status = attrs.evolve(self.status, made=self.status.made + 1, last_made=now)
+                self.status.made += 1
+                self.status.last_made = self._maker.clock.now()
                 self._failures.pop(chat, None)
                 self.queue[chat] = None  # behind the others: there may be more
             case "forgotten":
@@ -174,30 +171,23 @@ class Summarizer(Nudge):
         self._show()
 
     async def _wait(self, chat: ChatId, failed: SummaryFailed, past: SummaryFailure | None) -> None:
-        """Leave a chat alone for a while, also over a restart."""
         now = self._maker.clock.now()
-        count = past.failures if past else 0
-        if failed.until is None:
-            count += 1
+        count = (past.failures if past else 0) + (failed.until is None)
         until = failed.until if failed.until is not None else now + SLOW.pause_s(count)
         failure = SummaryFailure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
         self._failures[chat] = failure
-        self.status = attrs.evolve(self.status, code=failed.code)
+        self.status.code = failed.code
         try:
             await self._maker.writer.run(summaries.note_failure, failure)
         except StorageFull:
             log.warning("summary_failure_not_stored")
 
     def _show(self) -> None:
-        failures = self._failures.values()
-        self.status = attrs.evolve(
-            self.status,
-            waiting=len(self.queue),
-            failing=len(failures),
-            failing_long=sum(failure.failures >= SHOWN_FAILURES for failure in failures),
-            next_try=min((from_iso(failure.retry_at) for failure in failures), default=None),
-            code=self.status.code if failures else None,
-        )
+        failures, status = self._failures.values(), self.status
+        status.waiting, status.failing = len(self.queue), len(failures)
+        status.failing_long = sum(failure.failures >= SHOWN_FAILURES for failure in failures)
+        status.next_try = min((from_iso(failure.retry_at) for failure in failures), default=None)
+        status.code = status.code if failures else None
 
 
 def is_open(now: float, stored: float) -> bool:

@@ -47,7 +47,6 @@ class TopicChooser:
     search: TopicSearch
     asker: Asker | None
     threshold: float
-    """``autoRag.relevanceThreshold``."""
     time_budget_s: float
     threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
 
@@ -119,7 +118,6 @@ class TopicChooser:
     async def _read(
         self, user: UserId, picks: Iterable[TopicId], query: Query, account: Account
     ) -> dict[TopicId, tuple[list[Message], list[float]]]:
-        """What was said in the picked topics, and how much each message has to do with the question."""
         read: dict[TopicId, tuple[list[Message], list[float]]] = {}
         begin = trio.current_time()
         with account.degrading("topics", "topics_not_read"), trio.fail_at(account.deadline):

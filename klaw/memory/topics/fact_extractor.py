@@ -38,10 +38,8 @@ from klaw.store.kinds import turns as stored_turns
 from klaw.store.search import passages
 
 PROMPT = "facts"
-NEAREST = 30
-"""So many kept facts the model is shown."""
-SHOWN_CHARS = 300
-"""Characters of each of them."""
+NEAREST, SHOWN_CHARS = 30, 300
+"""So many kept facts the model is shown, and characters of each."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 MAX_CHANGES = 20
@@ -67,7 +65,6 @@ class ProposedFact:
     category: Annotated[str, Form(_category, str), SchemaType(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
-    """Number of the user's message that says it."""
 
 
 NONE: Usable[ProposedPerson] = Usable()

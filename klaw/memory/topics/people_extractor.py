@@ -56,7 +56,6 @@ class ProposedPerson:
     aliases: tuple[Text, ...] = ()
     relation: Text = ""
     message: Whole
-    """Number of the user's message that says it."""
 
 
 @attrs.frozen
@@ -112,8 +111,6 @@ def _checked(change: ProposedPerson, known: int, said: Collection[int]) -> Propo
 
 @attrs.frozen
 class PeopleExtractor:
-    """What ``FactExtractor`` needs of people."""
-
     people: People
     readers: Readers
 
@@ -205,7 +202,6 @@ class PeopleExtractor:
 
 
 def _said(names: Sequence[str], own_words: Words) -> list[str]:
-    """The names that the user said; the model may know others."""
     return [name for name in names if name and own_words.name([name])]
 
 

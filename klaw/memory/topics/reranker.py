@@ -62,7 +62,6 @@ class Selection:
     fallback: str | None = None
     """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
     loaded: dict[int, None] = attrs.Factory(dict)
-    """Ids of the topics that it looked into, in order."""
     loads: int = 0
     room: int = 0
     """Tokens that contents may still take."""
@@ -204,7 +203,6 @@ def content_of(topic: Topic, messages: Sequence[Message], max_tokens: int) -> st
 
 
 def fallback(order: Sequence[int], loaded: Collection[int]) -> list[int]:
-    """Without an answer: what it loaded, else the best that were found."""
     known = set(order)
     chosen = [topic for topic in dict.fromkeys(loaded) if topic in known]
     return (chosen or list(order))[:FALLBACK_TOPICS]

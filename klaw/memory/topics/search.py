@@ -22,13 +22,9 @@ from klaw.store.search.history_search import HistoryFilters, TopicLists, history
 
 MIN_COSINE = 0.60
 MAX_CANDIDATES = 50
-MESSAGES = 50
-"""So many of the best messages speak for their topics."""
-DEPTH = 100
-"""Most results of the search over messages by words."""
-VECTOR_WEIGHT = 1.0
-WORDS_WEIGHT = 1.0
-MESSAGES_WEIGHT = 12.0
+MESSAGES, DEPTH = 50, 100
+"""So many of the best messages speak for their topics, of so many found by words."""
+VECTOR_WEIGHT, WORDS_WEIGHT, MESSAGES_WEIGHT = 1.0, 1.0, 12.0
 MESSAGES_K = 5
 """Like ``RRF_K``, for messages: the first few count most."""
 MAX_MESSAGES = 3

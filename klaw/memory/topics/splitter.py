@@ -105,8 +105,6 @@ class AnsweredTopic:
 
 @attrs.frozen
 class Split:
-    """What the model answers."""
-
     topics: tuple[AnsweredTopic, ...]
 
 
@@ -169,11 +167,8 @@ class DraftTopic:
 @attrs.frozen(kw_only=True)
 class Division:
     drafts: tuple[DraftTopic, ...]
-    """Every handled message is in one of them."""
     handled: int
-    """So many of the first messages; the others did not fit into the model's context."""
     uncovered: int
-    """Messages that the model named no topic for."""
     refused: bool
     """There was no usable answer, so all is one general conversation."""
 

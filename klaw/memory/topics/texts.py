@@ -17,7 +17,6 @@ CAPS = (2_000, 1_000, 500, 250, 120)
 TOOL_CAP = 200
 """Most characters of a tool's call or result: what it was about, not what it brought."""
 MAX_LOG_CHARS = 50_000
-"""Most characters of a topic's log that its vector is made of."""
 
 _GENERAL = {"en": "General conversation", "ru": "Общий разговор"}
 _PART = {"en": "{summary} (part {number} of {total})", "ru": "{summary} (часть {number} из {total})"}
@@ -83,7 +82,6 @@ def middle_out(text: str, cap: int) -> str:
 
 
 def embedding_text(summary: str, messages: Sequence[Message]) -> str:
-    """What a topic's vector is made of: its summary and what the user and the assistant said."""
     names = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
     said = [
         f"[{names[message.role]}]: {message.content}"

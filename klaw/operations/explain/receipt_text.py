@@ -55,7 +55,6 @@ _BECAUSE = {
 
 
 def lines(answer: Mapping[str, Any]) -> Lines:
-    """The receipt as text."""
     receipt = answer["receipt"]
     out: list[Line] = [_turn(answer)]
     if "layers" not in receipt:
@@ -96,7 +95,6 @@ _FOLLOWS = {"pair": ", with the last question and answer", "model": ", as the mo
 
 
 def _knowledge(used: ContextUsed) -> list[Line]:
-    """What was looked up in knowledge bases, and what the model was given of it."""
     given = (
         plural(len(used.passages), "passage")
         if used.passages
@@ -267,7 +265,6 @@ def _because(recall: Mapping[str, Any], at: int) -> str:
 
 
 def _topics(topics: Mapping[str, Any]) -> list[Line]:
-    """What became of the topics that were found, as text."""
     said = _ASKED.get(topics["asked"], str(topics["asked"]))
     if topics["asked"] != "searched":
         return [f"topics  {said}"]
@@ -314,7 +311,6 @@ def _because_of_topic(each: Mapping[str, Any]) -> str:
 
 
 def why_lines(answer: Mapping[str, Any]) -> Lines:
-    """What the turn did with one message, as text."""
     why = answer["why"]
     message = why["message"]
     rows = [
@@ -333,7 +329,6 @@ def why_lines(answer: Mapping[str, Any]) -> Lines:
 
 
 def _numbers(values: Mapping[str, Any]) -> list[list[str]]:
-    """Names of a candidate's numbers beside them."""
     shown = {name: value for name, value in values.items() if name not in ("seq", "role") and value != []}
     return [[_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in shown.items()]
 

@@ -1,5 +1,6 @@
 """Documents of bases: listing them, searching their passages, and opening one where something of it was cited."""
 
+from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import attrs
@@ -53,15 +54,8 @@ async def list_documents(asked: KbDocuments, caller: Caller, parts: DatabasePart
     total = sum(
         each.with_problems if asked.problems else each.documents for each in counted if source in (None, each.source)
     )
-    found = await parts.readers.run(
-        stored.documents.of_base,
-        caller.user,
-        base.id,
-        source=source,
-        problems=asked.problems,
-        limit=asked.limit,
-        offset=asked.offset,
-    )
+    chosen = partial(stored.documents.of_base, source=source, problems=asked.problems)
+    found = await parts.readers.run(chosen, caller.user, base.id, limit=asked.limit, offset=asked.offset)
     return {"base": base.id, "name": base.name, "count": total, "documents": found, "next": asked.following(total)}
 
 

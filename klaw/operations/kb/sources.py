@@ -65,8 +65,6 @@ class OfSource(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class CountedSource(Source):
-    """A source with what came of it."""
-
     documents: int = 0
     waiting: int = 0
     failed: int = 0

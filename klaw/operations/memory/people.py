@@ -40,7 +40,6 @@ class ChangedAliases:
 
 
 def what_happened(before: Person | None, now: Person | None) -> str:
-    """What a change of a person was, in words."""
     if now is None:
         return "removed"
     if before is None:

@@ -94,7 +94,6 @@ SearchAnswer: TypeAlias = Annotated[
 
 
 def show(answer: dict[str, Any]) -> ShownLines:
-    """The results, and how to see more."""
     lines: list[Line] = []
     for each in answer.get("people", ()):
         lines += [
@@ -138,7 +137,6 @@ def notes(answer: dict[str, Any]) -> list[str]:
 
 
 def _label(result: dict[str, Any], user: str) -> list[str]:
-    """What a result is, and where it is from."""
     match result.get("kind", "message"):
         case "fact":
             about = f"{result['category']}, importance {result['importance']}"

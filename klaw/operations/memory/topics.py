@@ -167,22 +167,22 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["There are no topics yet. The setting topics.enabled lets Klaw make them."]
     head = "Topics, the last talked about first:"
-    return [head, _rows(answer["topics"]), *op.also(answer, "topics", "klaw topics list")]
+    return [head, *_rows(answer["topics"]), *op.also(answer, "topics", "klaw topics list")]
 
 
 def _found(answer: dict[str, Any]) -> Lines:
-    if not answer["topics"]:
-        return ["No topic fits that."]
-    return ["Topics that fit, the best first:", _rows(answer["topics"])]
+    return (
+        ["Topics that fit, the best first:", *_rows(answer["topics"])] if answer["topics"] else ["No topic fits that."]
+    )
 
 
-def _rows(topics: list[dict[str, Any]]) -> Table:
-    """A summary is shown whole: of a part, forgetting would not know what it is."""
-    rows = []
-    for each in topics:
-        span = days(each["first_at"], each["last_at"])
-        rows.append([str(each["id"]), each["chat"].partition(":")[2], span, each["summary"]])
-    return Table(rows)
+def _rows(topics: list[dict[str, Any]], count: int = 0) -> Lines:
+    """Topics, of ``count``. A summary is shown whole: of a part, forgetting would not know what it is."""
+    rows = [
+        [str(each["id"]), each["chat"].partition(":")[2], days(each["first_at"], each["last_at"]), each["summary"]]
+        for each in topics
+    ]
+    return [Table(rows), *([f"  … and {count - len(rows)} more"] if count > len(rows) else [])]
 
 
 def lines(answer: dict[str, Any]) -> Lines:
@@ -195,32 +195,23 @@ def lines(answer: dict[str, Any]) -> Lines:
     ]
 
 
-def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
-    rows = [["", str(each["id"]), each["chat"], str(each["messages"]), each["summary"]] for each in topics]
-    rest = [f"  … and {count - len(rows)} more"] if count > len(rows) else []
-    return [Table(rows, right=frozenset({1, 3})), *rest]
-
-
-def _replaced(answer: dict[str, Any]) -> Lines:
-    head = "merged:" if "topic" in answer else f"instead of topic {answer['ended']}:"
-    return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
-
-
-def _edited(answer: dict[str, Any]) -> Lines:
-    return [*_told([answer["topic"]]), _UNDO]
+def _changed(answer: dict[str, Any]) -> Lines:
+    """What an edit, a merge or a split made."""
+    head = [f"instead of topic {answer['ended']}:"] if "ended" in answer else []
+    return [*head, *_rows(answer.get("topics") or [answer["topic"]]), _UNDO]
 
 
 def _rebuilt(answer: dict[str, Any]) -> Lines:
     told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
     if answer["dropped"]:
         return [f"dropped {told}, to be made again", *(f"{_UNDO} {entry}" for entry in answer["entries"])]
-    return [f"would be dropped and made again: {told}", *_told(answer["topics"], answer["count"])]
+    return [f"would be dropped and made again: {told}", *_rows(answer["topics"], answer["count"])]
 
 
 def _undone(answer: dict[str, Any]) -> Lines:
     lines: list[Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
     if answer["topics"]:
-        lines += ["restored:", *_told(answer["topics"], answer["count"])]
+        lines += ["restored:", *_rows(answer["topics"], answer["count"])]
     if answer["ended"]:
         lines.append(f"removed: {_ids(answer['ended'], answer['ended_count'])}")
     return lines
@@ -291,20 +282,20 @@ def said(each: Message) -> SaidMessage:
     return {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
 
 
-@NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
+@NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_changed, changes=True, deadline_s=60.0)
 async def edit(asked: Any, caller: Caller, parts: Parts) -> OneTopic:
     """Give a topic another summary."""
     return {"topic": await parts.memory.topic_control.edit(caller.user, asked.topic, asked.fields.summary)}
 
 
-@NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)
+@NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_changed, changes=True, deadline_s=60.0)
 async def merge(asked: TopicsMerge, caller: Caller, parts: Parts) -> OneTopic:
     """Merge topics into the first of them."""
     topics = list(asked.fields.topics)
     return {"topic": await parts.memory.topic_control.merge(caller.user, topics, asked.fields.summary)}
 
 
-@NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
+@NOUN.operation("topics_split", TopicsSplit, cli="split", show=_changed, changes=True, deadline_s=600.0)
 async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> TopicParts:
     """Split a topic into several; without --at a model decides where."""
     made = await parts.memory.topic_control.split(caller.user, asked.topic, list(asked.fields.at))

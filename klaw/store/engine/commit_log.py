@@ -46,7 +46,6 @@ class CommitLog:
         self._fdatasync = os.fdatasync if fsync is os.fsync else fsync
         self._descriptor = open_private(root / COMMIT_LOG, os.O_RDWR)
         self.size = 0
-        """Bytes of lines, as far as they were written here."""
         self._kept = self._reserved = 0
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -105,8 +105,6 @@ def private(path: Path) -> None:
     os.close(open_private(path, os.O_RDONLY))
 
 
-# -- damage ----------------------------------------------------------------------------------------------------------
-
 DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` rebuilds it from the logs"
 BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 """Errors that nothing but a damaged file causes."""

@@ -25,7 +25,6 @@ from klaw.store.engine.log_rewrite import LogRewrite
 LOCK_FILE = "klaw.lock"
 """Locked by the process that writes to the folder. Never removed: two processes could lock two files of its name."""
 _MAX_OPEN = 256
-"""Logs kept open; chats beyond that are reopened when they speak."""
 
 log = structlog.get_logger("klaw.journal")
 
@@ -123,7 +122,6 @@ class Journal:
 
     @property
     def pending_bytes(self) -> int:
-        """What the commit log keeps for the logs."""
         return self._commit_log.size if self._commit_log is not None else 0
 
     @property

@@ -23,7 +23,6 @@ from typing import Any, cast
 import apsw
 import apsw.fts5
 import apsw.unicode
-import attrs
 import Stemmer
 
 NAME = "klaw"
@@ -85,14 +84,6 @@ _RUN = re.compile(f"(?:{_CHARACTER.pattern})+")
 _KATAKANA_TO_HIRAGANA = {code: code - 0x60 for code in (*range(0x30A1, 0x30F7), 0x30FD, 0x30FE)}
 
 
-@attrs.frozen
-class Segment:
-    """A word, or a run of characters of scripts without spaces."""
-
-    text: str
-    is_run: bool
-
-
 def stem(word: str) -> str:
     """The index form of a word: folded, accents stripped, stemmed; of a run's characters width and kana folded."""
     return _stem(word[:_MAX_WORD])
@@ -123,10 +114,10 @@ def _plain_cyrillic(word: str) -> str:
     return "".join(each for each in composed if unicodedata.category(each) not in ("Mn", "Cf"))
 
 
-def segments(text: str) -> Iterator[Segment]:
-    """The words and runs of a text as written, in order; found as they are asked for."""
-    for start, end, is_run in _spans(text):
-        yield Segment(text[start:end], is_run)
+def segments(text: str) -> Iterator[tuple[str, bool]]:
+    """The words of a text, and the runs of characters of scripts without spaces, as written, in order; and whether each
+    is a run. Found as they are asked for."""
+    return ((text[start:end], is_run) for start, end, is_run in _spans(text))
 
 
 def pairs(run: str) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import apsw
-import attrs
 import structlog
 import trio
 
@@ -26,9 +25,8 @@ T = TypeVar("T")
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
 MAX_GROUP = 256
-SLOW_COMMIT_S = 0.006
-"""A group that takes longer shows a disk on which it pays to wait for a fuller one."""
-MAX_PATIENCE_S = 0.02
+SLOW_COMMIT_S, MAX_PATIENCE_S = 0.006, 0.02
+"""A group that takes longer shows a disk on which it pays to wait for a fuller one, but no longer than this."""
 STOP_BUDGET_S = 20.0
 """For what is queued and the last checkpoint, also on a slow card."""
 IDLE_CHECKPOINT_S = 300.0
@@ -37,24 +35,12 @@ IDLE_CHECKPOINT_S = 300.0
 log = structlog.get_logger("klaw.writer")
 
 
-@attrs.frozen(kw_only=True)
-class GroupPace:
-    """How long to wait for a group to fill. On a slow disk the requesters of one group are busy with its answers while
-    the next group, of the others, is already written: two half groups take turns and each pays a whole fsync. Waiting a
-    little for those who were just answered makes one full group. A lone requester never waits, nor does anybody on a
-    quick disk."""
-
-    expected: int = 1
-    """How many requests the last round showed to be under way at once."""
-    patience_s: float = 0.0
-
-    @classmethod
-    def after(cls, group: int, waiting: int, took_s: float) -> "GroupPace":
-        """The pace after a group of so many requests that took so long, while ``waiting`` others came in."""
-        slow = took_s >= SLOW_COMMIT_S
-        return cls(
-            expected=min(MAX_GROUP, group + waiting), patience_s=min(MAX_PATIENCE_S, took_s / 2) if slow else 0.0
-        )
+def pace(group: int, waiting: int, took_s: float) -> tuple[int, float]:
+    """For how many requests to wait, and how long, after a group that took so long while ``waiting`` others came in. On
+    a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
+    written: two half groups take turns and each pays a whole fsync. Waiting a little for those who were just answered
+    makes one full group. A lone requester never waits, nor does anybody on a quick disk."""
+    return min(MAX_GROUP, group + waiting), min(MAX_PATIENCE_S, took_s / 2) if took_s >= SLOW_COMMIT_S else 0.0
 
 
 Publish = Callable[[Sequence[Message]], None]
@@ -119,7 +105,7 @@ async def run(
     """The writer's loop, until its mailbox is closed and empty. ``swapped``: another database has taken this one's
     place."""
     mailbox = writer.mailbox
-    pace = GroupPace()
+    expected, patience_s = 1, 0.0
     task_status.started()
     while True:
         vitals.doing("idle")
@@ -139,16 +125,16 @@ async def run(
             vitals.doing("working alone")
             await _run_alone(database, journal, group[0], swapped)
             continue
-        if pace.patience_s > 0:
-            with trio.move_on_after(pace.patience_s):
-                await mailbox.wait_for_depth(pace.expected - 1)
+        if patience_s > 0:
+            with trio.move_on_after(patience_s):
+                await mailbox.wait_for_depth(expected - 1)
         else:  # those who are about to send do; a deadline of no time would cost a cancellation
             await trio.lowlevel.checkpoint()
         group += mailbox.take_while(lambda request: not request.alone, MAX_GROUP - 1)
         vitals.doing("committing")
         begin = trio.current_time()
         await _commit(database, journal, group, publish)
-        pace = GroupPace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
+        expected, patience_s = pace(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
 async def _commit(database: Database, journal: Journal, group: Sequence[WriteRequest], publish: Publish) -> None:

@@ -10,9 +10,9 @@ import apsw
 import attrs
 
 from klaw.convert import Form, Wire
-from klaw.domain.chat import MAX_TITLE, ChatMark, check
 from klaw.domain.forget import MARK
 from klaw.domain.knowledge import BaseId
+from klaw.domain.message import MAX_TITLE, ChatMark, check_mark
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
 from klaw.domain.person import Finder
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
@@ -128,7 +128,7 @@ CHAT: Kind[ChatMark] = Kind(
     counted="chats",
     ops={"put": ChatMark},
     key=Form(chat_name, str),
-    check=check,
+    check=check_mark,
     apply=_apply,
     tables=(ContentTable(name="chats", first="", statement=_ROWS, small=True),),
 )
@@ -143,7 +143,10 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
     """Give a user's chat a title (``domain.chat.chat_title``), or with an empty one take it away. Raises NoSuchChat:
     the user has no such chat."""
-    return _changed(tx, user, chat, at, title=title)
+    now, mark = _marked(tx, user, chat)
+    if title != mark.title:
+        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))
+    return attrs.evolve(now, title=title)
 
 
 def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId], finder: Finder, at: str) -> None:
@@ -157,7 +160,10 @@ def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId],
 
 def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> StoredChat:
     """Take a user's chat out of the lists, or bring it back. See ``rename``."""
-    return _changed(tx, user, chat, at, archived=archived)
+    now, mark = _marked(tx, user, chat)
+    if archived != now.archived:
+        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, archived=now.last_seq if archived else 0), at))
+    return attrs.evolve(now, archived=archived)
 
 
 def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], at: str, *, recalled: bool) -> None:
@@ -167,7 +173,7 @@ def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], a
     before = frozenset(mark.unrecalled)
     after = before.difference(seqs) if recalled else before.union(seqs)
     mark = attrs.evolve(mark, unrecalled=tuple(sorted(after)))
-    check(mark)
+    check_mark(mark)
     if after != before:
         tx.journal(CHAT.put(user, now.name, mark, at))
 
@@ -179,7 +185,7 @@ def bind(tx: Transaction, user: UserId, chat: ChatId, bases: Sequence[BaseId], a
     mark = _mark(tx.connection, user, chat)
     wanted = tuple(dict.fromkeys(bases))
     try:
-        check(attrs.evolve(mark, bases=wanted))
+        check_mark(attrs.evolve(mark, bases=wanted))
     except InvalidValue as error:
         raise StorageError(str(error)) from None
     for base in wanted:
@@ -219,16 +225,3 @@ def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[StoredChat, Ch
     if now is None:
         raise NoSuchChat(name_of(chat))
     return now, _mark(tx.connection, user, chat)
-
-
-def _changed(
-    tx: Transaction, user: UserId, chat: ChatId, at: str, *, title: str | None = None, archived: bool | None = None
-) -> StoredChat:
-    now, mark = _marked(tx, user, chat)
-    if title is not None and title != mark.title:
-        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))
-    if archived is not None and archived != now.archived:
-        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, archived=now.last_seq if archived else 0), at))
-    return attrs.evolve(
-        now, title=now.title if title is None else title, archived=now.archived if archived is None else archived
-    )

@@ -164,7 +164,8 @@ def put(
         FactExists: another active fact of the user has the same text, or a new one's id is taken; ``fact`` of the
             error is that one's id.
         NoSuchFact: the one to change, or to supersede, is not there.
-        StorageError: a value breaks its rule."""
+        StorageError: a value breaks its rule.
+    """
     query = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
     try:
         check(fact)

@@ -76,7 +76,8 @@ def put(
         into: the chat that an earlier part of the same was put into.
 
     Raises:
-        AttachmentRefused: a file was not kept before, or those of a message are too large."""
+        AttachmentRefused: a file was not kept before, or those of a message are too large.
+    """
     chat = into or _found(tx.connection, user, prefix, said)
     new = chat is None
     chat = chat or _free(tx.connection, user, name)
@@ -243,7 +244,7 @@ class ImportSummary:
 
 def listed(connection: apsw.Connection, user: UserId) -> list[ImportSummary]:
     """A user's imports, the first first; reads all of their messages."""
-    listed = f"""
+    of_messages = f"""
     SELECT substr(channel, {len(ORIGIN) + 1}), count(DISTINCT chat_id), count(*), min(created_at), max(created_at)
     FROM messages INDEXED BY messages_imported WHERE user_id = ? AND {_FROM_IMPORT} GROUP BY channel
     """  # noqa: S608 - constants
@@ -253,7 +254,7 @@ def listed(connection: apsw.Connection, user: UserId) -> list[ImportSummary]:
     """
     found = {
         origin: ImportSummary(id=origin, chats=chats_, messages=count, first_at=first, last_at=last)
-        for origin, chats_, count, first, last in connection.execute(listed, (user,))
+        for origin, chats_, count, first, last in connection.execute(of_messages, (user,))
     }
     for what, field in (("fact", "facts"), ("person", "people")):
         for origin, count in connection.execute(remembered.format(what=what), (user,)):

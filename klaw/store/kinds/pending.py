@@ -96,7 +96,8 @@ def read_rows(
 
     Args:
         sliding_window: how many messages the window may show.
-        summarised: summaries stand in the place of the messages that they were made of."""
+        summarised: summaries stand in the place of the messages that they were made of.
+    """
     with snapshot(connection):
         return read_next(connection, chat, sliding_window, summarised=summarised, only_pending=True)
 

@@ -332,7 +332,8 @@ def change(
     Raises:
         SourceForgotten: the user has forgotten something since ``as_of``.
         NoSuchPerson: one that is removed, named, or merged into is not there.
-        StorageError: a value breaks its rule."""
+        StorageError: a value breaks its rule.
+    """
     connection = tx.connection
     tx.check_nothing_forgotten(user, as_of)
     for person in put:

@@ -5,7 +5,8 @@ the run's new state in the log of runs, and they are one group of the journal, s
 the group is in the commit log, the run is still running, and recovery interrupts it and, where that is due, tries
 again; killed later, the next start has both, and to save the same state again is answered as repeated. In a home that
 an older Klaw left between the two lines, ``runs.delivered_of`` finds the message by its id, which follows from the
-run's."""
+run's.
+"""
 
 from collections.abc import Sequence
 
@@ -54,7 +55,8 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Starte
 
     Raises:
         NoSuchChat: that of the notice; nothing was stored.
-        IdConflict: the id is another run's."""
+        IdConflict: the id is another run's.
+    """
     task_name(run.task)  # it becomes a folder
     present = runs.same_start(tx.connection, run)
     if present is not None:
@@ -76,7 +78,8 @@ def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence
 
     Raises:
         NoSuchRun: it was not begun.
-        RunOver: it has ended."""
+        RunOver: it has ended.
+    """
     if _stored(tx, run).status.over:
         raise _over(run)
     _transcribe(tx, run, first_seq, added)
@@ -102,7 +105,8 @@ def save(
         NoSuchChat: that of the delivery or of the notice is unknown or another user's; nothing was stored.
         NoSuchRun: it was not begun.
         RunOver: it has ended, in another way.
-        StorageError: the state does not fit the stored one, or the delivery does not fit the state."""
+        StorageError: the state does not fit the stored one, or the delivery does not fit the state.
+    """
     stored = _stored(tx, run)
     same = runs.fields(stored) == runs.fields(run)
     if same and (run.status.over or delivery is not None):

@@ -52,7 +52,8 @@ def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, 
 
     Args:
         last: ``change``, texts and details of the run's last state, without them. Of earlier states, which count no
-            more, only what the run was asked is left."""
+            more, only what the run was asked is left.
+    """
     texts = dict(last) if record.get("change") == last["change"] else {"result": "", "details": {}}
     return {**record, "note": None, "error": None, **texts, "message": last["message"], "change": record.get("change")}
 

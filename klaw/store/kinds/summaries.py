@@ -275,7 +275,8 @@ def put(
     Raises:
         SourceForgotten: the user has forgotten something since ``as_of``.
         SummaryOutdated: the segment is over, or other summaries are there than it was made from.
-        StorageError: a value breaks its rule."""
+        StorageError: a value breaks its rule.
+    """
     connection = tx.connection
     check(new)
     session = messages.session(connection, new.chat)

@@ -68,7 +68,8 @@ def store(
         TopicChanged: a message has a topic meanwhile, or is another user's or chat's, or the user has forgotten
             something since ``as_of``.
         NoSuchTopic: the replaced one is not there.
-        StorageError: a draft has no messages or no summary, or two have the same message."""
+        StorageError: a draft has no messages or no summary, or two have the same message.
+    """
     rowids = [rowid for draft in drafts for rowid in draft.members]
     if not drafts or any(not draft.members for draft in drafts) or len(rowids) != len(set(rowids)):
         raise StorageError("topics have messages, and each message is in one of them")
@@ -135,7 +136,8 @@ def merge(
 
     Raises:
         NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten.
-        StorageError: they are of different users or chats, or the summary breaks its rule."""
+        StorageError: they are of different users or chats, or the summary breaks its rule.
+    """
     sources = (source, *others) if source is not None else ()
     whole = (*sources, target)
     if len({each.id for each in whole}) < len(whole) or any(
@@ -194,7 +196,8 @@ def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | Non
     that each can be taken back by itself. Returns the changes.
 
     Args:
-        since: only topics whose last message is not older."""
+        since: only topics whose last message is not older.
+    """
     of: dict[ChatId, list[TopicId]] = {}
     for topic in topics.of_user(tx.connection, user, chat=chat, limit=_MOST):
         if since is None or topic.last_at >= since:
@@ -216,7 +219,8 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
 
     Raises:
         NoSuchChange: there is no such change, or it was taken back already.
-        TopicChanged: a later change of the same messages holds and has to be taken back first, or all was forgotten."""
+        TopicChanged: a later change of the same messages holds and has to be taken back first, or all was forgotten.
+    """
     connection = tx.connection
     wanted = entry if entry is not None else topic_changes.newest(connection, user)
     change = topic_changes.get(connection, user, wanted) if wanted is not None else None

@@ -225,5 +225,6 @@ def note_spent(
 
     Args:
         source: what it was for: ``topics``, ``facts``, ``reranker`` …
-        parts: of ``Meter.record()["models"]``."""
+        parts: of ``Meter.record()["models"]``.
+    """
     tx.journal(SPENT.put(user, source, BackgroundCharge(chat=chat, parts=tuple(parts)), at))

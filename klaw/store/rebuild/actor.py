@@ -1,15 +1,16 @@
 """Actor ``store.reindexer``: rebuilds the database while the server goes on, at low priority.
 
-Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
-one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from the
-logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
+The admin socket begins and stops it, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds
+in one thread, with as long a pause after each. Messages go to the database in use and to the logs as always, and from
+the logs into the new database, which is compared with a snapshot of the one in use. A few passes take in what came in
 meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and acknowledgements
-wait for that last step only."""
+wait for that last step only.
+"""
 
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
-from typing import Literal, TypeAlias, TypeVar, assert_never, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 import apsw
 import attrs
@@ -17,7 +18,6 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.errors import ActorStopped, KlawError
@@ -37,8 +37,7 @@ from klaw.store.search import vectors
 
 T = TypeVar("T")
 
-CAPACITY = 4
-"""Filled by admin commands, which wait."""
+ACTOR_NAME = "store.reindexer"
 STOP_BUDGET_S = 15.0
 SLICE_S = 0.015
 """Work between two pauses: what another thread may have to wait for the interpreter."""
@@ -54,20 +53,6 @@ State: TypeAlias = Literal["idle", "running", "done", "failed", "cancelled"]
 log = structlog.get_logger("klaw.reindex")
 
 
-@attrs.frozen
-class StartReindex:
-    options: ReindexOptions
-    reply: Reply[None]
-
-
-@attrs.frozen
-class CancelReindex:
-    reply: Reply[bool]
-
-
-Msg: TypeAlias = StartReindex | CancelReindex
-
-
 @attrs.frozen(kw_only=True)
 class ReindexStatus:
     state: State = "idle"
@@ -78,18 +63,31 @@ class ReindexStatus:
 
 class Reindexer:
     def __init__(self) -> None:
-        self.mailbox: Mailbox[Msg] = Mailbox("store.reindexer", CAPACITY)
         self.status = ReindexStatus()
         self.slice_s = SLICE_S
+        self.begin: Callable[[ReindexOptions], _Job] | None = None
+        """Set while the actor runs."""
+        self._job: _Job | None = None
 
     async def start(self, options: ReindexOptions) -> None:
         """Begin a reindex; how it goes is in ``status``. Raises ReindexRefused: one is running; ActorStopped: the
         server is stopping."""
-        await self.mailbox.ask(lambda reply: StartReindex(options, reply))
+        await trio.lowlevel.checkpoint()
+        if self.begin is None:
+            raise ActorStopped(f"{ACTOR_NAME} is not running")
+        if self.status.state == "running":
+            raise ReindexRefused(_running(self.status.progress))
+        self.status = ReindexStatus(state="running")
+        self._job = self.begin(options)
 
     async def cancel(self) -> bool:
         """Stop a running reindex; what it built is kept. Returns whether there was one."""
-        return await self.mailbox.ask(CancelReindex)
+        await trio.lowlevel.checkpoint()
+        if self._job is None or self.status.state != "running":
+            return False
+        self._job.scope.cancel(reason="the operator stopped the reindex")
+        await self._job.ended.wait()
+        return True
 
 
 async def run(
@@ -103,35 +101,27 @@ async def run(
     readers: Readers,
     swapped: Callable[[], Awaitable[None]],
 ) -> None:
-    """One reindex at a time, until the mailbox is closed.
+    """One reindex at a time, until cancelled.
 
     Args:
         min_tokens: shorter messages have no vector.
-        swapped: called after a swap."""
-    job: _Job | None = None
+        swapped: called after a swap.
+    """
     if reindexer.status.state == "running":
         reindexer.status = ReindexStatus(state="failed", error="the reindex crashed; the log has its place")
     async with trio.open_nursery() as nursery:
+
+        def begin(options: ReindexOptions) -> _Job:
+            job = _Job(vitals, reindexer, places, options, min_tokens, writer, readers, swapped)
+            nursery.start_soon(job.run, name="reindex")
+            return job
+
+        reindexer.begin = begin
         task_status.started()
-        async for request in reindexer.mailbox:
-            match request:
-                case StartReindex():
-                    if job is not None and reindexer.status.state == "running":
-                        request.reply.fail(ReindexRefused(_running(reindexer.status.progress)))
-                        continue
-                    reindexer.status = ReindexStatus(state="running")
-                    job = _Job(vitals, reindexer, places, request.options, min_tokens, writer, readers, swapped)
-                    nursery.start_soon(job.run, name="reindex")
-                    request.reply.set(None)
-                case CancelReindex():
-                    running = job is not None and reindexer.status.state == "running"
-                    if job is not None and running:
-                        job.scope.cancel(reason="the operator stopped the reindex")
-                        await job.ended.wait()
-                    request.reply.set(running)
-                case _:
-                    assert_never(request)
-        nursery.cancel_scope.cancel(reason="the server is shutting down")
+        try:
+            await trio.sleep_forever()
+        finally:
+            reindexer.begin = None
 
 
 def _running(progress: Progress) -> str:

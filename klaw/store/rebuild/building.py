@@ -44,7 +44,8 @@ class Building:
     """The database that is being made. One thread at a time; close it in the end.
 
     Args:
-        slice_s: after so long at work, a generator yields."""
+        slice_s: after so long at work, a generator yields.
+    """
 
     def __init__(self, places: Places, *, slice_s: float) -> None:
         self._lines = LineInserter(places.database.parent)
@@ -148,7 +149,8 @@ class Building:
 
         Raises:
             StaleBuild: it has messages that the logs do not have, or not so.
-            apsw.Error, OSError: the database cannot be written or the logs cannot be read."""
+            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
+        """
         parts = grown(self.positions, sizes)
         for kind in LOG_KINDS:
             of_kind = {path: part for path, part in parts.items() if kind.has(path)}

@@ -85,7 +85,8 @@ def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progres
     Args:
         live: the database in use, which does not change: nobody writes to it, or this reads one moment of it. It
             must be allowed to make temporary tables.
-        built: the new one, made from the logs as they were then."""
+        built: the new one, made from the logs as they were then.
+    """
     steps = [_merge(_Table(table.name), table.rows(live), table.rows(built)) for table in TABLES]
     steps += [_merge(_Table("words"), _words(live), _words(built), show_keys=False), _compare_vectors(live, built)]
     found = []

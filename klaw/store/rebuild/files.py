@@ -70,7 +70,8 @@ def exchange(places: Places) -> None:
     Raises OSError: the swap is half done; the next start finishes it.
 
     The live one's write-ahead log moves with it: connections that still read have it open, and a file of that name
-    would be taken for the new database's. Its shared memory is made again when the file is opened."""
+    would be taken for the new database's. Its shared memory is made again when the file is opened.
+    """
     live, old = places.database, places.old
     if live.exists():
         if beside(live, _WAL).exists():

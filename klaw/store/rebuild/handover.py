@@ -39,7 +39,8 @@ def mark_commits(stopped: StoppedStore, live: apsw.Connection | None = None) -> 
     database cannot be read.
 
     Args:
-        live: another connection, which reads the database as it is now until it ends its transaction."""
+        live: another connection, which reads the database as it is now until it ends its transaction.
+    """
     try:
         if live is not None:
             live.execute("BEGIN")
@@ -67,7 +68,8 @@ def hand_over(
         compared: up to these numbers everything is the same in both; None: differences were accepted.
 
     Raises:
-        StorageError: nothing was decided; the present one stays."""
+        StorageError: nothing was decided; the present one stays.
+    """
     building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(positions)

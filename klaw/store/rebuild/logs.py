@@ -44,7 +44,8 @@ class RecordIndex:
     Args:
         number: name of the number that records are ordered by, with which Klaw begins a line; None: they stay in
             the order of the logs.
-        skip: told path, line and reason of a line without a number."""
+        skip: told path, line and reason of a line without a number.
+    """
 
     def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
         self._skip = skip

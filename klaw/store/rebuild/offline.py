@@ -65,7 +65,8 @@ def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_
     Raises:
         ReindexRefused: it cannot begin; nothing was changed.
         SchemaTooNew: the database is of a newer Klaw.
-        StorageError: a file cannot be read or written."""
+        StorageError: a file cannot be read or written.
+    """
     folder = database.parent
     if not folder.is_dir():
         raise ReindexRefused(f"there is no {folder}: nothing to make a database from")
@@ -256,7 +257,8 @@ async def make_missing(places: Places, report: Callable[[Progress], None]) -> Ta
     """Make the database from the logs, whose journal is locked and opened; vectors are left to the embedder. Returns
     what the logs held. Raises StorageError: the disk is full; apsw.Error, OSError: files cannot be read or written.
 
-    Cancellation: what was built is kept, and the next start goes on with it."""
+    Cancellation: what was built is kept, and the next start goes on with it.
+    """
     threads = Threads("making the database", 1)
     log.warning("database_missing", file=places.database.name)
     building = Building(places, slice_s=SLICE_S)

@@ -3,7 +3,8 @@
 Runs in the writer's thread after the journal put back what its commit log kept. Every log that changed since the
 database was last compared with it (``log_stamps``) is read from its end until a record that the database knows: lines
 and rows are written in one order, so a database that lost something lost the newest. That holds for each log by itself
-and not between logs: a clock that went back puts the newest records into old ones."""
+and not between logs: a clock that went back puts the newest records into old ones.
+"""
 
 import json
 import os
@@ -77,7 +78,8 @@ def cut(data_dir: Path, known: int) -> int:
     that ends it (``until``), and nobody was told of a change that has no end.
 
     Args:
-        known: the last entry that the database has: that was whole."""
+        known: the last entry that the database has: that was whole.
+    """
     ends = {path: list(_end_of(path)) for path in sorted((data_dir / MEMORY).glob("*.jsonl"))}
     top = max([known, *(entry for end in ends.values() for entry, _, _ in end)])
     count = 0

@@ -300,17 +300,6 @@ WHERE c.partition00 <> s.chat_key
 """  # noqa: S608 - likewise
 
 
-def stray_texts(connection: apsw.Connection) -> int:
-    """Rows of full text that stand under a chat that is not their message's. Reads one list of the index a chat."""
-    chats = connection.execute(_CHATS).fetchall()
-    return sum(connection.execute(_STRAY_TEXTS, (f'{{scope}}: "c{key}"', chat)).get for key, chat in chats)
-
-
-def stray_vectors(connection: apsw.Connection) -> int:
-    """Vectors that stand under a chat that is not their message's."""
-    return int(connection.execute(_STRAY_VECTORS).get)
-
-
 @attrs.frozen(kw_only=True)
 class WholeLook:
     tallies: Tallies
@@ -318,6 +307,7 @@ class WholeLook:
     """The chats that have messages which search cannot find."""
     damage: Damage
     stray_texts: int
+    """Rows of full text, and vectors, that stand under a chat that is not their message's."""
     stray_vectors: int
     model: str | None
     waiting: int
@@ -339,8 +329,11 @@ def look_at_all(connection: apsw.Connection, sliding_window: int, min_tokens: in
             tallies=tallies,
             window_starts={chat: window_start(connection, chat, sliding_window) for chat in lost},
             damage=damage,
-            stray_texts=stray_texts(connection),
-            stray_vectors=stray_vectors(connection),
+            stray_texts=sum(
+                connection.execute(_STRAY_TEXTS, (f'{{scope}}: "c{key}"', chat)).get
+                for key, chat in connection.execute(_CHATS).fetchall()
+            ),
+            stray_vectors=int(connection.execute(_STRAY_VECTORS).get),
             model=vector_model.current_id(connection) or None,
             waiting=vectors.count_unembedded(connection, min_tokens),
         )

@@ -141,8 +141,6 @@ def soft_idf(found: int, rows: int) -> float:
     return math.log(1 + (max(rows, found) - found + 0.5) / (found + 0.5))
 
 
-# -- among what one user keeps ----------------------------------------------------------------------------------------
-
 _SATURATION, _BREVITY = 1.2, 0.75
 """k1 and b, as SQLite has them."""
 
@@ -172,8 +170,6 @@ def ranked(
     best = sorted(values.items(), key=lambda each: (each[1], -each[0]))[:limit]
     return [TextHit(rowid, value) for rowid, value in best]
 
-
-# -- in a whole history -----------------------------------------------------------------------------------------------
 
 MAX_RANKED = 50_000
 """Messages that one search ranks, about."""

@@ -15,10 +15,8 @@ from klaw.store.engine.transaction import Transaction
 INDEX, NEW, OLD = "messages_fts", "messages_fts_new", "messages_fts_old"
 WORTH_IT = 4
 """A row that stays costs less than a row that goes, by this factor and more."""
-ROWS, CHARS = 40, 10_000
-"""Rows and characters that one step indexes."""
-DROPPED = 100
-"""Rows of the index's tables, most of them of 4 kB, that one step removes."""
+ROWS, CHARS, DROPPED = 40, 10_000, 100
+"""Rows and characters that one step indexes; rows of the index's tables, mostly 4 kB each, that one removes."""
 
 _COUNT = "SELECT count(*) FROM messages_fts_docsize"
 _SQL = "SELECT sql FROM sqlite_schema WHERE name = ?"

@@ -116,8 +116,6 @@ def _matching(
     return found
 
 
-# -- for a reindex -----------------------------------------------------------------------------------------------------
-
 _PAGE = f"""
 SELECT v.rowid, v.code, p.document_id, p.ordinal, s.content FROM vec_kb_passages AS v
 JOIN {PASSAGE.table} AS p ON p.rowid = v.rowid JOIN kb_passages_search AS s ON s.rowid = v.rowid

@@ -132,8 +132,6 @@ def matching(
     return ranked(connection, _OF[kind], text, user, words, limit) if words else []
 
 
-# -- for a reindex -----------------------------------------------------------------------------------------------------
-
 _VECTORS = f"""
 SELECT v.rowid, f.text, v.embedding FROM {FACT.vectors} AS v JOIN {FACT.table} AS f ON f.rowid = v.rowid
 WHERE f.vector_model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?

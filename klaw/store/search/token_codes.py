@@ -14,10 +14,8 @@ from klaw.domain.names import ChatId
 from klaw.store.engine import meta
 from klaw.store.kinds.messages import MESSAGE
 
-PAGE_ROWS = 2_048
-"""Messages that one look for missing codes goes over."""
-CLEAR_ROWS = 2_048
-"""Messages whose codes go in one step."""
+PAGE_ROWS = CLEAR_ROWS = 2_048
+"""Messages that one look for missing codes goes over, or whose codes go in one step."""
 _CODER = "token_coder"
 _COMPLETE_FROM = "token_codes_complete_from"
 """All messages with a vector have codes from this row id on; not there before they were looked through."""

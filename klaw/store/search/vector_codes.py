@@ -128,11 +128,7 @@ def _begin(connection: apsw.Connection) -> CodesState | None:
     sample = [row[0] for row in connection.execute(_SAMPLE, (CENTRE_SAMPLE,))]
     clear(connection)
     centre = codes.mean(sample, len(sample[0]) // 4)
-    return CodesState(centre=centre, coded=0, complete=False, generation=_new_generation())
-
-
-def _new_generation() -> str:
-    return secrets.token_hex(8)
+    return CodesState(centre=centre, coded=0, complete=False, generation=secrets.token_hex(8))
 
 
 _LAST = "SELECT block, used, capacity FROM vec_blocks WHERE chat_key = ? ORDER BY block DESC LIMIT 1"
@@ -179,7 +175,7 @@ def erase(connection: apsw.Connection, chat_key: int, rowids: Sequence[int]) -> 
     now = state(connection)
     if now is None:
         return
-    _put_state(connection, attrs.evolve(now, generation=_new_generation()))
+    _put_state(connection, attrs.evolve(now, generation=secrets.token_hex(8)))
     kind = codes.record_type(len(now.centre))
     blocks: list[tuple[int, int, bytes]] = list(connection.execute(_OF_CHAT, (chat_key,)))
     for block, used, data in blocks:

@@ -27,10 +27,8 @@ CERTAIN, CERTAINTY = 20, 2.0
 """How many of a chat's nearest are nearly surely the nearest; where the rest of a long list stands matters less.
 With 3 standard deviations half as many vectors again are measured for 0.004 more of the recall@20."""
 
-GROUP = 32
-"""Vectors measured at once."""
-USUAL_CERTAINTY = 3.0
-"""By how many standard deviations an estimate may be too pessimistic, unless the caller is content with less."""
+GROUP, USUAL_CERTAINTY = 32, 3.0
+"""Vectors measured at once; by how many standard deviations an estimate may be too pessimistic, usually."""
 
 
 @attrs.frozen

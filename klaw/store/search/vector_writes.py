@@ -59,12 +59,8 @@ def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bo
 
 async def prepare_codes(writer: Writer, coder: str) -> None:
     """Drop the codes of tokens that another coder made, likewise."""
-    while not await writer.run(_prepare_some_codes, coder):
+    while not await writer.run(lambda tx: token_codes.prepare_some(tx.connection, coder)):
         pass
-
-
-def _prepare_some_codes(tx: Transaction, coder: str) -> bool:
-    return token_codes.prepare_some(tx.connection, coder)
 
 
 def codes_complete_from(tx: Transaction, rowid: int) -> None:

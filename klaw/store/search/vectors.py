@@ -26,10 +26,8 @@ _CLEARED_KEY = "embedding_cleared"
 _REEMBEDDING_KEY = "reembedding"
 """There until all that had a vector of the old model has one of the new: how many those were."""
 
-CLEAR_ROWS = 4096
-"""Messages whose flag is taken back in one step: 15 ms here."""
-CLEAR_CHUNKS = 16
-"""Chunks of vectors (``CHUNK_SIZE``) that go in one step: 6 MiB, up to 20 ms here."""
+CLEAR_ROWS, CLEAR_CHUNKS = 4096, 16
+"""Messages whose flag is taken back, and chunks that go, in one step: 15 ms, and 6 MiB or up to 20 ms here."""
 
 
 @attrs.frozen
@@ -221,9 +219,6 @@ def count_embedded(connection: apsw.Connection) -> int:
         if vector_model.current(connection)
         else 0
     )
-
-
-# -- for a reindex -----------------------------------------------------------------------------------------------------
 
 
 def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:

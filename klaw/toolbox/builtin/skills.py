@@ -130,7 +130,6 @@ _Stamp = tuple[str, float, int]
 class Catalogue:
     workspace: Path
     known: Skills = Skills()
-    """As of the last refresh."""
     _stamps: tuple[_Stamp, ...] = ()
     _lock: threading.Lock = attrs.Factory(threading.Lock)
 

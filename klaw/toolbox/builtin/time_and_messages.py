@@ -18,6 +18,14 @@ from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats, messages
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MAX_TEXT_CHARS = 16_000
+MAX_NAMES_SHOWN = 20
+ORIGIN = "tool"
+"""The model wrote the message on its own; the user did not say it."""
+
+Compose: TypeAlias = Callable[[ChatId, Role, MessageKind, str, dict[str, Any]], NewMessage]
+
 
 def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
@@ -37,18 +45,6 @@ def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
         return shown if found is None else f"{shown} ({found.key})"
 
     return (current_time,)
-
-
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-
-MAX_TEXT_CHARS = 16_000
-MAX_NAMES_SHOWN = 20
-
-ORIGIN = "tool"
-"""The model wrote the message on its own; the user did not say it."""
-
-Compose: TypeAlias = Callable[[ChatId, Role, MessageKind, str, dict[str, Any]], NewMessage]
 
 
 def message_tools(

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import anyio
 import httpx2
-import structlog
 import trio
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -57,8 +56,6 @@ FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""
 PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
-
-log = structlog.get_logger("klaw.mcp")
 
 
 class StreamGuard:

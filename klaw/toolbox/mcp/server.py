@@ -8,6 +8,7 @@ import enum
 import importlib
 import importlib.util
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ import trio
 
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
-from klaw.actor.failure import error_class, leaves, split_cancelled, where
+from klaw.actor.failure import error_class, leaves, where
 from klaw.actor.supervisor import ActorSpec, Supervisor, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
@@ -139,10 +140,10 @@ class McpServer:
         retry = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 1))
         return attrs.evolve(self._report, tools=tuple(spec.name for spec in self._specs), retry_in_s=retry)
 
-    def problem(self) -> str | None:
-        if self._report.state is not McpState.WAITING:
-            return None
-        return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
+    def problems(self) -> Mapping[str, str]:
+        reason = self._report.reason
+        text = f"the MCP server {self.name} is not connected: {reason}; it is tried again automatically"
+        return {f"mcp:{self.name}": text} if self._report.state is McpState.WAITING else {}
 
     async def call(self, tool: str, arguments: Arguments) -> Answer:
         """Call a tool. What goes wrong is a ToolFailure. Cancellation: the server is told, in at most 5 s."""
@@ -182,11 +183,6 @@ class McpServer:
                 await self._connection(vitals, ready_at)
             except Exception as error:  # noqa: BLE001 - a connection may fail in any way; it is made again
                 failures = self._lost(error, failures, ready_at)
-            except BaseExceptionGroup as group:
-                failure, rest = split_cancelled(group)
-                if rest is not None or failure is None:
-                    raise
-                failures = self._lost(failure, failures, ready_at)
             if self._stopping.is_set():
                 return
             pause = self._backoff.pause_s(failures)

@@ -71,7 +71,7 @@ class BoundedLines:
 
 
 END_S = 2.0
-"""For a server to end by itself after its stdin closed."""
+"""How long a server may take to end by itself after its stdin closed."""
 TERM_S = 1.0
 STOP_S = END_S + TERM_S + 2.0
 EXIT_S = 0.5

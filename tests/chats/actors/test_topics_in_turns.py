@@ -13,7 +13,7 @@ from klaw.cli.output import written
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
-from klaw.operations.explain.message_outcome import explain_message
+from klaw.operations.explain.message import explain_message
 from klaw.operations.why import find_message
 from klaw.operations.why import lines as why_lines
 from klaw.store.kinds import messages, topic_edits, usage

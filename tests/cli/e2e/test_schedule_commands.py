@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from tests.support.llm_server import Hang, Reply, serve_llm, text_reply
@@ -211,14 +210,13 @@ def _promised() -> set[str]:
     return {name for name, starts in rows if not starts.startswith(("if ", "with the chat", "one for each"))}
 
 
-@pytest.mark.parametrize("heartbeat_s", [0, 600])
-async def test_every_actor_is_alive_at_the_start(tmp_path, heartbeat_s):
+async def test_every_actor_is_alive_at_the_start(tmp_path):
     """Nothing is started lazily: what docs/actors.md promises runs before anybody has asked for it."""
     home = write_home(
         tmp_path / "home",
         routing={"default": "local/smollm2-135m-instruct"},
         embedding={"enabled": True},
-        heartbeat={"intervalSeconds": heartbeat_s},
+        heartbeat={"intervalSeconds": 600},
         topics={"enabled": True},
     )
     async with served(home) as server:

@@ -53,7 +53,7 @@ def test_live_messages_are_given_out_in_order_and_a_gap_is_asked_for_once(arriva
 
 @given(st.sets(st.integers(1, 40)), st.integers(0, 20), st.integers(1, 40))
 def test_what_is_sent_again_closes_every_gap(stored: set[int], last: int, arrived: int) -> None:
-    """Also where messages were forgotten."""
+    """Also where the server lacks messages."""
     stage = Stage(main=last)
     stage.caught_up(last)
     stage.place(arrived)
@@ -79,10 +79,18 @@ def test_the_first_message_decides_where_an_unplaced_chat_begins() -> None:
 def test_a_live_message_that_overtakes_what_is_sent_again_waits_for_it() -> None:
     stage = Stage(main=3)
     stage.place(9)
-    stage.place(4, 5, replayed=True)
+    stage.place(4, 5, 9, replayed=True)
     stage.caught_up(9)
-    assert stage.take() == [4, 5]
-    assert [each.seq for each in stage.asked] == [5]
+    assert stage.take() == [4, 5, 9]
+    assert not stage.asked
+
+
+def test_newest_messages_that_the_server_lacks_are_not_asked_for_again() -> None:
+    stage = Stage(main=5)
+    stage.caught_up(7)
+    stage.place(8)
+    assert stage.take() == [8]
+    assert not stage.asked
 
 
 def test_only_a_server_that_has_less_than_was_asked_for_is_behind() -> None:

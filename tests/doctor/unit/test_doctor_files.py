@@ -1,5 +1,6 @@
 """``klaw doctor`` on the files of messages: missing, changed, of nobody; of every user."""
 
+import io
 import time
 from pathlib import Path
 
@@ -25,11 +26,7 @@ USERS = (UserId("local"), UserId("Анна"))
 
 async def keep(paths: Paths, user: UserId, data: bytes) -> Attachment:
     keeper = Attachments(paths.data_dir, LIMITS, SystemClock())
-    draft = await keeper.begin(user, "тайна.txt")
-    await keeper.add(draft, data)
-    kept = await keeper.finish(draft)
-    await keeper.discard(draft)
-    return kept
+    return await keeper.take(user, "тайна.txt", lambda: io.BytesIO(data))
 
 
 async def send(paths: Paths, store: Store, user: UserId, data: bytes, number: int) -> Path:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.domain.chat import MAX_TITLE, chat_title
+from klaw.domain.message import MAX_TITLE, chat_title
 from klaw.errors import InvalidValue
 
 

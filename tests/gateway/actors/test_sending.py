@@ -8,7 +8,7 @@ import trio
 
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ActorStopped, ChatBusy, StorageFull, TooManyChats
-from klaw.gateway import sending
+from klaw.gateway import requests
 from tests.support.gateway_world import QUICK, world
 from tests.support.waiting import HANG_S
 
@@ -49,13 +49,13 @@ async def test_many_sends_are_stored_and_acknowledged_in_order(tmp_path):
 async def test_too_many_in_flight_is_busy_and_nothing_is_lost(tmp_path):
     async with world(tmp_path) as w, w.client() as c:
         w.chats.gate = trio.Event()
-        for number in range(sending.MAX_IN_FLIGHT + 1):
+        for number in range(requests.MAX_IN_FLIGHT + 1):
             await c.say("send", id=f"m{number}", chat="main", text="x")
         error = await c.hear()
         assert (error["code"], error["retryable"]) == ("busy", True)
-        assert error["id"] == f"m{sending.MAX_IN_FLIGHT}"
+        assert error["id"] == f"m{requests.MAX_IN_FLIGHT}"
         w.chats.gate.set()
-        acks = [await c.hear() for _ in range(sending.MAX_IN_FLIGHT)]
+        acks = [await c.hear() for _ in range(requests.MAX_IN_FLIGHT)]
         assert {ack["type"] for ack in acks} == {"ack"}
 
 

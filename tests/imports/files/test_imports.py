@@ -12,10 +12,10 @@ import trio
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import take_out
-from klaw.memory.forget.finding import NothingToForget
 from klaw.operations.handler import OPERATOR
 from klaw.operations.perform import operations, perform, read
 from klaw.store.forget import execute, finish
+from klaw.store.forget.finding import NothingToForget
 from klaw.store.kinds import chats, imports, messages, pending, summaries, topics
 from klaw.store.search import fulltext_renewal, vectors
 from klaw.store.store import Store

@@ -15,14 +15,13 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain import tokens
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.knowledge import Base, BaseId, Document, DocumentState, Passage, Source, SourceId, SourceKind
 from klaw.domain.knowledge import document_id as id_of
 from klaw.domain.names import UserId
 from klaw.domain.search import Decision
 from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.search import KnowledgeSearch
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.worker import Worker
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import prepare_reader

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from klaw.convert import JOURNAL
 from klaw.domain.usage import NANO, UsageSum, add, dollars, record
-from klaw.llm.prices import FREE, Answers, ListedPrices, Prices, Rate, WantedPrice, answer, cost_nano, spent_of
+from klaw.llm.prices import FREE, Answers, ListedPrices, Prices, Rate, WantedPrice, answer, spent_of
 from klaw.llm.types import Usage
 
 MODELS = (
@@ -46,7 +46,7 @@ def test_a_call_costs_what_the_library_says(
     ours = Usage(prompt_tokens=prompt, completion_tokens=out, cached_tokens=cached, cache_write_tokens=written)
     theirs = TheirUsage(input_tokens=prompt, output_tokens=out, cache_read_tokens=cached, cache_write_tokens=written)
     expected = get_snapshot().calc(theirs, model, service, url, moment).total_price
-    assert abs(Decimal(cost_nano(ours, prices)) - expected * NANO) <= Decimal("0.5")
+    assert abs(Decimal(spent_of(ours, prices).cost_nano) - expected * NANO) <= Decimal("0.5")
 
 
 def test_names_are_found_as_providers_write_them() -> None:

@@ -8,13 +8,12 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.config.memory import TopicsConfig
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.llm.errors import ProviderNetworkError, ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.store.kinds import messages, topic_vectors, topics
 from klaw.store.search import vector_writes
 from klaw.store.store import Store

@@ -1,5 +1,6 @@
 """What a user is told does not depend on what others do (26.B1): no counts, amounts or names of theirs."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -8,7 +9,8 @@ import pytest
 from klaw.app.app import App
 from klaw.domain import usage
 from klaw.domain.usage import NANO, UsageSum
-from klaw.knowledge.scan import SourceState, problems
+from klaw.knowledge.indexer import Indexer
+from klaw.knowledge.scan import SourceState
 from klaw.operations.operation import OperationError, Scope
 from klaw.operations.perform import operations
 from klaw.store.kinds import messages
@@ -128,5 +130,16 @@ async def test_what_others_have_is_answered_like_what_nobody_has(app: App, name:
 
 
 def test_what_everybody_is_told_of_the_server_does_not_count() -> None:
+    def told(*states: SourceState) -> Any:
+        found: Any = SimpleNamespace(
+            _scanner=SimpleNamespace(states=dict(enumerate(states))),
+            _pages=SimpleNamespace(states={}),
+            _watches=SimpleNamespace(failed=False),
+            _storage_full=False,
+            _waiting_since=None,
+            _clock=SimpleNamespace(now=lambda: 0.0),
+        )
+        return Indexer.problems(found)
+
     one = SourceState(code="missing")
-    assert problems([one]) == problems([one, one, SourceState(code="ok")])
+    assert told(one) == told(one, one, SourceState(code="ok")) != {}

@@ -31,7 +31,7 @@ from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
-from klaw.runs.context import assemble, instructions, situation
+from klaw.runs.run import assemble, instructions, situation
 from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.memory.actors.test_archivist import off

@@ -10,7 +10,7 @@ from klaw.context.repair import INTERRUPTED
 from klaw.domain import tokens
 from klaw.domain.text import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
-from klaw.runs.context import EMPTY_ANSWER, RunContext, assemble, run_messages
+from klaw.runs.run import EMPTY_ANSWER, RunContext, assemble, run_messages
 from klaw.runs.transcripts import PastRun, read_line
 from tests.support.runs.transcripts import a_run, answer, calls, request, result, run_tokens
 

@@ -266,7 +266,7 @@ def test_taking_over_a_workspace(tmp_path, theirs):
     }
     assert "secrets" in skipped[".env"]
     assert "secrets" in skipped["secret.md"]
-    assert "limit" in skipped["large.md"]
+    assert skipped["large.md"] == "is larger than 1000000 bytes"
     assert skipped["image.png"] == "is binary"
     assert "leads out" in skipped["out.md"]
     workspace = home / "workspace"

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
-from klaw.domain.embedding import EmbedderState
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.token_coder import Reading
 
 

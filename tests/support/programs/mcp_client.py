@@ -102,6 +102,10 @@ async def running(
         nursery.cancel_scope.cancel(reason="the test is over")
 
 
+def problem(server: McpServer) -> str:
+    return "".join(server.problems().values())
+
+
 def alive(pid: int) -> bool:
     """Whether a process lives; a zombie does not."""
     try:

@@ -20,7 +20,7 @@ STATIC = Path(klaw.web.__file__).parent / "static"
 RUSSIAN = json.loads((STATIC / "ru.json").read_text())
 CODE = "\n".join(path.read_text() for path in STATIC.rglob("*.js"))
 HOLE = re.compile(r"\{(\w+)\}")
-MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*")
+MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*|\{key\}: the environment .*")
 """Numbers of things, and sentences that are put together of several texts."""
 
 

@@ -8,8 +8,7 @@ from email.message import EmailMessage
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
-from klaw.domain.charset import decode
-from klaw.domain.text import plural
+from klaw.domain.text import decode, plural
 from klaw.knowledge.reading.archive import Archive
 from klaw.knowledge.reading.formats.text import Markdown, paragraphs
 from klaw.knowledge.reading.output import Output, UnreadableError

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from klaw.domain.charset import MARKS, guess, python_name
-from klaw.domain.text import plural
+from klaw.domain.text import BYTE_ORDER_MARKS, guess, plural, python_name
 from klaw.knowledge.reading.output import BlockKind, Output, UnreadableError, one_line
 
 CHUNK_BYTES = 1 << 20
@@ -26,7 +25,7 @@ def _charset(file: BinaryIO, label: str | None) -> str:
     """By its mark, by the label, as UTF-8 if all of it is that, else by the bytes that are not."""
     head = file.read(4)
     file.seek(0)
-    for mark, name in MARKS:
+    for mark, name in BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return "utf-8-sig" if name == "utf-8" else "utf-16"
     found = python_name(label)

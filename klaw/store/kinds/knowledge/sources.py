@@ -116,7 +116,8 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
 
     Raises:
         AttachmentRefused: ``files_full``.
-        NoSuchBase, NotAllowed, InvalidValue: see ``put``."""
+        NoSuchBase, NotAllowed, InvalidValue: see ``put``.
+    """
     bases.editable(tx.connection, user, source.base)
     same = (source.base, source.kind, source.where, source.sha256, source.name)
     there = _SOURCES.one(tx.connection, _SAME, *same)

@@ -18,9 +18,8 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
-from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import EmbeddingUnavailable
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState, EmbedderStatus
 from klaw.memory.embed.passage import PassageText
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.embed.worker import ACTOR_NAME, GATHER_ROWS, Worker

@@ -15,13 +15,12 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.config.load import read_settings
-from klaw.domain.embedding import EmbedderState
 from klaw.errors import EmbeddingUnavailable
 from klaw.llm import service
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed import remote, worker
-from klaw.memory.embed.embedder import Embedder, OfflineEmbedder, read_question
+from klaw.memory.embed.embedder import Embedder, EmbedderState, OfflineEmbedder, read_question
 from klaw.memory.embed.remote import TEXTS_IN_REQUEST, RemoteModel, remote_of
 from klaw.memory.embed.worker import Worker
 from klaw.store.engine import vector_model

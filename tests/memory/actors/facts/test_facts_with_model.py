@@ -12,11 +12,10 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.domain.search import FactResult, FileResult
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.worker import Worker
 from klaw.memory.facts.facts import Facts, FactSaved, KnownFact, Outcome

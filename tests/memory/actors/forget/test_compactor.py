@@ -1,36 +1,37 @@
 """The database is compacted in the background: once for many forgettings, however often users forget."""
 
-from functools import partial
+from typing import Any
 
+import attrs
 import trio
 import trio.testing
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.errors import StorageError
-from klaw.memory.forget import compactor as compactor_actor
-from klaw.memory.forget.compactor import ACTOR_NAME, ANEW_EVERY_S, EMPTY_EVERY_S
+from klaw.memory.forget.forget import ACTOR_NAME, ANEW_EVERY_S, EMPTY_EVERY_S, Forgetter
 
 
 async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.MockClock) -> None:
     calls: list[bool] = []
     failing = True
 
-    async def compact(vacuum: bool) -> None:
-        calls.append(vacuum)
-        if failing:
-            raise StorageError("a reindex is reading the logs")
+    class Compacting(Forgetter):
+        async def compact_files(self, *, vacuum: bool) -> None:
+            calls.append(vacuum)
+            if failing:
+                raise StorageError("a reindex is reading the logs")
 
-    async def resume() -> None:
-        resumed.append(len(calls))
-        raise StorageError("the disk is full")
+        async def resume(self) -> None:
+            resumed.append(len(calls))
+            raise StorageError("the disk is full")
 
-    compactor, resumed = Nudge(), list[int]()
+    parts: dict[str, Any] = dict.fromkeys(each.name for each in attrs.fields(Forgetter) if each.init)
+    forgetter, resumed = Compacting(**parts), list[int]()
+    compactor = forgetter.compactor
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        run = partial(compactor_actor.run, compactor=compactor, compact=compact, resume=resume)
-        await supervisor.start(ActorSpec(name=ACTOR_NAME, run=run, stop_budget_s=1))
+        await supervisor.start(forgetter.spec())
         compactor.nudge()
         await trio.sleep(3 * EMPTY_EVERY_S)
         assert len(calls) >= 2  # tried again

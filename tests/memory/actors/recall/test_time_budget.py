@@ -16,10 +16,9 @@ import trio.testing
 from klaw.actor.clock import FixedClock, SystemClock
 from klaw.actor.threads import Threads
 from klaw.config.memory import AutoRagConfig
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.errors import EmbeddingUnavailable
-from klaw.memory.embed.embedder import QUESTIONS, Embedder
+from klaw.memory.embed.embedder import QUESTIONS, Embedder, EmbedderState
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages

@@ -7,11 +7,10 @@ import attrs
 import pytest
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import SearchPage
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.search.search import DEPTH, KEPT_LISTS, Cursor, MemorySearch, read_cursor
 from klaw.store.kinds import messages
 from klaw.store.search.history_search import HistoryFilters

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.memory.forget import finding
-from klaw.store.forget import proof
+from klaw.store.forget import finding, proof
 from klaw.store.forget.effects import FileMade
 
 ANNA = UserId("anna")

@@ -12,9 +12,9 @@ from klaw.domain.forget import MARK
 from klaw.domain.knowledge import Base, BaseId
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
-from klaw.memory.forget.finding import NothingToForget
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import execute, reach
+from klaw.store.forget.finding import NothingToForget
 from klaw.store.forget.proof import names_left
 from klaw.store.kinds import chats, facts, messages, run_edits, tasks
 from klaw.store.kinds.core_memory import CORE, CorePut

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import apsw
-import attrs
 import pytest
 
 from klaw.domain.forget import MAX_PIECES, MAX_WORDLESS, PieceFinder, fragments
@@ -136,7 +135,8 @@ async def test_forgetting_in_a_chat_searches_no_file_and_makes_no_file_anew(
     nudged: list[int] = []
     async with running_store(tmp_path) as store:
         await say(store, *(f"the secret number {n} of the safe" for n in range(5)))
-        tool = attrs.evolve(forgetter(store, tmp_path), compact=lambda: nudged.append(1))
+        tool = forgetter(store, tmp_path)
+        monkeypatch.setattr(tool.compactor, "nudge", lambda: nudged.append(1))
         tell = forgetting_in(tool, TestClock(1_000.0))
         for n in range(1, 6):
             await tell(MAIN, f"#{n}")

@@ -237,7 +237,7 @@ async def main():
     keeper = Attachments(Path(sys.argv[1]), AttachmentsConfig(), SystemClock())
     kept = await keeper.keep("local", "a.txt", pieces())
     draft = await keeper.begin("local", "b.txt")
-    await keeper.add(draft, b"half of an upload")
+    await keeper.in_thread(draft.add, b"half of an upload")
     print(kept.sha256, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

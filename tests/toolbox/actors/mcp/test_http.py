@@ -12,7 +12,7 @@ import trio
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.server import McpState
 from tests.support.llm_server import Reply, serve_llm
-from tests.support.programs.mcp_client import SERVER, running
+from tests.support.programs.mcp_client import SERVER, problem, running
 from tests.support.server import free_port
 from tests.support.waiting import until
 
@@ -122,7 +122,7 @@ async def test_what_is_no_mcp_server_is_named(bad, reason):
         async with running({"far": config}, ready=False) as here:
             far = await here.until("far", McpState.WAITING)
             assert reason is None or far.report().reason == reason
-            assert "secret" not in repr(far.config) + far.problem()
+            assert "secret" not in repr(far.config) + problem(far)
         assert web.requests[0].headers["authorization"] == "Bearer secret-key"
         assert web.requests[0].headers["accept-encoding"] == "identity"
 
@@ -130,6 +130,6 @@ async def test_what_is_no_mcp_server_is_named(bad, reason):
 async def test_nobody_there():
     async with running({"far": Process().config}, ready=False) as here:
         far = await here.until("far", McpState.WAITING)
-        assert far.problem() == (
+        assert problem(far) == (
             "the MCP server far is not connected: it cannot be reached; it is tried again automatically"
         )

@@ -14,7 +14,7 @@ from klaw.errors import INSTALL_AGAIN
 from klaw.llm.providers.refusals import MAX_CHARS
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.server import McpState
-from tests.support.programs.mcp_client import alive, children, context, liar, program, running
+from tests.support.programs.mcp_client import alive, children, context, liar, problem, program, running
 from tests.support.waiting import HANG_S, until
 
 
@@ -65,7 +65,7 @@ async def test_the_last_words_of_a_program_that_dies(script, said):
             assert len(report.said) == MAX_CHARS
         else:
             assert (report.said or "") == said
-        assert not said or said not in server.problem()
+        assert not said or said not in problem(server)
 
 
 async def test_mistakes_are_told_to_the_model():
@@ -140,11 +140,12 @@ async def test_two_servers_with_the_same_tools():
 
 async def test_only_some_tools_for_only_some_users():
     one = program(tools=["gr*", "p?d", "pic*"], maxTools=2, users=["anna"], permission="approval")
-    async with running({"one": one}) as here:
-        assert here.names() == []
-        assert here.names(UserId("anna")) == ["one__greet", "one__picture"]
+    mine, ours = program(tools=["greet"]), program(tools=["greet"], users="*")
+    async with running({"one": one, "mine": mine, "ours": ours}) as here:
+        assert here.names() == ["mine__greet", "ours__greet"]
+        assert here.names(UserId("anna")) == ["one__greet", "one__picture", "ours__greet"]
         assert here.servers["one"].report().left_out == 1
-        assert {spec.permission for spec in here.toolbox.all()} == {"approval"}
+        assert {spec.permission for spec in here.toolbox.all() if spec.name.startswith("one__")} == {"approval"}
 
 
 # -- deaths --------------------------------------------------------------------------------------------------------
@@ -165,13 +166,13 @@ async def test_it_dies_in_the_middle_of_a_call_and_comes_back(tmp_path):
         assert "ended during the call (its process was ended by signal 9)" in dead.text
         server = here.servers["one"]
         assert server.report().state is McpState.WAITING
-        assert "is not connected: its process was ended by signal 9" in server.problem()
+        assert "is not connected: its process was ended by signal 9" in problem(server)
         assert "one__greet" in here.names()  # it may be back in a second
         at_once = await here.call("one__greet", name="a")
         assert at_once.failed
         assert "not connected" in at_once.text
         await here.until("one", McpState.READY)
-        assert server.problem() is None
+        assert problem(server) == ""
         assert (await here.call("one__pid")).text != first
         report = server.report()
         assert (report.connects, report.last_error, report.reason) == (2, "McpError", None)
@@ -227,7 +228,7 @@ async def test_a_server_that_never_starts_is_named(server, reason, start_timeout
     async with running({"one": server}, ready=False, start_timeout_s=start_timeout_s) as here:
         one = await here.until("one", McpState.WAITING)
         assert reason is None or one.report().reason == reason
-        assert one.problem().startswith("the MCP server one is not connected: ")
+        assert problem(one).startswith("the MCP server one is not connected: ")
         assert here.names() == []
         failure = await one.call("x", {})
         assert "not connected" in failure.text

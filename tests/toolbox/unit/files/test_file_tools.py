@@ -155,7 +155,7 @@ async def test_damaged_binary_large_and_closed_files(run, workspace):
     for content in ("a\0b", "\ud800"):
         assert (await run(("file_write", {"path": "bad.txt", "content": content}))).failed
     too_large = await run(("file_write", {"path": "large.txt", "content": "y", "mode": "append"}))
-    assert "limit is 1000000" in too_large.text
+    assert "is larger than 1000000 bytes" in too_large.text
     assert (await run(("file_write", {"path": "big.txt", "content": "я" * 500_001}))).failed
     assert not (workspace / "big.txt").exists()
     for bad in ("../x", "/etc/passwd", "a\nb"):

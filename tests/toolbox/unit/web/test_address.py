@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.domain.charset import decode
+from klaw.domain.text import decode
 from klaw.errors import ToolRefused
 from klaw.guarded_http import forbidden, parse
 
