@@ -50,7 +50,7 @@ class AnswerOutcome:
     turn: str | None = None
     answer: Message | None = None
     code: str | None = None
-    """Of a failed turn."""
+    """Why the turn failed."""
     text: str | None = None
 
 

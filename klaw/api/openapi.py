@@ -92,7 +92,7 @@ class About:
     answer: Any = None
     """The type of the JSON that it gives."""
     written: bool = True
-    """See ``schema_of_answer``."""
+    """Whether the answer is as its converter writes it, see ``schema_of_answer``."""
     gives: tuple[str, ...] = (JSON,)
     """Media types; none: no body."""
     status: int = 200

@@ -123,6 +123,6 @@ class ForgetAnswer(_ForgetAnswer):
 
 
 class ForgottenChats(_ForgetAnswer):
-    """As ``ForgetAnswer``, but messages are only counted."""
+    """A ``ForgetAnswer`` in which messages are only counted."""
 
     messages: int

@@ -25,7 +25,7 @@ MOST_TOLD = 200
 """Things that go with a chat, as they are listed."""
 PART_MESSAGES = 500
 PART_CHARS = 500_000
-"""Of what was said; a part has at least one message."""
+"""Limit of what was said in a part, which has at least one message."""
 
 
 @attrs.frozen(kw_only=True)

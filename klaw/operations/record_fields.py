@@ -86,7 +86,7 @@ def or_none(kind: Any) -> Any:
 
 
 def _or_empty(kind: Any) -> Any:
-    """Of an optional field: the type, or an empty text."""
+    """The type of an argument for an optional field: the field's, or an empty text."""
 
     def read(value: Any) -> Any:
         return value if value == "" else REQUESTS.read(value, kind)

@@ -157,7 +157,8 @@ else:
     raise SystemExit("the kernel lets us write code")
 model = EmbeddingModel.load(Path(sys.argv[1]), threads=1, batch_tokens=512)
 assert model.embed(["привет, мир"], kind="query").shape == (1, model.dimension)
-command = [sys.executable, "-P", local_server.__file__, "--model", sys.argv[2], "--context", "512", "--threads", "1"]
+options = {"model": sys.argv[2], "name": "local", "context": 512, "parallel": 1, "threads": 1}
+command = [sys.executable, "-P", local_server.__file__, json.dumps(options)]
 child = subprocess.Popen(
     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, local_server.KEY_VARIABLE: "key"}
 )

@@ -166,7 +166,7 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
 
 async def find(w: World, name: str) -> Message:
     chat, _, _ = name.partition("#")
-    return await find_message(w.app.core.readers, name, chat, None)
+    return await find_message(w.app.core, name, chat, None)
 
 
 async def explain(w: World, name: str) -> dict[str, Any]:
