@@ -10,11 +10,8 @@ from klaw.errors import ToolRefused
 
 
 class BoundedBody:
-    """Takes a body piece by piece and holds the beginning up to a limit, unpacked.
-
-    Raises:
-        ToolRefused: it has an encoding that was not asked for, or is broken.
-    """
+    """Takes a body piece by piece and holds the beginning up to a limit, unpacked. Raises ToolRefused: it has an
+    encoding that was not asked for, or is broken."""
 
     def __init__(self, limit: int, encoding: str = "identity") -> None:
         if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
@@ -34,10 +31,8 @@ class BoundedBody:
         return len(piece) <= room and self._packed <= self._limit
 
     async def read(self, chunks: AsyncIterable[bytes]) -> bool:
-        """Take pieces until the limit. Returns whether these were all.
-
-        The HTTP libraries hand them out through nested async generators. Leaving one half-way would run its clean-up
-        whenever the garbage collector likes, so the next read is cancelled instead, which unwinds them in order.
+        """Take pieces until the limit. Returns whether these were all. The HTTP libraries hand them out through nested
+        async generators: the next read is cancelled, which unwinds them in order, not when the garbage collector likes.
         """
         fits, failure = True, None
         with trio.CancelScope() as reading:

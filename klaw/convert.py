@@ -17,10 +17,9 @@ types; ``Annotated`` adds what they do not say, and a field with a default may b
     REQUESTS.read(tree, Remember)                         # raises BadValue
     JOURNAL.write(remember)                               # a dict, in the order of the fields
 
-``JOURNAL`` and ``FRAMES`` ignore unknown fields, which a newer version wrote; ``JOURNAL`` takes all that SQLite can
-hold; ``REQUESTS`` refuses unknown fields. ``lenient`` forgives language models four mistakes that have only one
-meaning: a number or a boolean in quotes, a whole number written as 5.0, a list or an object written as JSON in quotes,
-null for what has a default.
+``JOURNAL`` and ``FRAMES`` ignore unknown fields, which a newer version wrote; ``REQUESTS`` refuses them. ``lenient``
+forgives language models four mistakes that have only one meaning: a number or a boolean in quotes, a whole number
+written as 5.0, a list or an object written as JSON in quotes, null for what has a default.
 
 Large input costs little: a length is checked before the content, and reading stops after ``MOST_PROBLEMS``. Only the
 journal, which Klaw wrote, may have any length.
@@ -35,7 +34,7 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
@@ -58,27 +57,23 @@ _HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 MOST_ENTRIES = 1_000
 """Limit for a list or an object from outside that has no ``Bounds`` of its own."""
 MOST_PROBLEMS = 20
-"""Reading stops after so many problems."""
 MOST_SUGGESTED, MOST_NAME = 3, 40
-"""A similar name is suggested for at most so many unknown fields, with names of at most so many characters."""
+"""Unknown fields, and their characters, for which a similar name is suggested."""
 
 
 @attrs.frozen
 class Wire:
-    """Name of a field outside of Klaw."""
-
     name: str
 
 
 @attrs.frozen
 class Bounds:
-    """Limits of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked
-    before the content; with a ``Form``, only that of a list or an object."""
+    """Inclusive limits of a number's value, or of the length of a text, a list or an object. A length is checked before
+    the content; with a ``Form``, only that of a list or an object."""
 
     at_least: float | None = None
     at_most: float | None = None
     pattern: str | None = None
-    """For a text: a regular expression for the whole of it."""
 
 
 @attrs.frozen
@@ -110,19 +105,14 @@ _EXPECTED: dict[type, str] = {
 
 @attrs.frozen(eq=False)
 class Converter:
-    """Reads and writes values.
-
-    Args:
-        forbid_unknown: refuse a field that a class does not have.
-        journal: accept NUL and larger numbers, and check free JSON objects for what cannot be stored.
-        lenient: accept what models write.
-        most: entries of a list or an object without bounds of its own.
-    """
-
     forbid_unknown: bool = False
+    """Refuse a field that a class does not have."""
     journal: bool = False
+    """Accept NUL and larger numbers, and check free JSON objects for what cannot be stored."""
     lenient: bool = False
+    """Accept what models write."""
     most: int = MOST_ENTRIES
+    """Entries of a list or an object without bounds of its own."""
     _inner: cattrs.Converter = attrs.field(factory=lambda: cattrs.Converter(detailed_validation=True), init=False)
 
     def read(self, value: object, cls: type[T]) -> T:
@@ -134,7 +124,6 @@ class Converter:
         raise BadValue(problems)
 
     def write(self, value: object) -> Any:
-        """The value as JSON has it."""
         return self._inner.unstructure(value)
 
     def __attrs_post_init__(self) -> None:
@@ -151,10 +140,9 @@ class Converter:
         inner.register_unstructure_hook_func(
             lambda cls: _has_origin(*_OBJECTS)(cls) and get_args(cls)[1] is Any, lambda value: value
         )
-        inner.register_unstructure_hook_factory(
-            attrs.has, lambda cls: make_dict_unstructure_fn(cls, inner, **_overrides(cls))
-        )
-        inner.register_unstructure_hook_factory(_has_origin(Annotated), self._annotated_out)
+        out_factory = inner.register_unstructure_hook_factory
+        out_factory(attrs.has, lambda cls: make_dict_unstructure_fn(cls, inner, **_overrides(cls)))
+        out_factory(_has_origin(Annotated), self._annotated_out)
 
     def _typed(self, value: Any, kind: type) -> Any:
         value = unquoted(value, kind) if self.lenient else value
@@ -236,9 +224,8 @@ class Converter:
 
     def _noted(self, base: Any, notes: Sequence[Any]) -> Hook:
         bounds = next((note for note in notes if isinstance(note, Bounds)), Bounds())
-        for note in notes:
-            if isinstance(note, Form):
-                return lambda value, _: note.read(self._few(value, bounds) if type(value) in (list, dict) else value)
+        if form := next((note for note in notes if isinstance(note, Form)), None):
+            return lambda value, _: form.read(self._few(value, bounds) if type(value) in (list, dict) else value)
         is_text = getattr(base, "__supertype__", base) is str
         is_made = get_origin(base) in (*_LISTS, *_OBJECTS)
         hook: Hook = self._made(base, bounds) if is_made else self._inner.get_structure_hook(base)
@@ -259,9 +246,8 @@ class Converter:
         return read
 
     def _annotated_out(self, cls: Any) -> Callable[[Any], Any]:
-        for note in cls.__metadata__:
-            if isinstance(note, Form):
-                return lambda value: None if value is None else note.write(value)
+        if form := next((note for note in cls.__metadata__ if isinstance(note, Form)), None):
+            return lambda value: None if value is None else form.write(value)
         return self._inner.get_unstructure_hook(cls.__origin__)
 
 
@@ -275,7 +261,6 @@ def _without_none(cls: Any) -> Any:
 
 
 def _each(hook: Hook, kind: Any, values: Iterable[Any], place: str) -> list[Any]:
-    """Every one of them as ``hook`` makes it. Raises BadValue."""
     with suppress(Exception):  # below: what is no fault of the value is raised again
         return [hook(each, kind) for each in values]
     raise BadValue(tuple(islice(_wrong(hook, kind, values, place), MOST_PROBLEMS)))
@@ -337,7 +322,6 @@ def _notes(field: "attrs.Attribute[Any]") -> tuple[Any, ...]:
 
 
 def wire_name(field: "attrs.Attribute[Any]") -> str:
-    """A field's name outside of Klaw."""
     return next((note.name for note in _notes(field) if isinstance(note, Wire)), field.name)
 
 
@@ -386,3 +370,28 @@ def _join(path: str, name: str) -> str:
 JOURNAL = Converter(journal=True)
 FRAMES = Converter()
 REQUESTS = Converter(forbid_unknown=True)
+
+
+MOST_VALUES = 100_000
+"""Of one JSON text. More than any input needs; parsing so many holds all other threads for at most 0.1 s."""
+_STRING_OR_SIGN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,])', re.DOTALL)
+
+
+def read_json(data: bytes) -> Any:
+    """The value of a JSON text in UTF-8; its values are counted before any of them is made. Raises ValueError, which
+    quotes the text, for other text and for more than ``MOST_VALUES``, RecursionError for one that is nested too
+    deep."""
+    if sum(map(data.count, (b"[", b"{", b","))) > MOST_VALUES:  # some of which may stand in texts
+        left = MOST_VALUES
+        for found in _STRING_OR_SIGN.finditer(data):
+            left -= found.lastindex is not None
+            if left < 0:
+                raise ValueError(f"more than {MOST_VALUES} values")
+    return _DECODER.decode(data.decode("utf-8-sig"))
+
+
+def _refuse(_text: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -20,15 +20,7 @@ from klaw.store.originals import Originals
 from klaw.store.store import Store
 
 Problems: TypeAlias = Callable[[], Mapping[str, str]]
-"""Tells what is degraded in one part now: code to text, in words for users."""
-
-
-class HasProblems(Protocol):
-    """Says what does not work."""
-
-    def problems(self) -> Mapping[str, str]:
-        """Code to text of each degraded part; empty when all works."""
-        ...
+"""What is degraded in a part now: code to text, in words for users; empty when all works."""
 
 
 class Health:
@@ -41,7 +33,6 @@ class Health:
         """Code to the time (Unix seconds) when each was first noticed; ``klaw.health`` looks every other second."""
 
     def add(self, *sources: Problems) -> None:
-        """Ask these parts too, after those before."""
         self._sources += sources
 
     def problems(self) -> Mapping[str, str]:
@@ -63,7 +54,6 @@ class Core:
     health: Health = attrs.Factory(lambda self: Health(self.clock), takes_self=True)
     metrics: Metrics = attrs.Factory(Metrics)
     files: Threads = attrs.Factory(lambda: Threads("files", 2))
-    """For small work on Klaw's own files."""
     attachments: Attachments = attrs.field(
         init=False,
         default=attrs.Factory(

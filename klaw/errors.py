@@ -1,7 +1,7 @@
 """The KlawError tree: one class for each situation that a caller can tell apart. Those of models: ``klaw.llm.errors``.
 
-Foreign exceptions are translated into these at one boundary each (``raise ... from exc``). Their text never holds
-message content, tokens or keys, because it may reach a log line or a client.
+Foreign exceptions are translated into these at one boundary each. Their text never holds message content, tokens or
+keys, because it may reach a log line or a client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ class KlawError(Exception):
     code = ""
     """For programs that call an operation; empty: it follows from the class."""
     argument = ""
-    """The argument of an operation that the error is about."""
+    """Of an operation that the error is about."""
     text = ""
-    """The text of an error that is raised without one."""
+    """Of an error that is raised without one."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(text or self.text)
@@ -29,20 +29,20 @@ class KlawError(Exception):
 
 @attrs.frozen
 class Problem:
-    """One broken rule of a configuration file, or of the fields of a task."""
+    """One broken rule."""
 
     path: str
     """Key path, for instance ``autoRag.topK``, or a field's name; empty for the whole."""
     message: str
-    """What the rule is and what was found (its type; never a secret's value)."""
+    """What the rule is and what was found; never a secret's value."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class BadValue(KlawError, ValueError):
-    """A value from outside is not what its place needs. ``problems`` has every wrong field by its path; the text is the
-    first of them. Never quotes a value."""
+    """A value from outside is not what its place needs. ``problems`` has every wrong field; the text is the first of
+    them. Never quotes a value."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(str(problems[0]))
@@ -50,12 +50,10 @@ class BadValue(KlawError, ValueError):
 
     @property
     def field(self) -> str:
-        """Path of the first wrong field; empty for the whole."""
         return self.problems[0].path
 
     @property
     def message(self) -> str:
-        """What was expected of it."""
         return self.problems[0].message
 
 
@@ -84,16 +82,12 @@ class ProblemsError(KlawError):
 
 
 class ConfigError(ProblemsError):
-    """The configuration cannot be used."""
-
     @classmethod
     def of(cls, message: str, path: str = "") -> "ConfigError":
         return cls([Problem(path, message)])
 
 
 class TaskError(ProblemsError):
-    """A task cannot be made or changed as asked."""
-
     code = "bad_task"
 
 
@@ -106,12 +100,8 @@ class ModelAway(ModelError):
 
 
 class EmbeddingUnavailable(ModelError):
-    """There is no vector now.
-
-    Attributes:
-        code: why: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``failed``, ``off``.
-        degraded: what a receipt says of it; None when it is as the user wants it.
-    """
+    """There is no vector now. ``code``: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``failed`` or ``off``.
+    ``degraded``: what a receipt says; None when it is as the user wants it."""
 
     def __init__(self, code: str, degraded: str | None = None) -> None:
         super().__init__(f"no embeddings: {code}")
@@ -144,7 +134,7 @@ class IdConflict(StorageError):
 
 
 class TooMuchToday(StorageError):
-    """The user has stored as many bytes of messages today as one user may; ``wait_s`` is how long the day lasts."""
+    """The user has stored as many bytes of messages as one may in a day; ``wait_s`` is how long the day lasts."""
 
     code = "too_much_today"
 
@@ -164,7 +154,7 @@ class NoSuchTask(StorageError):
 
 
 class NotStarted(KlawError):
-    """A run was not begun; the text says why and what can be done."""
+    """A run was not begun."""
 
 
 class LimitReached(KlawError):
@@ -202,14 +192,10 @@ class NoSuchPerson(StorageError):
 
 
 class SamePerson(KlawError):
-    """Somebody cannot be merged into themselves."""
-
     code = "same_person"
 
 
 class CannotUndo(KlawError):
-    """There is nothing to take back; the text says why."""
-
     code = "cannot_undo"
 
 
@@ -222,7 +208,7 @@ class TopicChanged(StorageError):
 
 
 class NoSuchChange(StorageError):
-    """There is no change of topics that could be taken back; the text says why."""
+    """There is no change of topics that could be taken back."""
 
 
 class TopicRefused(KlawError):
@@ -239,7 +225,7 @@ class CoreUnreadable(StorageError):
 
 
 class CoreNotChanged(StorageError):
-    """A change of core memory that breaks a rule; the text says which and what to do."""
+    """A change of core memory breaks a rule."""
 
 
 class NoSuchChat(StorageError):
@@ -273,15 +259,13 @@ class NoSuchDocument(StorageError):
 
 
 class GraphError(CodedError):
-    """A graph could not be asked, or did not answer as it should; the text is Klaw's own.
-
-    ``code`` is ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
-    ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``, ``crowded``,
-    ``paused`` or ``bad_query``."""
+    """A graph could not be asked, or did not answer as it should. ``code`` is ``unknown_endpoint``, ``bad_address``,
+    ``unreachable``, ``timeout``, ``refused``, ``malformed``, ``too_large``, ``unreadable`` (a file), ``damaged`` (its
+    store), ``full``, ``loading``, ``busy``, ``crowded``, ``paused`` or ``bad_query``."""
 
 
 class NotAllowed(StorageError):
-    """The user's role does not allow it; the text says which does."""
+    """The user's role does not allow it."""
 
     code = "not_allowed"
 
@@ -318,11 +302,11 @@ class NotThere(ToolRefused):
 
 
 class NoPriceList(KlawError):
-    """The library of prices could not be asked."""
+    """The price list could not be read."""
 
 
 class BadAnswer(ValueError):
-    """A model's answer cannot be used; the text says why."""
+    """A model's answer cannot be used."""
 
 
 class NoSummary(CodedError):
@@ -333,7 +317,7 @@ class NoSummary(CodedError):
 
 
 class McpError(KlawError):
-    """An MCP server cannot be used, or its connection is over. The text says why; it is Klaw's own."""
+    """An MCP server cannot be used, or its connection is over."""
 
 
 class CannotListen(KlawError):
@@ -345,8 +329,8 @@ class ActorStopped(KlawError):
 
 
 class ActorTooSlow(KlawError):
-    """The actor did not answer before the caller's deadline. Not a ``TooSlowError`` on purpose: a broad time-out
-    handler must not swallow it."""
+    """The actor did not answer before the caller's deadline. No ``TooSlowError``, which a broad handler would
+    swallow."""
 
 
 class HttpRefusal(KlawError):
@@ -359,7 +343,7 @@ class HttpRefusal(KlawError):
 
 
 class AttachmentRefused(CodedError):
-    """A file of a message is not taken, or is not there; ``code`` says why in a word."""
+    """A file of a message is not taken, or is not there."""
 
 
 class TooManyChats(KlawError):

@@ -43,7 +43,6 @@ _KINDS = {
 """The first that fits counts."""
 _REFUSED = tuple((ipaddress.ip_network(each), kind) for kind, networks in _KINDS.items() for each in networks.split())
 _PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
-"""All that the registry gives to the public so far."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +54,6 @@ class WebTarget:
     port: int
     path: str
     url: str
-    """The whole URL without the fragment."""
 
 
 def forbidden(address: str) -> str | None:
@@ -79,16 +77,12 @@ def forbidden_to_operator(address: str) -> str | None:
 
 
 def parse(text: str, ports: Container[int], base: str | None = None, *, own: bool = False) -> WebTarget:
-    """Check a URL.
+    """Check a URL from the model, a user or a redirect. Raises ToolRefused: it may not be fetched.
 
     Args:
-        text: from the model, a user or a redirect.
         ports: that may be connected to.
         base: the page that the redirect came from.
         own: the operator wrote it; it may be on this machine.
-
-    Raises:
-        ToolRefused: it may not be fetched.
     """
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
@@ -145,11 +139,7 @@ async def resolve_name(host: str, port: int) -> Sequence[str]:
 async def checked_addresses(
     host: str, port: int, resolve: Resolve = resolve_name, forbidden: Forbidden = forbidden
 ) -> Sequence[str]:
-    """The IP addresses of a host.
-
-    Raises:
-        ToolRefused: there is none, or one of them may not be connected to.
-    """
+    """The IP addresses of a host. Raises ToolRefused: there is none, or one may not be connected to."""
     try:
         addresses = await resolve(host.strip("[]"), port)
     except (OSError, UnicodeError):
@@ -178,7 +168,6 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Raises ToolRefused, httpcore2.ConnectError, httpcore2.ConnectTimeout."""
         addresses = await checked_addresses(host, port, self._resolve, self._forbidden)
         failure: Exception = httpcore2.ConnectError("no address")
         for address in addresses[:MAX_ADDRESSES]:
@@ -214,7 +203,7 @@ class GuardedResponse:
 
     @property
     def content_type(self) -> str:
-        """In lower case, without parameters; empty if the server names none."""
+        """In lower case, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
@@ -259,7 +248,6 @@ class GuardedHttp:
     Args:
         idle_s: no byte for this long ends an exchange.
         connect_s: the same before there is a connection.
-        resolve: see ``checked_addresses``.
         tls: makes the TLS settings, once, in a thread.
     """
 
@@ -279,12 +267,8 @@ class GuardedHttp:
 
     @asynccontextmanager
     async def opened(self, forbidden: Forbidden, *, keep: bool) -> AsyncIterator[GuardedConnections]:
-        """Connections for some exchanges.
-
-        Args:
-            forbidden: see ``checked_addresses``.
-            keep: use a connection again. With kept ones a redirect could reach a server under another name's check.
-        """
+        """Connections for some exchanges. ``keep`` uses a connection again; then a redirect could reach a server under
+        another name's check."""
         if self._tls is None:
             self._tls = await self._threads.run(self._make_tls)
         async with httpcore2.AsyncConnectionPool(

@@ -1,8 +1,7 @@
 """JSON schemas of what models are to write, made of the types that also check it (``klaw.convert``). Pure.
 
-Those of tools' arguments are short, because every request carries all tools and each word is paid for. Left out is what
-helps no model to write a call: that unknown members are refused, and that an optional member may be null. Bounds stay:
-grammars of local models are made of them.
+Every request carries all tools and each word is paid for, so what helps no model to write a call is left out: that
+unknown members are refused, and that an optional member may be null. Grammars of local models are made of the bounds.
 """
 
 import enum
@@ -25,10 +24,10 @@ _BOUNDS = {
 
 @attrs.frozen
 class SchemaType:
-    """In ``Annotated``: the type for the schema, where it is not the one that the value is read as."""
+    """In ``Annotated``: the type for the schema, where it is not the one that the value is read as. A tuple stands for
+    one of its texts."""
 
     kind: Any
-    """A tuple stands for one of its texts."""
 
 
 def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
@@ -37,13 +36,9 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     description (a text), ``Bounds`` and ``SchemaType``.
 
     Args:
-        kind: the type.
         closed: as every provider takes the form of an answer: objects have all their members and no others.
         exact: also what helps no model: what may be null, that objects have no other members, and limits of numbers and
             lists that everything has which comes from outside.
-
-    Raises:
-        TypeError: another type.
     """
     kind = getattr(kind, "__supertype__", kind)  # of a NewType
     origin, inner = get_origin(kind), get_args(kind)

@@ -20,8 +20,6 @@ NO_SPACE_BYTES, LITTLE_SPACE_BYTES = 100 << 20, 1 << 30
 
 @attrs.frozen(kw_only=True)
 class Complaint:
-    """What is wrong with the disk or the backups."""
-
     code: str
     text: str
     todo: str
@@ -36,15 +34,9 @@ Place: TypeAlias = Callable[[Paths, float], tuple[str, Complaint | None]]
 
 
 def disk_usage(paths: Paths) -> dict[str, int]:
-    """Bytes on the disk of the data folder, and of the database."""
-    usage = shutil.disk_usage(paths.data_dir)
-    wal = paths.database.with_name(paths.database.name + "-wal")
-    return {
-        "free_bytes": usage.free,
-        "total_bytes": usage.total,
-        "database_bytes": size(paths.database),
-        "wal_bytes": size(wal),
-    }
+    usage, wal = shutil.disk_usage(paths.data_dir), paths.database.with_name(paths.database.name + "-wal")
+    disk = {"free_bytes": usage.free, "total_bytes": usage.total}
+    return {**disk, "database_bytes": size(paths.database), "wal_bytes": size(wal)}
 
 
 def disk(paths: Paths, _now: float) -> tuple[str, Complaint | None]:
@@ -56,10 +48,9 @@ def disk(paths: Paths, _now: float) -> tuple[str, Complaint | None]:
         todo = "remove files: a new day's log cannot be made"
         return text, Complaint(code="disk_low", text="no room for new files (inodes)", todo=todo, severe=True)
     if free < min(MOST_FREE, SHARE_FREE * usage["total_bytes"]) or free < NO_SPACE_BYTES:
-        low = (
-            f"the disk is nearly full: {free >> 20} MiB are free; when it is full, nothing can be stored (klaw status)"
-        )
-        return text, Complaint(code="disk_low", text=low, todo="make room", severe=free < NO_SPACE_BYTES)
+        low = f"the disk is nearly full: {free >> 20} MiB are free; when it is full, nothing can be stored"
+        severe = free < NO_SPACE_BYTES
+        return text, Complaint(code="disk_low", text=f"{low} (klaw status)", todo="make room", severe=severe)
     if free < max(LITTLE_SPACE_BYTES, 2 * database):
         todo = "make room: a rebuild needs as much again as the database has"
         return text, Complaint(code="disk_small", text=text, todo=todo, told=False)

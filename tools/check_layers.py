@@ -15,7 +15,7 @@ PACKAGE = ROOT / "klaw"
 
 LAYERS = (
     {"errors"},
-    {"convert", "atomic_file", "heap", "json_input", "json_schema"},
+    {"convert", "atomic_file", "json_schema"},
     {"actor", "domain"},
     {"bounded_body", "config", "guarded_http"},
     {"models", "prompts", "web"},
@@ -26,7 +26,7 @@ LAYERS = (
     {"memory", "context", "toolbox", "knowledge"},
     {"agent"},
     {"chats", "runs"},
-    {"health", "notices", "wire"},
+    {"health", "wire"},
     {"operations"},
     {"gateway"},
     {"api"},
@@ -52,7 +52,6 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
     "convert.py",
-    "json_input.py",
     "json_schema.py",
     "actor/backoff.py",
     "domain",

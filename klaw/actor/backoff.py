@@ -10,8 +10,6 @@ K = TypeVar("K", bound=Hashable)
 
 @attrs.frozen
 class Backoff:
-    """Pauses that double."""
-
     first_s: float
     most_s: float = float("inf")
 
@@ -24,39 +22,29 @@ SLOW = Backoff(300.0, 6 * 3600.0)
 """For work in the background that costs money or tells of a lasting fault."""
 
 
-@attrs.frozen
-class _Failure:
-    attempts: int
-    not_before: float
-
-
 class Pauses(Generic[K]):
-    """A backoff for each thing by itself."""
-
     def __init__(self, backoff: Backoff = SLOW) -> None:
         self._backoff = backoff
-        self._failures: dict[K, _Failure] = {}
+        self._failures: dict[K, tuple[int, float]] = {}
+        """How often each failed in a row, and until when it waits."""
 
     def fail(self, key: K, now: float) -> float:
         """Count a failure. Returns the pause in seconds."""
-        before = self._failures.get(key)
-        attempts = before.attempts + 1 if before is not None else 1
+        attempts = self._failures.get(key, (0, now))[0] + 1
         pause = self._backoff.pause_s(attempts)
-        self._failures[key] = _Failure(attempts, now + pause)
+        self._failures[key] = attempts, now + pause
         return pause
 
     def succeed(self, key: K) -> None:
-        """Forget the failures."""
         self._failures.pop(key, None)
 
     def waits(self, key: K, now: float) -> bool:
         """Whether it is too early to try it again."""
-        failure = self._failures.get(key)
-        return failure is not None and now < failure.not_before
+        return key in self._failures and now < self._failures[key][1]
 
     def next(self, now: float) -> float | None:
         """When the first of those that wait may be tried again; None when nothing waits."""
-        return min((each.not_before for each in self._failures.values() if each.not_before > now), default=None)
+        return min((until for _, until in self._failures.values() if until > now), default=None)
 
     def count(self) -> int:
         """How many things have failed and not succeeded since."""

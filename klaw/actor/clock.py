@@ -15,16 +15,12 @@ EARLIEST = dt.datetime(2025, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 class Clock(Protocol):
-    """Wall clock time."""
-
     def now(self) -> float:
         """Seconds since the Unix epoch."""
         ...
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def now(self) -> float:
         return time.time()
 
@@ -40,7 +36,7 @@ class FixedClock:
 
 
 def new_id() -> str:
-    """A sortable random id (see ``NewId``)."""
+    """See ``NewId``."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)[:9]}"
 
 

@@ -7,8 +7,7 @@ def split_cancelled(error: BaseException) -> tuple[Exception | None, BaseExcepti
     """Split what escaped a task into (ordinary failure, what must travel on: cancellation, KeyboardInterrupt …)."""
     if isinstance(error, BaseExceptionGroup):
         failures, rest = error.split(Exception)
-        # split() of a group by Exception yields an ExceptionGroup, which is an Exception.
-        return (failures if isinstance(failures, Exception) else None), rest
+        return (failures if isinstance(failures, Exception) else None), rest  # a group of Exceptions is one
     if isinstance(error, Exception):
         return error, None
     return None, error

@@ -53,7 +53,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 def keep_allowed_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Structlog processor that drops every field outside ``FIELDS``."""
+    """Drop every field outside ``FIELDS``. A processor of structlog, like the others here."""
     dropped = sorted(key for key in event if key not in FIELDS)
     for key in dropped:
         del event[key]
@@ -64,11 +64,9 @@ def keep_allowed_fields(_logger: object, _method: str, event: MutableMapping[str
 
 _KEY = secrets.token_bytes(16)
 _CHAT_ACTOR = "chat "
-"""How the actors of chats are named, before the chat."""
 
 
 def hide_chats(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Structlog processor that puts marks in the place of chats."""
     if (chat := event.get("chat")) is not None:
         event["chat"] = _mark(str(chat))
     if str(actor := event.get("actor", "")).startswith(_CHAT_ACTOR):
@@ -81,7 +79,7 @@ def _mark(chat: str) -> str:
 
 
 class Floods:
-    """Structlog processor that drops ``EASY`` events when there are too many."""
+    """Drops ``EASY`` events when there are too many."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -102,24 +100,22 @@ class Floods:
         return {**event, "count": left_out} if left_out else event
 
 
-class _Level:
-    """The current level, changeable at run time through the admin socket."""
-
-    value = logging.INFO
+_level = "info"
 
 
 def set_level(level: str) -> None:
-    """Set the level: debug, info, warning or error. Raises KeyError for another word."""
-    _Level.value = LEVELS[level]
+    """Set the level of the whole process. Raises KeyError: it is not one of ``LEVELS``."""
+    global _level
+    LEVELS[level]
+    _level = level
 
 
 def level() -> str:
-    """The current level's word."""
-    return next(word for word, value in LEVELS.items() if value == _Level.value)
+    return _level
 
 
 def _filter_level(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if LEVELS.get(method, logging.ERROR) < _Level.value:
+    if LEVELS.get(method, logging.ERROR) < LEVELS[_level]:
         raise structlog.DropEvent
     return event
 
@@ -145,11 +141,9 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
     """Set up logging for the process. ``style`` is console, json, or auto (console on a terminal)."""
     set_level(level)
     as_json = style == "json" or (style == "auto" and not stream.isatty())
-    renderer: Any = (
-        structlog.processors.JSONRenderer(ensure_ascii=False)
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=stream.isatty())
-    )
+    renderer: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty())
+    if as_json:
+        renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
     prefixes = {word: priority(word, stream) for word in LEVELS}
 
     def with_priority(_logger: object, method: str, text: Any) -> Any:
@@ -179,16 +173,9 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
 def log_what_nobody_caught() -> None:
     """Have warnings, and errors in threads and destructors, logged as events, with class and place: Python would write
     them to standard error in pieces, and quote them."""
-
-    def thread_failed(failed: threading.ExceptHookArgs) -> None:
-        _log_uncaught("thread_failed", failed.exc_value)
-
-    def destructor_failed(failed: "sys.UnraisableHookArgs") -> None:
-        _log_uncaught("destructor_failed", failed.exc_value)
-
     logging.captureWarnings(capture=True)
-    threading.excepthook = thread_failed
-    sys.unraisablehook = destructor_failed
+    threading.excepthook = lambda failed: _log_uncaught("thread_failed", failed.exc_value)
+    sys.unraisablehook = lambda failed: _log_uncaught("destructor_failed", failed.exc_value)
 
 
 def _log_uncaught(event: str, error: BaseException | None) -> None:

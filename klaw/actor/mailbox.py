@@ -48,19 +48,12 @@ class Reply(Generic[T]):
         return self
 
     def get(self) -> T:
-        """The value of a resolved cell. Raises the error given to ``fail``."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # set() stored a T before it was resolved
 
     async def wait(self) -> T:
-        """Wait for the value.
-
-        Raises:
-            Exception: the error given to ``fail``.
-
-        Cancellation: the request itself is not withdrawn; its outcome is unknown to the caller.
-        """
+        """Wait for the value. Raises the error given to ``fail``. Cancelling does not withdraw the request."""
         if self._event is None:
             self._event = trio.Event()
             if self.resolved:
@@ -85,30 +78,19 @@ R = TypeVar("R")
 
 @attrs.define(kw_only=True)
 class MailboxReport:
-    """What the admin socket shows of a mailbox."""
-
     capacity: int
     depth: int = 0
     high_water: int = 0
-    """The largest depth since the process started."""
     handled: int = 0
-    """Messages whose handling ended without an error."""
     failed: int = 0
-    """Messages whose handling ended in a crash of the actor."""
     dropped: int = 0
-    """Messages refused by ``tell`` because the mailbox was full."""
+    """Refused by ``tell`` because the mailbox was full."""
 
 
 class Mailbox(Generic[M]):
-    """A bounded first-in first-out queue with one consumer.
-
-    Args:
-        capacity: how many messages may wait; more make ``tell`` answer False and ``post`` wait.
-    """
+    """A bounded first-in first-out queue with one consumer."""
 
     def __init__(self, name: str, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError("capacity must be at least 1")
         self.name = name
         self.capacity = capacity
         self._queue: deque[M] = deque()
@@ -135,26 +117,17 @@ class Mailbox(Generic[M]):
         return True
 
     def tell_self(self, message: M) -> None:
-        """Put a message from the actor's own child task, past the capacity.
-
-        Bounded by the number of such children; a closed mailbox ignores it, because the actor is ending anyway.
-        """
+        """Put a message from the actor's own child task, past the capacity; a closed mailbox ignores it."""
         if self._closed is None:
             self._put(message)
 
     @property
     def has_room(self) -> bool:
-        """Whether ``tell`` would take a message now."""
         return len(self._queue) < self.capacity
 
     async def post(self, message: M) -> None:
-        """Put a message, waiting for room (back-pressure).
-
-        Raises:
-            ActorStopped: the mailbox is or becomes closed.
-
-        Cancellation: the message was not put.
-        """
+        """Put a message, waiting for room. Raises ActorStopped: the mailbox is or becomes closed. When cancelled, the
+        message was not put."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._refuse_if_closed()
         if len(self._queue) < self.capacity:
@@ -167,13 +140,8 @@ class Mailbox(Generic[M]):
         self._put(message)
 
     async def ask(self, make: Callable[[Reply[R]], M]) -> R:
-        """Post the message that ``make`` builds around a new reply cell, and wait for the reply.
-
-        Raises:
-            ActorStopped: the actor stopped or crashed before it answered.
-
-        Cancellation: the actor may or may not handle the message.
-        """
+        """Post the message that ``make`` builds around a new reply cell, and wait for the reply. Raises ActorStopped:
+        the actor stopped or crashed before it answered. When cancelled, the message may be handled all the same."""
         reply: Reply[R] = Reply()
         await self.post(make(reply))
         return await reply.wait()
@@ -181,19 +149,15 @@ class Mailbox(Generic[M]):
     # -- the consumer ----------------------------------------------------------------------------------------------
 
     async def receive(self, at_once: Callable[[M], bool] | None = None) -> M:
-        """Take the next message; the one taken before counts as handled.
+        """Take the next message; the one taken before counts as handled. Raises trio.EndOfChannel: closed and empty.
 
         Args:
             at_once: handles a message while this waits, in the sender's task, without waking the actor; returns
                 whether it did. It neither waits nor raises.
-
-        Raises:
-            trio.EndOfChannel: closed and empty.
-
-        Cancellation: no message was taken.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._finish_current()
+        self._counts.handled += len(self._current)
+        self._current = []
         if self._queue:
             message = self._take()
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -251,7 +215,6 @@ class Mailbox(Generic[M]):
         return self._closed is not None
 
     def reopen(self) -> None:
-        """Accept messages again (the supervisor tries a failed actor again)."""
         self._closed = None
 
     def fail_waiters(self, error: Exception) -> int:
@@ -270,8 +233,6 @@ class Mailbox(Generic[M]):
     def report(self) -> MailboxReport:
         return attrs.evolve(self._counts, depth=len(self._queue))
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _refuse_if_closed(self) -> None:
         if self._closed is not None:
             raise ActorStopped(f"{self.name}: {self._closed}")
@@ -288,10 +249,6 @@ class Mailbox(Generic[M]):
             self._senders.unpark()
         return message
 
-    def _finish_current(self) -> None:
-        self._counts.handled += len(self._current)
-        self._current = []
-
 
 @contextmanager
 def answer_within(seconds: float, name: str) -> Iterator[None]:
@@ -303,21 +260,20 @@ def answer_within(seconds: float, name: str) -> Iterator[None]:
 
 
 class Nudge:
-    """A flag for one loop that anybody sets, and whether that loop has nothing left to do. Handles of actors that find
-    their work in the database inherit it."""
+    """A flag for one loop that anybody sets, and whether that loop has nothing left to do."""
 
     def __init__(self) -> None:
         self._news = trio.Event()
         self._idle = trio.Event()
 
     def nudge(self) -> None:
-        """Say that there may be something to do. Never waits."""
         self._news.set()
         if self._idle.is_set():
             self._idle = trio.Event()
 
     async def wait_for_news(self, seconds: float = float("inf")) -> bool:
-        """For the loop, when it has nothing to do: return after a nudge or after a while, and whether there was one."""
+        """For the loop, when it has nothing to do: wait for a nudge, for at most ``seconds``. Returns whether one
+        came."""
         if not self._news.is_set():
             self._idle.set()
         with trio.move_on_after(seconds):

@@ -1,13 +1,11 @@
-"""Counters and histograms of what runs in the background: one registry, read by ``klaw status``. No I/O.
-
-Each is declared once, with its help text; values are only numbers.
-"""
+"""Counters and histograms of what runs in the background: one registry, read by ``klaw status`` and Prometheus."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
 import trio
 
 SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -15,36 +13,30 @@ CHARS = (250, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000)
 COUNTS = (0, 1, 2, 3, 5, 10, 20, 50)
 
 
+@attrs.define
 class Counter:
-    """A number that only grows."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name, self.text = name, text
-        self.value = 0
+    text: str
+    value: int = 0
 
     def add(self, count: int = 1) -> None:
-        """Count so many more."""
         self.value += count
 
     def report(self) -> dict[str, Any]:
         return {"type": "counter", "help": self.text, "value": self.value}
 
 
+@attrs.define
 class Histogram:
-    """How many values were how large."""
+    text: str
+    bounds: tuple[float, ...]
+    counts: list[int] = attrs.field(init=False)
+    sum: float = 0.0
 
-    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
-        self.name, self.text = name, text
-        self.bounds = tuple(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.sum = 0.0
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
+    @counts.default
+    def _none(self) -> list[int]:
+        return [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float) -> None:
-        """Note a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -59,32 +51,30 @@ class Histogram:
 
     def report(self) -> dict[str, Any]:
         buckets = {str(bound): count for bound, count in zip((*self.bounds, "inf"), self.counts, strict=True)}
-        return {"type": "histogram", "help": self.text, "count": self.count, "sum": self.sum, "buckets": buckets}
+        return {"type": "histogram", "help": self.text, "count": sum(self.counts), "sum": self.sum, "buckets": buckets}
 
 
 class Metrics:
-    """All metrics of a process."""
+    """All metrics of a process by their names. Each is declared once: ValueError for a name that is taken."""
 
     def __init__(self) -> None:
         self._all: dict[str, Counter | Histogram] = {}
 
     def counter(self, name: str, text: str) -> Counter:
-        """Declare a counter. Raises ValueError for a name that is taken."""
-        made = Counter(name, text)
-        self._add(made)
+        made = Counter(text)
+        self._add(name, made)
         return made
 
     def histogram(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
-        """Declare a histogram with ascending upper bounds. Raises ValueError for a name that is taken."""
-        made = Histogram(name, text, bounds)
-        self._add(made)
+        """Bounds are upper ones, ascending."""
+        made = Histogram(text, tuple(bounds))
+        self._add(name, made)
         return made
 
     def report(self) -> dict[str, dict[str, Any]]:
-        """All of them, as plain JSON values."""
         return {name: self._all[name].report() for name in sorted(self._all)}
 
-    def _add(self, made: Counter | Histogram) -> None:
-        if made.name in self._all:
-            raise ValueError(f"there is a metric {made.name} already")
-        self._all[made.name] = made
+    def _add(self, name: str, made: Counter | Histogram) -> None:
+        if name in self._all:
+            raise ValueError(f"there is a metric {name} already")
+        self._all[name] = made

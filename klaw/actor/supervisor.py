@@ -22,14 +22,12 @@ from klaw.errors import ActorStopped, CannotListen, ConfigError
 
 
 class ActorState(enum.StrEnum):
-    """Life cycle of a supervised actor."""
-
     STARTING = "starting"
     RUNNING = "running"
     BACKOFF = "backoff"
-    """Crashed; the supervisor waits before it starts the next incarnation."""
+    """Crashed; waits for its restart."""
     FAILED = "failed"
-    """Crashed too often; degraded, tried again every few minutes."""
+    """Crashed too often; tried again every few minutes."""
     STOPPING = "stopping"
     STOPPED = "stopped"
 
@@ -46,7 +44,6 @@ class ActorReport:
     activity_since: float
     restarts: int
     last_error: str | None
-    """Class name of the last error, never its text."""
     mailbox: MailboxReport | None
 
 
@@ -81,15 +78,6 @@ RETRY_FAILED_S = 180.0
 log = structlog.get_logger("klaw.supervisor")
 
 
-class Restart(enum.Enum):
-    """What a crash of the actor means."""
-
-    TRANSIENT = enum.auto()
-    """Restart it; the rest goes on."""
-    VITAL = enum.auto()
-    """End the process with an error."""
-
-
 class TaskStarted(Protocol):
     """Passed to an actor's ``run`` as ``task_status``; called last, after every step of the start that can fail."""
 
@@ -102,24 +90,19 @@ Run = Callable[[Vitals, TaskStarted], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class ActorSpec:
-    """How to run one actor.
-
-    ``run`` gets the actor's vitals and the start signal. ``stop_budget_s`` is how long a stop may take before the
-    actor is cancelled. ``on_crash`` runs after its waiters were failed, before the next incarnation.
-    """
-
     name: str
     run: Run
     mailbox: Mailbox[Any] | None = None
-    restart: Restart = Restart.TRANSIENT
+    vital: bool = False
+    """A crash ends the process with an error; others are restarted."""
     stop_budget_s: float = 5.0
+    """A stop that takes longer cancels the actor."""
     parent: str | None = None
     on_crash: Callable[[], None] | None = None
+    """Runs after its waiters were failed, before the next incarnation."""
 
 
 class _Entry:
-    """One supervised actor: its spec, vitals and events."""
-
     def __init__(self, spec: ActorSpec, clock: Clock) -> None:
         self.spec = spec
         self.vitals = Vitals(clock)
@@ -159,10 +142,8 @@ class Supervisor:
         self._nursery.start_soon(self._supervise, entry, name=spec.name)
 
     async def stop(self, name: str, reason: str) -> bool:
-        """Close the actor's mailbox, let it finish what is queued, cancel it when its budget is over.
-
-        Returns whether it ended by itself. An unknown name is nothing to stop.
-        """
+        """Close the actor's mailbox, let it finish what is queued, cancel it when its budget is over. Returns whether
+        it ended by itself, or was not there."""
         entry = self._entries.get(name)
         if entry is None:
             return True
@@ -181,7 +162,6 @@ class Supervisor:
         return not budget.cancelled_caught
 
     async def wait_ended(self, name: str) -> None:
-        """Wait until no actor of that name is alive."""
         entry = self._entries.get(name)
         if entry is not None:
             await entry.ended.wait()
@@ -210,8 +190,6 @@ class Supervisor:
             for entry in self._entries.values()
         ]
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _supervise(self, entry: _Entry) -> None:
         structlog.contextvars.clear_contextvars()  # it is not of the connection or turn that started it
         try:
@@ -235,7 +213,7 @@ class Supervisor:
             failure, rest = split_cancelled(error)
             if failure is not None:
                 self._note_crash(entry, failure)
-            if rest is not None or entry.spec.restart is Restart.VITAL:
+            if rest is not None or entry.spec.vital:
                 raise
             return not entry.stopping.is_set()  # noqa: ASYNC104 - an ordinary failure only
         return False
@@ -278,6 +256,5 @@ class Supervisor:
         entry.vitals.enter(ActorState.STARTING)
 
     async def _sleep(self, entry: _Entry, seconds: float) -> None:
-        """Sleep, but wake for a stop."""
         with trio.move_on_after(seconds):
             await entry.stopping.wait()

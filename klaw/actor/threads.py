@@ -23,13 +23,8 @@ class Threads:
         self._limiter = trio.CapacityLimiter(total)
 
     async def run(self, function: Callable[[*Args], T], *args: *Args, abandon: bool = False) -> T:
-        """Run a blocking function in a thread.
-
-        Args:
-            abandon: on cancellation leave the thread behind; only for functions without side effects.
-
-        Cancellation: waits for the function unless ``abandon``.
-        """
+        """Run a blocking function in a thread. Cancelling waits for its end, unless ``abandon`` leaves it behind: only
+        for functions without side effects."""
         return await trio.to_thread.run_sync(
             function, *args, limiter=self._limiter, abandon_on_cancel=abandon, thread_name=f"klaw {self.name}"
         )
@@ -45,8 +40,5 @@ _INPUT = Threads("input", 2)
 
 
 async def read_input(size: int, function: Callable[[*Args], T], *args: *Args) -> T:
-    """What a function makes of input from outside: parsing, checks, decoding. It must change nothing.
-
-    Cancellation: as ``Threads.run`` with ``abandon``.
-    """
+    """What a function makes of input from outside: parsing, checks, decoding. It must change nothing."""
     return function(*args) if size <= ON_LOOP_BYTES else await _INPUT.run(function, *args, abandon=True)

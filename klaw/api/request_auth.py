@@ -12,7 +12,7 @@ import trio
 from starlette.requests import Request
 
 from klaw.actor.threads import read_input
-from klaw.convert import FRAMES, Converter
+from klaw.convert import FRAMES, MOST_VALUES, Converter, read_json
 from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
@@ -20,7 +20,6 @@ from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
-from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
 from klaw.wire.frames import MessageId
 

@@ -14,7 +14,7 @@ import trio
 
 from klaw import health
 from klaw.actor.clock import Clock, SystemClock, iso
-from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.agent.agent import Agent
 from klaw.agent.workspace import Workspace
 from klaw.chats.directory import ChatDirectory
@@ -121,7 +121,7 @@ async def _start(app: App) -> None:
     await app.tasks.start(app.agent)
     await app.memory.start()
     await app.knowledge.start()
-    await app.core.supervisor.start(health.spec(app.core.health, app.hub))
+    await app.core.supervisor.start(health.spec(app.core.health.problems, app.hub))
 
 
 async def _start_store(app: App) -> None:
@@ -145,7 +145,7 @@ async def _start_store(app: App) -> None:
         ActorSpec(
             name=store.writer.mailbox.name,
             mailbox=store.writer.mailbox,
-            restart=Restart.VITAL,
+            vital=True,
             stop_budget_s=writer_actor.STOP_BUDGET_S,
             run=write,
         )
@@ -183,7 +183,7 @@ async def _stop(app: App) -> None:
         nursery.start_soon(supervisor.stop, app.tasks.scheduler.mailbox.name, "shutdown")
         for name in app.chats.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
-    await supervisor.stop(health.ACTOR_NAME, "shutdown")
+    await supervisor.stop(health.WATCH, "shutdown")
     await app.tools.stop()
     await app.knowledge.stop()
     await app.memory.stop()

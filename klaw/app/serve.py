@@ -16,7 +16,8 @@ import attrs
 import structlog
 import trio
 
-from klaw import __version__, heap, notices
+from klaw import __version__, health
+from klaw.actor import process
 from klaw.actor.threads import Threads
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
@@ -52,7 +53,7 @@ async def serve(
     """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens.
 
     Raises StorageError, ConfigError: it cannot start; ExceptionGroup: one of them, or a vital actor failed."""
-    heap.use_one_arena()
+    process.use_one_arena()
     sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))
     notifier = Notifier(os.environ.get("NOTIFY_SOCKET"))
@@ -119,11 +120,11 @@ class _Server:
                 notify.LifeCheck(name="listener", prove=partial(notify.accepts, lambda: self._address)),
             ]
             await core.supervisor.start(notify.spec(notifier, interval_s, checks))
-        await core.supervisor.start(notices.Notices(core, self._auth.owners).spec())
+        await core.supervisor.start(health.Notices(core, self._auth.owners).spec())
 
     async def stop(self) -> None:
         """No new connections and no new questions; what runs goes on in the stages of ``running``."""
-        for name in (notices.ACTOR_NAME, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name):
+        for name in (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name):
             await self.app.core.supervisor.stop(name, "shutdown")
 
     def _make_api(self) -> Any:
@@ -167,7 +168,7 @@ def settle_garbage_collector() -> None:
     hundred thousand objects again and again cost a fifth of the CPU of an acknowledgement."""
     linecache.clearcache()  # attrs keeps the sources of the methods that it makes there: 2 MB
     gc.collect()
-    heap.give_back()
+    process.give_back()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, GC_OLDER, GC_OLDER)
 

@@ -1,9 +1,9 @@
-"""Making a backup: logs up to a mark, and the other files as they are. Files that have not changed since the backup
-before are shared with it by hard links.
+"""Making a backup beside a running server: logs up to a mark, and the other files as they are. Files that have not
+changed since the backup before are shared with it by hard links.
 
-It runs beside a server, which only tells how far it is. What the logs say at a mark is exact: lines are only added to
-them, and when one was rewritten meanwhile, because something was forgotten, the next round begins with a new mark. The
-database is left out: it is made again from the logs, and as a file it would still hold what was forgotten.
+Lines are only added to logs; when one was rewritten meanwhile, because something was forgotten, the next round begins
+with a new mark. The database is left out: it is made again from the logs, and as a file it would still hold what was
+forgotten.
 """
 
 import errno
@@ -44,7 +44,7 @@ _SECRET = re.compile(r"tokens\.json|\.(env|key|pem)(?![a-z])", re.IGNORECASE)
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Tell = Callable[[int, int], None]
-"""Told how many files are done, of how many."""
+"""Called with how many files are done, of how many."""
 
 
 class LogMoved(Exception):
@@ -60,17 +60,13 @@ def create(
     whole: bool = False,
     tell: Tell = lambda _done, _total: None,
 ) -> tuple[Path, BackupManifest]:
-    """Make a backup. Returns its folder, and what it holds.
+    """Make a backup. Returns its folder, and what it holds. Raises BackupRefused: nothing is left of it; StorageError.
 
     Args:
         folder: for backups; made if it is not there.
         marker: says how far the store is.
         secrets: also tokens and files of the environment.
         whole: nothing is shared with the backup before.
-
-    Raises:
-        BackupRefused: it cannot be made, and nothing is left of it.
-        StorageError: see ``mark``.
     """
     if not paths.data_dir.is_dir():
         raise BackupRefused(f"there is nothing to back up: {paths.data_dir} does not exist")
@@ -78,8 +74,7 @@ def create(
         raise BackupRefused(f"{folder} is in the workspace, which is backed up itself: choose another folder")
     if folder.resolve() in (paths.data_dir.resolve(), paths.config_dir.resolve()):
         raise BackupRefused(f"{folder} is backed up itself: choose another folder")
-    with folders.told(folder), folders.locked(folder):
-        folders.clear(folder)
+    with folders.os_errors_refused(folder), folders.locked(folder):
         draft = BackupDraft(folder, whole=whole)
         try:
             return _made(paths, folder, marker, draft, secrets=secrets, tell=tell)
@@ -126,18 +121,14 @@ def _made(
 
 @attrs.frozen
 class CopiedFile:
-    """A file to be copied."""
-
     file: Path
     path: str
-    """Its path in the backup."""
     size: int | None = None
     """Bytes of a log at the mark; None: the whole file."""
 
 
 def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[CopiedFile]:
-    """What is no log: attachments, files of knowledge bases, core memory and the like, the configuration, the
-    workspace."""
+    """What is no log: files of messages and knowledge bases, core memory, the configuration, the workspace."""
     # Any of them may be behind a link, and inside another one: what is compared are their real places.
     named = (paths.data_dir, paths.config_dir, paths.workspace, folder)
     data, config, workspace, _ = real = [each.resolve() for each in named]
@@ -173,8 +164,6 @@ def _below(root: Path, without: set[Path]) -> Iterator[Path]:
 
 
 class BackupDraft:
-    """A backup that is being made."""
-
     def __init__(self, folder: Path, *, whole: bool) -> None:
         self._folder = folder
         self.root = folder / f"{DRAFT}{os.getpid()}"
@@ -225,7 +214,6 @@ class BackupDraft:
             raise BackupRefused(f"{gone}: is its disk mounted?")
 
     def keep(self, manifest: BackupManifest) -> Path:
-        """Make it a backup, by one rename. Raises OSError, BackupRefused."""
         os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
         self._require_there()
         manifests.write(self.root, manifest)
@@ -266,11 +254,8 @@ class BackupDraft:
             return
         if not stat.S_ISREG(kind):
             self._drop(path)
-            what = (
-                "a folder that cannot be read or lies too deep"
-                if stat.S_ISDIR(kind)
-                else "a device, a socket or a pipe"
-            )
+            is_folder = stat.S_ISDIR(kind)
+            what = "a folder that cannot be read or lies too deep" if is_folder else "a device, a socket or a pipe"
             self.left_out.append(f"{path}: it is no file, but {what}")
             return
         descriptor = os.open(source.file, _READ)
@@ -279,7 +264,8 @@ class BackupDraft:
             size = info.st_size if source.size is None else source.size
             stamp: tuple[int, ...] = (info.st_size, info.st_mtime_ns, info.st_ino)
             settled = size == info.st_size and time.time_ns() - info.st_mtime_ns > SETTLED_NS
-            if settled and (self._is_here(path, stamp) or self._share(path, stored, stamp)):
+            is_here = path in self.items and self.items[path].source == stamp  # since an earlier round
+            if settled and (is_here or self._share(path, stored, stamp)):
                 return
             self._drop(path)
             digest = _copied(descriptor, target, size, whole=source.size is None)
@@ -298,12 +284,7 @@ class BackupDraft:
             source=stamp if settled else (),
         )
 
-    def _is_here(self, path: str, stamp: tuple[int, ...]) -> bool:
-        """Whether an earlier round has copied it already."""
-        return path in self.items and self.items[path].source == stamp
-
     def _share(self, path: str, stored: str, stamp: tuple[int, ...]) -> bool:
-        """Take it from the backup before, if that has it."""
         item = self._known.get(path)
         if item is None or item.source != stamp:
             return False

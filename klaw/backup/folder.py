@@ -1,5 +1,5 @@
-"""The folder with backups: one folder for each, named by its time. What is not finished, or is being removed, has a dot
-before its name, and nobody takes it for a backup."""
+"""The folder with backups: one folder for each, named by its time. The name of what is not finished, or is being
+removed, begins with ``DRAFT``."""
 
 import errno
 import fcntl
@@ -29,9 +29,8 @@ MAX_FAILURE = 500
 OLD_S = 8 * 86_400.0
 """The owner hears of a newest backup that is older …"""
 AHEAD_S = 86_400.0
-"""… and of one whose time is so far in the future, by a clock that was wrong: nobody knows how old it is."""
+"""… and of one whose time is so far in the future, by a clock that was wrong."""
 DRAFT = ".draft-"
-"""Before the name of what is being made or removed."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(\.\d+)?")
 
 
@@ -45,12 +44,9 @@ class BackupBusy(BackupRefused):
 
 @attrs.frozen(kw_only=True)
 class Backup:
-    """One folder of a backup."""
-
     root: Path
     manifest: BackupManifest | None
     problem: str = ""
-    """Why it cannot be used."""
 
     @property
     def name(self) -> str:
@@ -66,29 +62,23 @@ class Backup:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Have the folder to oneself; made if it is not there, but nothing above it, which may be a disk that is missing.
-
-    Raises:
-        BackupBusy: somebody else is at work in it.
-        OSError: it cannot be used.
-    """
+    """Have the folder to oneself, without what a kill left half made or half removed. It is made if it is not there,
+    but nothing above it, which may be a disk that is missing. Raises BackupBusy, OSError."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError as error:
         raise BackupRefused(f"there is no {folder.parent}: is its disk mounted?") from error
     # A stick may know no modes: nothing is demanded of what is there.
     with alone(folder / LOCK, BackupBusy(f"another backup is at work in {folder}: wait for its end")):
+        for path in folder.glob(f"{DRAFT}*"):
+            shutil.rmtree(path)
         yield
 
 
 @contextmanager
 def alone(path: Path, refusal: KlawError) -> Iterator[None]:
-    """Hold the lock of a file, which is made if it is not there, or of a folder that is.
-
-    Raises:
-        KlawError: ``refusal``, since somebody else holds it.
-        OSError: it cannot be opened.
-    """
+    """Hold the lock of a file, which is made if it is not there, or of a folder that is. Raises ``refusal``: somebody
+    else holds it; OSError."""
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
@@ -115,12 +105,8 @@ def listed(folder: Path) -> list[Backup]:
 
 
 def after(newest: str, time: str) -> str:
-    """``BackupManifest.order`` of a backup.
-
-    Args:
-        newest: the order of the one before; empty for the first one.
-        time: when it is made, by a clock that may have been set back in between.
-    """
+    """``BackupManifest.order`` of a backup that is made at a time, by a clock that may have been set back since the one
+    before, whose order is ``newest``; empty for the first one."""
     if newest >= time:
         with suppress(ValueError, OverflowError):  # of a broken one, whose name is no time
             return iso(from_iso(newest) + 1)
@@ -137,12 +123,12 @@ def newest(folder: Path) -> float | None:
 
 
 def is_old(made: float, now: float) -> bool:
-    """Whether the last backup, by the time when it was made, is too old. Unix seconds."""
+    """Whether the last backup is too old. Both in Unix seconds."""
     return not -AHEAD_S <= now - made <= OLD_S
 
 
 def failure(folder: Path) -> str | None:
-    """Why the last attempt to make a backup failed; None when it did not. Raises OSError."""
+    """Why the last attempt to make a backup failed. Raises OSError."""
     try:
         with (folder / FAILED).open("rb") as file:
             return file.read(MAX_FAILURE).decode("utf-8", "replace")
@@ -173,12 +159,8 @@ def noting_failure(folder: Path) -> Iterator[None]:
 
 
 def chosen(folder: Path, name: str | None) -> tuple[Path, BackupManifest]:
-    """The backup of a name; without one the newest.
-
-    Raises:
-        BackupRefused: there is no backup, or only a newer Klaw can read it.
-        BrokenBackup: it cannot be used.
-    """
+    """The backup of a name; without one the newest. Raises BackupRefused: there is no backup, or only a newer Klaw can
+    read it; BrokenBackup."""
     if name is None:
         found = listed(folder)
         if not found:
@@ -191,16 +173,9 @@ def chosen(folder: Path, name: str | None) -> tuple[Path, BackupManifest]:
         raise BackupRefused(f"there is no backup {name} in {folder}: {hint}")
     made = manifest.read(folder / name)
     if made.schema > migrations.latest():
-        raise BackupRefused(
-            f"{name} was made by Klaw {made.klaw}; {__version__} cannot read all of its logs: use that one"
-        )
+        cannot = f"{__version__} cannot read all of its logs: use that one"
+        raise BackupRefused(f"{name} was made by Klaw {made.klaw}; {cannot}")
     return folder / name, made
-
-
-def clear(folder: Path) -> None:
-    """Remove what a kill left half made, or half removed. Raises OSError."""
-    for path in folder.glob(f"{DRAFT}*"):
-        shutil.rmtree(path)
 
 
 def remove(backups: Sequence[Backup]) -> None:
@@ -213,8 +188,8 @@ def remove(backups: Sequence[Backup]) -> None:
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
-    """Say in one sentence what went wrong with the files. Raises BackupRefused."""
+def os_errors_refused(folder: Path) -> Iterator[None]:
+    """Raise BackupRefused, with one sentence, for what goes wrong with files."""
     try:
         yield
     except OSError as error:

@@ -21,8 +21,6 @@ FILE, DIGEST = "manifest.json", "manifest.sha256"
 CONFIG, WORKSPACE, DATA = "config", "workspace", "data"
 PARTS = (CONFIG, WORKSPACE, DATA)
 """Folders in a backup, in the order in which a restore puts them in place: with the last one it is done."""
-
-
 MAX_BYTES = 64 << 20
 """A manifest of this size lists a quarter of a million files."""
 MAX_DIGEST = 1_000
@@ -59,8 +57,6 @@ def _time(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class BackupItem:
-    """One file, or a symbolic link."""
-
     path: Annotated[str, Check(_inside)]
     """Below the three folders, with ``/``."""
     stored: Annotated[str, Check(_inside), OMIT] = ""
@@ -68,10 +64,8 @@ class BackupItem:
     size: int = 0
     sha256: str = ""
     mode: int = 0o600
-    """Permission bits of the owner."""
     mtime_ns: Annotated[int, Bounds(-(2**63), 2**63 - 1)] = 0
     link: Annotated[str, Check(_name), OMIT] = ""
-    """Where a symbolic link points to."""
     source: Annotated[tuple[int, ...], OMIT] = ()
     """Size, time of the last change in nanoseconds and inode of the file that it was copied from, while these say
     whether it has changed."""
@@ -83,18 +77,13 @@ class BackupItem:
 
 @attrs.frozen(kw_only=True)
 class BackupManifest:
-    """What a backup holds."""
-
     form: int = FORM
     klaw: str
-    """Version of the program."""
     schema: int
-    """Version of the database's schema."""
     time: Annotated[str, Check(_time)]
     """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
     order: Annotated[str, Check(_time), OMIT] = ""
-    """By what it comes after the backup before, whose ``time`` is later since the clock was set back in between; empty:
-    ``time`` says it."""
+    """By what it comes after the backup before, if the clock was set back in between; empty: by ``time``."""
     last: Mapping[str, int]
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
     journal; empty when no database could be read."""
@@ -103,11 +92,10 @@ class BackupManifest:
     forgetting: Annotated[bool, OMIT] = False
     """Something was being forgotten, and not in all logs yet: they may still hold it."""
     secrets: bool
-    """Whether tokens and environment files are in it."""
     left_out: tuple[str, ...] = ()
     """What could not be copied, with the reason."""
     new_bytes: int
-    """That are not shared with the backup before."""
+    """Not shared with the backup before."""
     items: tuple[BackupItem, ...]
 
     @property

@@ -162,11 +162,11 @@ def create(asked: Create, here: Here) -> dict[str, Any]:
 @command(NOUN, "backup_list", BackupFolder, cli="list", show=_listed)
 def show(asked: BackupFolder, here: Here) -> dict[str, Any]:
     """List the backups, the oldest first. The exit code is 1 if one of them is broken."""
-    from klaw.backup.folder import listed, told
+    from klaw.backup.folder import listed, os_errors_refused
     from klaw.store.backup_mark import last_forgetting
 
     folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
-    with told(folder):
+    with os_errors_refused(folder):
         return {"folder": str(folder), "backups": [_told(each, last) for each in listed(folder)]}
 
 
@@ -177,13 +177,13 @@ def verify(asked: OneBackup, here: Here) -> Any:
     The exit code is 1 if something is wrong.
     """
     from klaw.actor import log
-    from klaw.backup.folder import chosen, told
-    from klaw.backup.verify import verify
+    from klaw.backup.folder import chosen, os_errors_refused
+    from klaw.backup.restore import verify
 
     log.configure("error", "auto")
     os.nice(NICE)
     folder = _folder(asked.folder, here.paths)
-    with told(folder):
+    with os_errors_refused(folder):
         root, found = chosen(folder, asked.name)
     return verify(folder, root, found, partial(here.progress.show, "files"))
 
@@ -191,7 +191,7 @@ def verify(asked: OneBackup, here: Here) -> Any:
 @command(NOUN, "backup_restore", OneBackup, cli="restore", show=_restored)
 def restore(asked: OneBackup, here: Here) -> dict[str, Any]:
     """Restore a backup into an empty home. Its configuration, workspace and data folder must be empty or missing."""
-    from klaw.backup.folder import BackupRefused, chosen, told
+    from klaw.backup.folder import BackupRefused, chosen, os_errors_refused
     from klaw.backup.restore import restore
 
     try:
@@ -202,7 +202,7 @@ def restore(asked: OneBackup, here: Here) -> dict[str, Any]:
         raise BackupRefused("a server is running there: stop it, and move away what it has, or give another --home")
     os.umask(0o077)
     folder = _folder(asked.folder, here.paths)
-    with told(folder):
+    with os_errors_refused(folder):
         root, found = chosen(folder, asked.name)
     put = restore(here.paths, root, found, partial(here.progress.show, "files"))
     about = {"time": found.time, "files": len(found.items), "secrets": found.secrets, "left_out": found.left_out}
@@ -212,12 +212,11 @@ def restore(asked: OneBackup, here: Here) -> dict[str, Any]:
 @command(NOUN, "backup_prune", Prune, cli="prune", show=_pruned)
 def prune(asked: Prune, here: Here) -> dict[str, Any]:
     """Remove all backups but the newest. Broken ones are neither counted nor removed."""
-    from klaw.backup.folder import clear, listed, locked, remove, told
+    from klaw.backup.folder import listed, locked, os_errors_refused, remove
     from klaw.store.backup_mark import last_forgetting
 
     folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
-    with told(folder), locked(folder):
-        clear(folder)
+    with os_errors_refused(folder), locked(folder):
         good = [each for each in listed(folder) if each.manifest is not None]
         away = good[: -asked.keep]
         if asked.forgotten:

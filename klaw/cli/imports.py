@@ -247,7 +247,7 @@ async def _alone(
 
     from klaw.actor.clock import SystemClock
     from klaw.actor.mailbox import Nudge
-    from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+    from klaw.actor.supervisor import ActorSpec, Supervisor
     from klaw.config.load import load
     from klaw.core import Core
     from klaw.gateway.hub import Hub
@@ -263,7 +263,7 @@ async def _alone(
         supervisor, mailbox = Supervisor(nursery, clock), store.writer.mailbox
         run = partial(writer_actor.run, publish=lambda _stored: None)
         write = partial(run, writer=store.writer, database=store.database, journal=journal)
-        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
+        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
         parts = _Parts(core=core, readers=store.readers, embedder=Nudge())
 

@@ -13,7 +13,7 @@ from klaw.operations.lines import ShownLines, Table, size
 from klaw.operations.operation import Nothing, Noun, OperationError, argument
 
 if TYPE_CHECKING:
-    from klaw.service.machine import Machine, MachineStep
+    from klaw.service.install import Machine, MachineStep
 
 NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", local=True, of_machine=True)
 
@@ -49,8 +49,7 @@ class Logs:
 
 
 def _machine(asked: MachineArguments, here: Here) -> "Machine":
-    from klaw.service.install import require_system
-    from klaw.service.machine import Machine
+    from klaw.service.install import Machine, require_system
 
     root = Path(asked.root).absolute() if asked.root else Path("/")
     machine = Machine(root=root, dry_run=asked.dry_run, tell=lambda step: here.say(*_lines(step)))

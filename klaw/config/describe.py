@@ -18,10 +18,8 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Secre
 
 
 def json_schema() -> dict[str, Any]:
-    """Describe a configuration file as a JSON schema (draft 2020-12), for editors and other checkers.
-
-    A key that is no text also takes a text that is wholly one ``${NAME}``.
-    """
+    """Describe a configuration file as a JSON schema (draft 2020-12), for editors. A key that is no text also takes a
+    text that is wholly one ``${NAME}``."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Klaw configuration"}
     described = _section(EngineConfig, path="")
     for *sections, name in RETIRED:
@@ -34,7 +32,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def show(config: EngineConfig) -> dict[str, Any]:
-    """Give the effective configuration with the keys of the file, ready for JSON; secrets are ``***``."""
+    """The effective configuration with the keys of the file, ready for JSON; secrets are ``***``."""
     shown = _shown(config)
     assert isinstance(shown, dict)
     return shown
@@ -42,8 +40,6 @@ def show(config: EngineConfig) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class KeyDescription:
-    """One key in words."""
-
     path: str
     type: str
     default: Any
@@ -62,14 +58,9 @@ def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[KeyDescriptio
     for name, found in schema["properties"].items():
         if found.get("deprecated"):
             continue
-        path = f"{prefix}{name}"
-        yield KeyDescription(
-            path=path,
-            type=_in_words(found),
-            default=found.get("default"),
-            has_default="default" in found,
-            meaning=found["description"],
-        )
+        path, has_default = f"{prefix}{name}", "default" in found
+        about = {"type": _in_words(found), "default": found.get("default"), "meaning": found["description"]}
+        yield KeyDescription(path=path, has_default=has_default, **about)
         inner, below = found, f"{path}."
         if isinstance(found.get("additionalProperties"), Mapping):
             inner, below = found["additionalProperties"], f"{path}.<name>."

@@ -17,7 +17,7 @@ from klaw.config.environment import check_text, read_references
 from klaw.errors import ConfigError, Problem
 
 MAX_DEPTH = 64
-"""Levels of nesting; nothing sensible comes near, and the parser recurses."""
+"""Levels of nesting: the parser recurses."""
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -32,20 +32,14 @@ INVALID: Final = object()
 """Stands in the tree for a value whose problem has been reported, so that the rest can still be checked."""
 
 
-@attrs.frozen(kw_only=True)
-class ConfigTree:
-    """One text, read: mappings, lists and scalars."""
+def read_document(text: str, environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    """Read a configuration text; an empty one is an empty mapping. Raises ConfigError: the text is not YAML, or holds
+    no mapping at the top.
 
-    tree: dict[str, Any]
-    """Values are dict, list, ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and
-    ``INVALID``."""
-    problems: tuple[Problem, ...]
-    """Duplicate keys, numbers that cannot be held, malformed references."""
-
-
-def read_document(text: str, environ: Mapping[str, str]) -> ConfigTree:
-    """Read a configuration text; an empty one is an empty mapping. Raises ConfigError: the text is not YAML (with line
-    and column) or holds no mapping at the top."""
+    Returns:
+        The tree, whose values are dict, list, ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and
+        ``INVALID``; and duplicate keys, numbers that cannot be held, and malformed references.
+    """
     reader = _TreeReader(environ)
     node = _compose(text)
     tree = None if node is None else reader.value(node, "")
@@ -54,12 +48,11 @@ def read_document(text: str, environ: Mapping[str, str]) -> ConfigTree:
     if not isinstance(tree, dict):
         top = Problem(path="", message=f"the file must hold a mapping of sections, got {kind_of(tree)}")
         raise ConfigError([*reader.problems, top])
-    return ConfigTree(tree=tree, problems=tuple(reader.problems))
+    return tree, reader.problems
 
 
 def plain_scalar(text: str) -> str | int | float | bool | None:
-    """Read one unquoted scalar. Raises ValueError: it is a number that cannot be held (infinite, not a number, or far
-    too long)."""
+    """Read one unquoted scalar. Raises ValueError: it is a number that cannot be held."""
     if text in _NULLS:
         return None
     if text in {"true", "false"}:
@@ -88,19 +81,10 @@ def join_path(path: str, name: str) -> str:
 
 def kind_of(value: object) -> str:
     """Name the type of a value of the tree in words for people."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case dict():
-            return "a section"
-        case list():
-            return "a list"
-        case _:
-            return "a text"
+    if value is None:
+        return "null"
+    words = {bool: "true or false", int: "a number", float: "a number", dict: "a section", list: "a list"}
+    return words.get(type(value), "a text")
 
 
 class _Loader(yaml.BaseLoader):
@@ -139,10 +123,9 @@ def _compose(text: str) -> yaml.Node | None:
         finally:
             loader.dispose()
     except yaml.reader.ReaderError as exc:
-        before = text[: exc.position] if isinstance(exc.position, int) else ""
-        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-        message = f"not YAML or JSON: a character that is not allowed at line {line}, column {column}"
-        raise ConfigError.of(message) from None
+        lines = text[: exc.position].split("\n") if isinstance(exc.position, int) else [""]
+        where = f"line {len(lines)}, column {len(lines[-1]) + 1}"
+        raise ConfigError.of(f"not YAML or JSON: a character that is not allowed at {where}") from None
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -151,12 +134,10 @@ def _compose(text: str) -> yaml.Node | None:
         raise ConfigError.of(f"not YAML or JSON: {what}{where}") from None
 
 
+@attrs.frozen
 class _TreeReader:
-    """Walks the composed nodes of one document and collects every problem."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.problems: list[Problem] = []
+    _environ: Mapping[str, str]
+    problems: list[Problem] = attrs.field(factory=list, init=False)
 
     def report(self, path: str, message: str) -> None:
         self.problems.append(Problem(path=path, message=message))

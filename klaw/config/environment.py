@@ -1,7 +1,7 @@
 """References such as ``${NAME}`` in the texts of the configuration file, and secrets, which are never printed.
 
-The configuration keeps the reference. What it stands for is looked up by whoever needs it, when it is needed: a command
-that calls no provider must not fail because a key is only in the environment of the service.
+What a reference stands for is looked up when it is needed: a command that calls no provider must not fail because a key
+is only in the environment of the service.
 """
 
 import os
@@ -18,7 +18,6 @@ from klaw.errors import ConfigError
 CREDENTIALS_DIRECTORY = "CREDENTIALS_DIRECTORY"
 """Where systemd puts what a unit names with ``LoadCredential=``."""
 MAX_FILE_BYTES = 65_536
-"""A larger file holds no key."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
 _FORMS = {
@@ -31,10 +30,9 @@ _FORMS = {
 
 @attrs.frozen
 class _Source:
-    """One ``${...}``."""
+    """One ``${...}``; ``kind`` is a key of ``_FORMS``."""
 
     kind: str
-    """A key of ``_FORMS``."""
     name: str
     default: str | None = attrs.field(default=None, repr=False)
 
@@ -70,7 +68,6 @@ class Reference:
 
     pieces: tuple[Piece, ...] = attrs.field(repr=False)
     line: int = attrs.field(eq=False)
-    """Where it begins in the file, for messages."""
     environ: Mapping[str, str] = attrs.field(repr=False, eq=False)
 
     @property
@@ -79,20 +76,13 @@ class Reference:
         return len(self.pieces) == 1
 
     def text(self) -> str:
-        """Look up what it stands for now. Reads files. Raises ValueError: a variable, file or credential is not there
-        or holds no text; the message names it."""
+        """Look up what it stands for now; may read files. Raises ValueError, which names what is missing or no text."""
         return "".join(piece if isinstance(piece, str) else piece.value(self.environ) for piece in self.pieces)
 
 
 def read_references(text: str, line: int, environ: Mapping[str, str]) -> str | Reference:
-    """Find ``${NAME}``, ``${NAME:-default}``, ``${file:/path}`` and ``${credential:NAME}``; ``$$`` is a ``$``.
-
-    Returns:
-        Plain text when there is no reference in it.
-
-    Raises:
-        ValueError: a reference is malformed.
-    """
+    """Find ``${NAME}``, ``${NAME:-default}``, ``${file:/path}`` and ``${credential:NAME}``; ``$$`` is a ``$``. Returns
+    plain text when there is no reference in it. Raises ValueError: one is malformed."""
     pieces = tuple(_pieces(text))
     if all(isinstance(piece, str) for piece in pieces):
         return "".join(map(str, pieces))
@@ -129,12 +119,11 @@ def _contents(path: Path) -> str:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ValueError(f"{path} is not a regular file")
             raw = file.read(MAX_FILE_BYTES + 1)
+        if len(raw) > MAX_FILE_BYTES:
+            raise ValueError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+        return raw.decode("utf-8").rstrip("\r\n")
     except OSError as exc:
         raise ValueError(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from None
-    if len(raw) > MAX_FILE_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
-    try:
-        return raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path} does not hold UTF-8 text") from None
 
@@ -147,13 +136,11 @@ def check_text(text: str) -> None:
 
 @final
 class Secret:
-    """Holds a key or a header value, or the reference to one; every way of printing it shows ``***``.
-
-    Not an attrs class on purpose: ``attrs.asdict`` would open it.
+    """A key or a header value, or the reference to one; every way of printing it shows ``***``. Not an attrs class on
+    purpose: ``attrs.asdict`` would open it.
 
     Args:
-        source: the text itself, or where it comes from.
-        broken_by: says which rule of its key a text breaks; None when it breaks none.
+        broken_by: says which rule of its key a text breaks; checked when a reference is looked up.
     """
 
     __slots__ = ("_broken_by", "_source")
@@ -168,18 +155,11 @@ class Secret:
         return self._source if isinstance(self._source, str) else None
 
     def under(self, broken_by: Callable[[str], str | None]) -> "Secret":
-        """A copy with a rule that is checked when the secret is looked up."""
         return Secret(self._source, broken_by)
 
     def reveal(self, key: str) -> str:
-        """Give the text itself, to be handed to the network library and to nothing else. May read a file.
-
-        Args:
-            key: key path of it, for errors.
-
-        Raises:
-            ConfigError: what it refers to is not there, or breaks the rule of its key; the text names both.
-        """
+        """Give the text itself, to be handed to the network library and to nothing else. May read a file. Raises
+        ConfigError, which names ``key``, its key path: what it refers to is not there, or breaks its rule."""
         if isinstance(self._source, str):
             return self._source
         try:

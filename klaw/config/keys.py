@@ -1,7 +1,5 @@
-"""How one key of the configuration is declared: default, meaning and rule in one place.
-
-The reader, the attrs validators, the JSON schema and the printed documentation all use the ``Rule`` in the field's
-metadata, so they cannot disagree.
+"""How one key of the configuration is declared: default, meaning and rule in one place. The reader, the attrs
+validators, the JSON schema and ``klaw config describe`` all use the ``Rule`` in the field's metadata.
 """
 
 import math
@@ -44,20 +42,18 @@ class Rule:
     description: str
     minimum: float | None = None
     above: float | None = None
-    """Exclusive lower bound."""
     maximum: float | None = None
     pattern: str | None = None
-    """For a text, or for every text in a list or map: a regular expression for the whole of it."""
+    """For a text, or every text in a list or map: a regular expression for the whole of it."""
     names: str | None = None
-    """For a map: a regular expression for the whole of every name in it."""
     hint: str = ""
     """The pattern in words, to follow "must "."""
     names_hint: str = ""
     one_or_more: bool = False
-    """For a list: one text by itself is a list of that text."""
+    """One text by itself is a list of that text."""
 
     def broken_by(self, value: object) -> str | None:
-        """Say which part of the rule ``value`` (of the right type already) breaks; None when it is kept."""
+        """Which part of the rule a value of the right type breaks."""
         if isinstance(value, Secret):
             value = value.literal  # what it refers to is checked when it is looked up
         if isinstance(value, str):
@@ -75,7 +71,6 @@ class Rule:
         return None
 
     def name_broken_by(self, name: str) -> str | None:
-        """Say why ``name`` cannot be a name in this map; None when it can."""
         if self.names is None or re.fullmatch(self.names, name):
             return None
         return f"the name must {self.names_hint}"
@@ -86,7 +81,7 @@ class HasRules(Protocol):
     """A section with rules between its keys."""
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        """The broken ones: the key in the file (empty: the section itself), and what is wrong with it."""
+        """Keys, as in the file (empty: the section itself), and what is wrong with each."""
         ...
 
 
@@ -114,9 +109,8 @@ def key(
 
     def validate(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
         names = value if isinstance(value, Mapping) else ()
-        checks = [*map(rule.name_broken_by, names), *map(rule.broken_by, _parts(value))]
-        broken = next((text for text in checks if text), None)
-        if broken is not None:
+        values = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        for broken in filter(None, (*map(rule.name_broken_by, names), *map(rule.broken_by, values))):
             raise ValueError(f"{file_key(attribute.name)} {broken}")
 
     if factory is not None:
@@ -125,30 +119,20 @@ def key(
 
 
 def section(cls: type) -> Any:
-    """Declare a key that holds a section of its own; the first line of the class's docstring tells its meaning."""
+    """Declare a key that holds a section; its meaning is the first line of the class's docstring."""
     return key((cls.__doc__ or "").partition("\n")[0], factory=cls)
 
 
 def rule_of(attribute: "attrs.Attribute[Any]") -> Rule:
-    """Give the rule of a field that ``key`` declared."""
     return cast("Rule", attribute.metadata[_RULE])
 
 
 def file_key(name: str) -> str:
-    """Give the key in the file for an attribute: ``debounce_ms`` -> ``debounceMs``, ``ping_s`` -> ``pingSeconds``."""
+    """The key in the file for an attribute: ``debounce_ms`` -> ``debounceMs``, ``ping_s`` -> ``pingSeconds``."""
     head, *rest = name.split("_")
     if rest and rest[-1] == "s":
         rest[-1] = "seconds"
     return head + "".join(word.capitalize() for word in rest)
-
-
-def _parts(value: object) -> tuple[object, ...]:
-    """Give the values that a rule speaks of: the items of a list or map, else the value itself."""
-    if isinstance(value, Mapping):
-        return tuple(value.values())
-    if isinstance(value, tuple):
-        return value
-    return (value,)
 
 
 def _plain(number: float) -> str:

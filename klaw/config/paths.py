@@ -17,41 +17,34 @@ from klaw.errors import ConfigError
 
 SOCKET_PATH_MAX_BYTES = 107
 """What ``sun_path`` of a unix socket holds on Linux, without the closing NUL."""
-
 CONFIG_NAMES = ("engine.yaml", "engine.yml", "engine.json")
 """All are read as YAML, of which JSON is a part. The first that exists counts; ``engine.json`` is the old name."""
-
 NAME_MAX_BYTES = 120
-"""Longest folder name that ``encode_name`` makes; leaves room for suffixes under the usual limit of 255."""
-
+"""Of ``encode_name``; leaves room for suffixes under the usual limit of 255."""
 _DIGEST_HEX = 16
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
 @attrs.frozen(kw_only=True)
 class Paths:
-    """All places of one Klaw installation, absolute. Nothing is created here; see ``ensure_private_dir``."""
+    """All places of one Klaw installation, absolute; they may not exist yet."""
 
     config_dir: Path
-    """Holds ``engine.yaml``."""
     data_dir: Path
     """What must never be lost: the conversation logs and the database."""
     state_dir: Path
     """What may be lost: logs and, without a runtime folder of the system, the socket."""
     models_dir: Path
-    """One folder for each pulled model; ``klaw models pull`` can make it again."""
     runtime_dir: Path
-    """Holds the admin socket."""
     workspace: Path
     """The prompt files (SOUL.md, ...) that a person edits."""
     backups_dir: Path
-    """Where ``klaw backup`` keeps what it makes, unless another folder is named."""
     named_config: Path | None = None
     """The configuration, where ``--config`` names it."""
 
     @property
     def config_file(self) -> Path:
-        """The configuration file: the first of its names that exists, else the place where it belongs."""
+        """The first of its names that exists, else the place where it belongs."""
         if self.named_config is not None:
             return self.named_config
         files = [self.config_dir / name for name in CONFIG_NAMES]
@@ -71,16 +64,13 @@ class Paths:
 
     @classmethod
     def resolve(cls, home: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
-        """Find the places, from the most to the least specific source.
+        """Find the places. Raises ConfigError: there is no home folder, or the admin socket's path is too long.
 
         Args:
             home: the value of ``--home``: everything under this one folder, whatever the environment says, so that
                 a scratch copy never touches the real workspace.
             environ: without ``home``, ``KLAW_HOME`` does the same (but ``KLAW_WORKSPACE`` still applies), else the
                 XDG variables and their standard defaults. Relative XDG values are ignored, as that standard asks.
-
-        Raises:
-            ConfigError: no home folder can be found, or the admin socket's path is too long for the system.
         """
         workspace = _folder(environ.get("KLAW_WORKSPACE"), environ) if home is None else None
         root = _folder(home, environ) or _folder(environ.get("KLAW_HOME"), environ)
@@ -126,12 +116,9 @@ def below_of_user(user: UserId, name: str) -> str:
 
 
 def encode_name(name: str) -> str:
-    """Turn any text into one safe folder or file name; different texts give different names.
-
-    ASCII letters, digits, ``_`` and ``-`` stay; every other byte of the UTF-8 form becomes ``%XX``, the dot too, so
-    that no name is ``..`` or hidden. The empty text is ``%``. A name over ``NAME_MAX_BYTES`` is cut and ends with
-    ``~`` and 16 hex digits of its SHA-256.
-    """
+    """Turn any text into one safe folder or file name; different texts give different names. ASCII letters, digits,
+    ``_`` and ``-`` stay; every other byte of the UTF-8 form becomes ``%XX``, the dot too, so that no name is ``..`` or
+    hidden. A name over ``NAME_MAX_BYTES`` is cut and ends with ``~`` and 16 hex digits of its SHA-256."""
     raw = name.encode("utf-8", "surrogatepass")
     parts = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw]
     encoded = "".join(parts) or "%"
@@ -150,9 +137,9 @@ def ensure_private_dir(path: Path) -> Path:
     """Make ``path`` (and missing parents) with mode 0700, and take a looser mode away from an existing one. Raises
     ConfigError: it cannot be made, is not a folder, or is open to others and not ours to close."""
     try:
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        for folder in reversed((path, *path.parents)):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode):
             raise NotADirectoryError(20, os.strerror(20))
@@ -164,14 +151,8 @@ def ensure_private_dir(path: Path) -> Path:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file that only its owner may read, make it if it is missing, and take a looser mode away.
-
-    Args:
-        flags: of ``os.open``, besides those for making it and for not handing it on to child processes.
-
-    Raises:
-        OSError: it cannot be opened, or is open to others and not ours to close.
-    """
+    """Open a file that only its owner may read, make it if it is missing, and take a looser mode away. Raises
+    OSError."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
@@ -183,7 +164,7 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def _folder(value: str | Path | None, environ: Mapping[str, str]) -> Path | None:
-    """Absolute form of a folder that a person named; None when they named none."""
+    """A folder that a person named, absolute."""
     text = "" if value is None else str(value)
     if not text:
         return None

@@ -84,7 +84,7 @@ def name_of(uid: int) -> str:
 
 
 def belongs_to(path: Path, owner: int) -> str:
-    """Whose a path is that we cannot use, and what to do."""
+    """Says whose a path is that we cannot use, and what to do."""
     whose, me = name_of(owner), name_of(os.geteuid())
     if owner == ROOT or acting:
         return f"{path} belongs to {whose}: as root, run `chown -R {me}: {shlex.quote(str(path))}`"
@@ -92,24 +92,18 @@ def belongs_to(path: Path, owner: int) -> str:
 
 
 def not_usable(paths: Paths) -> Iterator[Path]:
-    """What belongs to another user and this one may not use as a server must, for instance what root has left.
-
-    Data and state must be readable and writable, configuration, workspace and models only readable. Links are not
-    followed. What stands in a folder that may not be entered is not named.
-    """
-    write = os.R_OK | os.W_OK
-    parts = [(paths.data_dir, write), (paths.state_dir, write), (paths.runtime_dir, write)]
-    parts += [(paths.config_dir, os.R_OK), (paths.workspace, os.R_OK), (paths.models_dir, os.R_OK)]
+    """What belongs to another user and this one may not use as a server must: data and state must be readable and
+    writable, configuration, workspace and models readable. Links are not followed. What stands in a folder that may not
+    be entered is not named."""
+    parts = dict.fromkeys((paths.config_dir, paths.workspace, paths.models_dir), os.R_OK)
+    parts |= dict.fromkeys((paths.data_dir, paths.state_dir, paths.runtime_dir), os.R_OK | os.W_OK)
     seen: set[Path] = set()
-    for folder, need in parts:
+    for folder, need in reversed(parts.items()):
         for path in _below(folder):
-            if path not in seen and path.lstat().st_uid != os.geteuid() and not _may(path, need):
+            is_ours = path in seen or path.is_symlink() or path.lstat().st_uid == os.geteuid()
+            if not is_ours and not os.access(path, need | (os.X_OK if path.is_dir() else 0)):
                 yield path
             seen.add(path)
-
-
-def _may(path: Path, need: int) -> bool:
-    return path.is_symlink() or os.access(path, need | (os.X_OK if path.is_dir() else 0))
 
 
 def _below(folder: Path) -> Iterator[Path]:

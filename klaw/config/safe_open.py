@@ -1,9 +1,8 @@
 """The one way to a file by its path where a user, a tool or a program can write: never through a link, never in a
-way that can wait, and never more of it than is wanted.
+way that can wait, and never more of it than is wanted. Blocks.
 
 The folder that a person chose (workspace, data) may be reached by links; below it each folder is opened from the open
-one before it, by its name, so nothing can be exchanged between a look and its use. Everything here blocks, on a disk
-that does not answer for ever: run it in a thread that can be abandoned.
+one before it, by its name, so nothing can be exchanged between a look and its use.
 """
 
 import errno
@@ -35,7 +34,7 @@ class NotPlain(OSError):
 
 @attrs.frozen(kw_only=True)
 class OpenedFile:
-    """A regular file, open for reading. Valid inside the ``with`` that gave it."""
+    """A regular file, open for reading inside the ``with`` that gave it."""
 
     fd: int
     info: os.stat_result
@@ -58,12 +57,8 @@ class OpenedFile:
 
 
 def open_plain(name: str, folder: int) -> tuple[int, os.stat_result]:
-    """Open a regular file of an open folder by its name. The caller closes the descriptor.
-
-    Raises:
-        NotPlain: it is a folder, a link, a pipe, a device or a socket.
-        OSError: FileNotFoundError and the like.
-    """
+    """Open a regular file of an open folder by its name. The caller closes the descriptor. Raises NotPlain: it is a
+    folder, a link, a pipe, a device or a socket; OSError."""
     # Looked at before opening, because opening some devices does something already.
     _check(os.stat(name, dir_fd=folder, follow_symlinks=False))
     fd = os.open(name, _FILE, dir_fd=folder)
@@ -78,16 +73,12 @@ def open_plain(name: str, folder: int) -> tuple[int, os.stat_result]:
 
 @contextmanager
 def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterator[int]:
-    """A folder's descriptor for a while.
+    """A folder's descriptor. Raises NotPlain: a part is a link, or no folder; OSError.
 
     Args:
         root: chosen by a person; links on the way to it are followed.
         below: relative to it; no part may be a link or ``..``.
         make: make what is missing (mode 0700).
-
-    Raises:
-        NotPlain: a part is a link, or no folder.
-        OSError: FileNotFoundError and the like.
     """
     if make:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,15 +105,8 @@ def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterato
 
 @contextmanager
 def opened(root: Path, path: str) -> Iterator[OpenedFile]:
-    """A regular file below a folder.
-
-    Args:
-        root, path: see ``opened_folder``.
-
-    Raises:
-        NotPlain: it, or a folder on the way, is a link or something else that is not read.
-        OSError: FileNotFoundError and the like.
-    """
+    """A regular file below a folder, as with ``opened_folder``. Raises NotPlain: it, or a folder on the way, is a link
+    or something else that is not read; OSError."""
     folder, _, name = path.rpartition("/")
     with opened_folder(root, folder) as parent:
         fd, info = open_plain(name, parent)

@@ -11,10 +11,9 @@ from typing import Literal
 import attrs
 
 from klaw.config.keys import DAY_S, YEAR_S, key, section
-from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.llm import LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
-from klaw.config.tools import McpConfig, ToolsConfig
+from klaw.config.tools import KnowledgeConfig, McpConfig, ToolsConfig
 from klaw.domain.names import zone
 from klaw.errors import InvalidName
 

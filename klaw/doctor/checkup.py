@@ -11,7 +11,6 @@ import attrs
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.doctor import judge, places
-from klaw.doctor.files import check_files
 from klaw.doctor.judge import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
@@ -29,8 +28,6 @@ SECOND_LOOK_S = 1.0
 
 @attrs.define(kw_only=True)
 class Checkup:
-    """What was found."""
-
     findings: list[Finding] = attrs.Factory(list)
     chats: Mapping[ChatId, Mapping[str, Any]] = attrs.Factory(dict)
     """Counts of the ``covered`` invariant."""
@@ -57,9 +54,8 @@ def check_up(
     """Look at everything.
 
     Args:
-        server: what its running server says.
         whole: read every log line, every index, every file of a message and every model file in full.
-        now: Unix seconds; the real time when left out.
+        now: Unix seconds; None: the real time.
         environ: for the configuration's ``${NAME}``.
     """
     done, now = Checkup(), time.time() if now is None else now
@@ -100,12 +96,16 @@ def _check_data(
     done.findings += [ok("database", f"{paths.database} opens"), judge.judge_schema(schema)]
     if schema.found != schema.known:
         return None, None
-    damaged = _check_integrity(done, paths, whole=whole)
+    try:
+        complaints = read_offline(paths.database, connect.complaints, whole=whole)
+    except StorageError as error:
+        complaints = [str(error)]
+    done.findings += judge.judge_integrity(complaints, whole=whole)
     stored = _check_covered(done, paths, config)
     try:
-        if not damaged:  # else what it seems to have proves nothing about the logs
+        if not complaints:  # else what it seems to have proves nothing about the logs
             settled = _check_tails(done, paths, logs, running=running)
-            done.findings += check_files(paths, whole=whole, running=running, settled=settled)
+            done.findings += places.check_files(paths, whole=whole, running=running, settled=settled)
         return stored, read_offline(paths.database, inventory.newest_time)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
@@ -121,16 +121,6 @@ def _in_database(paths: Paths, logs: LogReport) -> int:
         return read_offline(paths.database, inventory.messages_between, gaps)
     except StorageError:
         return 0  # missing, damaged or of another schema: told below
-
-
-def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> bool:
-    """Returns whether the file is damaged."""
-    try:
-        complaints = read_offline(paths.database, connect.complaints, whole=whole)
-    except StorageError as error:
-        complaints = [str(error)]
-    done.findings += judge.judge_integrity(complaints, whole=whole)
-    return bool(complaints)
 
 
 def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | None:

@@ -22,8 +22,6 @@ NAMED_MESSAGES = 20
 
 
 class Level(enum.StrEnum):
-    """How bad it is."""
-
     OK = "ok"
     WARNING = "warning"
     """Worth knowing; Klaw works."""
@@ -33,13 +31,10 @@ class Level(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """The outcome of one check."""
-
     name: str
     level: Level
     text: str
     todo: str | None = None
-    """What to do; None when there is nothing."""
 
 
 def ok(name: str, text: str) -> Finding:
@@ -58,9 +53,6 @@ def _faults(counts: Mapping[str, int]) -> str:
     return "; ".join(f"{count} {text}" for text, count in counts.items() if count)
 
 
-# -- the checks -------------------------------------------------------------------------------------------------------
-
-
 def judge_schema(schema: Schema) -> Finding:
     if schema.found > schema.known:
         text = f"the database has schema {schema.found}, this Klaw knows {schema.known}"
@@ -76,11 +68,9 @@ def judge_integrity(complaints: Sequence[str], *, whole: bool) -> list[Finding]:
     about_text = [each for each in complaints if "fts5" in each.lower()]
     rest = [each for each in complaints if each not in about_text]
     how = "integrity_check" if whole else "quick_check; --full looks at every index too"
-    found = [
-        problem("integrity", f"{plural(len(rest), 'complaint')} of SQLite: {listed(rest, 3)}", REBUILD)
-        if rest
-        else ok("integrity", f"the file is in order ({how})")
-    ]
+    found = [ok("integrity", f"the file is in order ({how})")]
+    if rest:
+        found = [problem("integrity", f"{plural(len(rest), 'complaint')} of SQLite: {listed(rest, 3)}", REBUILD)]
     if about_text:
         found.append(problem("full_text", f"its structure is damaged: {listed(about_text, 3)}", REBUILD))
     return found
@@ -102,7 +92,6 @@ def judge_full_text(covered: WholeLook) -> Finding:
 
 
 def judge_vectors(covered: WholeLook, *, enabled: bool) -> Finding:
-    """Vectors against messages and their marks."""
     damage = covered.damage
     if covered.stray_vectors:
         text = f"{plural(covered.stray_vectors, 'vector')} stand under another chat than their message"
@@ -124,12 +113,7 @@ def judge_vectors(covered: WholeLook, *, enabled: bool) -> Finding:
 
 
 def judge_rows(name: str, words: str, found: Soundness, *, waiting: int | None = None) -> Finding:
-    """A kind's rows against their history and their indexes.
-
-    Args:
-        words: what several of them are called.
-        waiting: how many wait for a vector.
-    """
+    """A kind's rows, called ``words``, against their history and their indexes; how many wait for a vector."""
     if text := _faults(found.faults):
         return problem(name, text, REBUILD)
     if not found.count:
@@ -143,7 +127,6 @@ def judge_counts(counts: Mapping[str, int]) -> Finding:
 
 
 def judge_covered(covered: WholeLook) -> Finding:
-    """The invariant itself, with the messages that break it."""
     lost = {chat: covered.tallies[chat].uncovered(start) for chat, start in covered.window_starts.items()}
     total = sum(lost.values())
     searched = sum(tally.messages - tally.not_searchable for tally in covered.tallies.values())
@@ -151,19 +134,11 @@ def judge_covered(covered: WholeLook) -> Finding:
     if not total:
         note = f"; {silent} hold no word" if silent else ""
         return ok("covered", f"of {plural(searched, 'message')} every one is in the window or found by search{note}")
-    names = [
-        f"{chat}#{seq}"
-        for chat, start in covered.window_starts.items()
-        for seq in covered.tallies[chat].uncovered_seqs(start)
-    ]
-    names = names[:NAMED_MESSAGES]
-    more = f" and {total - len(names)} more" if total > len(names) else ""
+    starts = covered.window_starts.items()
+    names = [f"{chat}#{seq}" for chat, start in starts for seq in covered.tallies[chat].uncovered_seqs(start)]
     found = "1 message is" if total == 1 else f"{total} messages are"
-    return problem(
-        "covered",
-        f"{found} neither in the window nor found by search: {', '.join(names)}{more}",
-        f"`klaw why` tells about one of them; {BY_ITSELF}: {REBUILD}",
-    )
+    text = f"{found} neither in the window nor found by search: {listed(names, NAMED_MESSAGES)}"
+    return problem("covered", text, f"`klaw why` tells about one of them; {BY_ITSELF}: {REBUILD}")
 
 
 def chat_counts(covered: WholeLook) -> dict[ChatId, dict[str, Any]]:
@@ -188,31 +163,22 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
     if report.malformed:
         count = sum(report.malformed.values())
         places = [f"{name} ({number})" for name, number in report.malformed.items()]
-        return warning(
-            "logs",
-            f"{plural(count, 'line')} cannot be stored: {listed(places)}",
+        todo = (
             "if somebody changed these files, restore them from a backup; a line that a power cut tore was never"
             " acknowledged. `klaw reindex` on a stopped server takes such lines out of the logs and keeps them in"
-            f" {FOLDER}/",
         )
+        return warning("logs", f"{plural(count, 'line')} cannot be stored: {listed(places)}", f"{todo} {FOLDER}/")
     if report.torn and not running:
-        return warning(
-            "logs",
-            f"the last line is torn: {listed(report.torn)}",
-            "nothing: it was never acknowledged, and the writer continues on a new line",
-        )
+        todo = "nothing: it was never acknowledged, and the writer continues on a new line"
+        return warning("logs", f"the last line is torn: {listed(report.torn)}", todo)
     seen = "every line" if whole else f"{plural(report.lines, 'line')}, the ends only (--full reads all)"
     aside = f"; {FOLDER}/ holds {plural(report.set_aside, 'line')}" if report.set_aside else ""
     return ok("logs", f"{plural(report.logs, 'log')} are in order; read: {seen}{aside}")
 
 
 def judge_numbers(report: LogReport, in_database: int) -> Finding:
-    """Whether each message of a chat and each change of memory has a number of its own, without gaps.
-
-    Args:
-        report: of all lines.
-        in_database: how many of the messages that the logs lack the database has.
-    """
+    """Whether each message of a chat and each change of memory has a number of its own, without gaps. ``in_database``:
+    how many of the messages that the logs lack the database has."""
     far = 0
     repeated = [f"{chat}#{seq}" for chat, numbers in report.seqs.items() for seq in numbers.repeated()]
     for word, numbers in (("row", report.rowids), ("memory", report.entries), ("run", report.changes)):
@@ -231,12 +197,11 @@ def judge_numbers(report: LogReport, in_database: int) -> Finding:
         return ok("numbers", "every record has a number of its own, and none is missing")
     text = f"numbers are missing in the logs: {listed(gaps, NAMED_GAPS)}"
     if in_database:
-        return problem(
-            "numbers",
-            f"{text}; the database has {plural(in_database, 'message')} of them",
+        todo = (
             "put the lines back from a backup of conversations/; until then do not run `klaw reindex"
-            " --accept-differences`, which would take them out of the database too",
+            " --accept-differences`, which would take them out of the database too"
         )
+        return problem("numbers", f"{text}; the database has {plural(in_database, 'message')} of them", todo)
     return warning("numbers", text, "if a backup has these lines, put them back; Klaw works without them")
 
 
@@ -253,30 +218,23 @@ def judge_tails(
     *,
     running: bool,
 ) -> Finding:
-    """The logs against the database.
+    """The logs, which were read before, against the database.
 
     Args:
-        report: what was read of the logs, before the database.
-        missing: what of it the database lacks.
+        missing: what the database lacks.
         last_seqs: the newest message of each chat in the database.
         last: the highest numbers there.
         running: a server runs, so the database cannot be behind.
     """
     ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
-    if not running and (
-        last["change"] > max(report.runs.values(), default=0) or last["entry"] > report.entries.last(0)
-    ):
-        return problem(
-            "log_tails",
-            "the database has newer tasks or runs than the logs",
-            "restore the folders memory/ and runs/ from a backup: lines are missing, and a rebuild would lose them",
-        )
+    newer = last["change"] > max(report.runs.values(), default=0) or last["entry"] > report.entries.last(0)
+    lost = "from a backup: lines are missing, and a rebuild would lose them"
+    if newer and not running:
+        text = "the database has newer tasks or runs than the logs"
+        return problem("log_tails", text, f"restore the folders memory/ and runs/ {lost}")
     if ahead and not running:
-        return problem(
-            "log_tails",
-            f"the database has newer messages than the logs of {listed(ahead)}",
-            "restore the folder conversations/ from a backup: lines are missing, and a rebuild would lose them",
-        )
+        text = f"the database has newer messages than the logs of {listed(ahead)}"
+        return problem("log_tails", text, f"restore the folder conversations/ {lost}")
     if missing.any:
         unknown = missing.messages
         counts = {"message": sum(unknown.values()), "turn": 0, **missing.others}
@@ -285,9 +243,8 @@ def judge_tails(
         where = f" ({listed(list(unknown))})" if unknown else ""
         if running:
             return problem("log_tails", f"{what} are not in the database{where}", "restart the server")
-        return warning(
-            "log_tails", f"{what} are not in the database yet{where}", "nothing: the next start puts them in"
-        )
+        todo = "nothing: the next start puts them in"
+        return warning("log_tails", f"{what} are not in the database yet{where}", todo)
     if report.pending_lines and not running:
         text = f"the server did not stop in order; commit.log keeps {plural(report.pending_lines, 'line')}"
         return ok("log_tails", f"{text}, which the next start compares with the logs")

@@ -1,10 +1,11 @@
-"""Checks of what lies around the data: configuration, tokens, folders, disk, clock, server, and models."""
+"""Checks of what lies around the database: configuration, tokens, folders, disk, clock, server, files, models."""
 
 import datetime as dt
 import importlib.util
 import os
 import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,19 @@ from klaw.config.load import load, unresolved_secrets
 from klaw.config.paths import Paths
 from klaw.config.run_as import belongs_to, not_usable
 from klaw.config.schema import EngineConfig
-from klaw.doctor.judge import Finding, ok, problem, warning
+from klaw.doctor.judge import Finding, Level, ok, problem, warning
+from klaw.domain.knowledge import SourceId
 from klaw.domain.text import listed, plural
 from klaw.errors import INSTALL_AGAIN, ConfigError, ModelError
 from klaw.gateway.tokens import load_access, tokens_file
 from klaw.memory.embed.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
+from klaw.store import attachments, originals
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.journal import LOCK_FILE
+from klaw.store.kinds.attachments import named
+from klaw.store.kinds.knowledge import sources
+from klaw.store.store import read_offline
 from klaw.upkeep import PLACES
 
 FUTURE_S = 300.0
@@ -31,12 +37,11 @@ FUTURE_S = 300.0
 
 @attrs.frozen(kw_only=True)
 class Server:
-    """What a running server says about itself; without one both answers are None."""
+    """What a running server says about itself, or why there is no answer."""
 
     status: Mapping[str, Any] | None = None
     health: Mapping[str, Any] | None = None
     error: str | None = None
-    """Why there is no answer."""
 
 
 def check_config(paths: Paths, environ: Mapping[str, str]) -> tuple[EngineConfig, list[Finding]]:
@@ -45,15 +50,12 @@ def check_config(paths: Paths, environ: Mapping[str, str]) -> tuple[EngineConfig
     try:
         config, warnings = load(file, environ)
     except ConfigError as error:
-        found = [
-            problem("configuration", f"{file}: {each}", "correct it; `klaw config check` looks at it again")
-            for each in error.problems
-        ]
-        return EngineConfig(), found
+        todo = "correct it; `klaw config check` looks at it again"
+        return EngineConfig(), [problem("configuration", f"{file}: {each}", todo) for each in error.problems]
     if warnings:
         return config, [warning("configuration", f"{file}: {each}", "see docs/configuration.md") for each in warnings]
     text = f"{file} is valid" if file.exists() else f"there is no {file}: the defaults apply"
-    if missing := unresolved_secrets(config):
+    if missing := list(unresolved_secrets(config)):
         # Not a problem: keys may be in the service's environment alone. A running server says what it lacks.
         text += f"; not to be had here: {listed([str(each) for each in missing])}"
     return config, [ok("configuration", text)]
@@ -64,9 +66,8 @@ def check_tokens(paths: Paths) -> Finding:
     try:
         access = load_access(file)
     except ConfigError as error:
-        return problem(
-            "tokens", str(error), 'restore the file, or write {"tokens": []} into it and add the tokens again'
-        )
+        todo = 'restore the file, or write {"tokens": []} into it and add the tokens again'
+        return problem("tokens", str(error), todo)
     tokens = access.tokens
     if tokens and _is_open(file):
         return warning("tokens", f"{file} can be read by others", f"chmod 600 {file}")
@@ -85,11 +86,8 @@ def check_folders(paths: Paths) -> Finding:
         todo = belongs_to(_above(foreign[0], paths), foreign[0].lstat().st_uid)
         return problem("folders", f"of another user, and not usable: {listed([str(each) for each in foreign])}", todo)
     if not data.is_dir():
-        return problem(
-            "folders",
-            f"there is no data folder {data}: Klaw has never run here",
-            "give the right --home (or KLAW_HOME), or start it with `klaw serve`",
-        )
+        todo = "give the right --home (or KLAW_HOME), or start it with `klaw serve`"
+        return problem("folders", f"there is no data folder {data}: Klaw has never run here", todo)
     ours = [path for path in (data, paths.database, data / COMMIT_LOG, data / LOCK_FILE) if path.exists()]
     locked = [str(path) for path in ours if not os.access(path, os.R_OK | os.W_OK)]
     if locked:
@@ -114,11 +112,7 @@ def _is_open(path: Path) -> bool:
 
 
 def check_clock(now: float, newest: str | None) -> Finding:
-    """Whether the clock can be right.
-
-    Args:
-        newest: ISO time of the newest message.
-    """
+    """Whether the clock can be right; ``newest`` is the ISO time of the newest message."""
     moment = dt.datetime.fromtimestamp(now, dt.UTC)
     shown = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     todo = "set the clock, and let it be set by the network (timedatectl set-ntp true)"
@@ -155,22 +149,15 @@ def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:
     status, health = server.status, server.health or {}
     found = [_running(status, version)]
     if health.get("state") == "failing":
-        found.append(
-            problem("server", "its writer does not commit: messages are not stored", "restart it; see its log")
-        )
-    found += [
-        warning("server", f"degraded: {each['code']}: {each['text']}", "see docs/operations.md, What is degraded")
-        for each in status["degraded"]
-    ]
-    found += [
-        warning(
-            "LLM provider",
-            f"{each['name']}: the last call failed: {each['error']}",
-            "correct it; `klaw models test` asks again",
-        )
-        for each in status["llm"]["providers"]
-        if each.get("error")
-    ]
+        text = "its writer does not commit: messages are not stored"
+        found.append(problem("server", text, "restart it; see its log"))
+    for each in status["degraded"]:
+        text = f"degraded: {each['code']}: {each['text']}"
+        found.append(warning("server", text, "see docs/operations.md, What is degraded"))
+    for each in status["llm"]["providers"]:
+        if each.get("error"):
+            text = f"{each['name']}: the last call failed: {each['error']}"
+            found.append(warning("LLM provider", text, "correct it; `klaw models test` asks again"))
     return found
 
 
@@ -183,11 +170,8 @@ def _running(status: Mapping[str, Any], version: str) -> Finding:
 
 def _no_server(paths: Paths, server: Server) -> Finding:
     if is_in_use(paths.data_dir):
-        return problem(
-            "server",
-            f"a server uses {paths.data_dir}, and its admin socket does not answer: {server.error}",
-            "run this as its user; if it still does not answer, restart the server",
-        )
+        text = f"a server uses {paths.data_dir}, and its admin socket does not answer: {server.error}"
+        return problem("server", text, "run this as its user; if it still does not answer, restart the server")
     return ok("server", f"none runs: {server.error}" if server.error else "none runs")
 
 
@@ -202,16 +186,102 @@ def is_in_use(data_dir: Path) -> bool:
     return any("FLOCK" in line and any(field.endswith(f":{inode}") for field in line) for line in fields)
 
 
+# -- files of messages and of knowledge bases -------------------------------------------------------------------------
+
+SECOND_LOOK_S = 1.0
+"""A running server keeps a file before its message is stored, and removes it before its message is forgotten."""
+
+
+@attrs.frozen(kw_only=True)
+class _FileKind:
+    what: str
+    of: str
+    named_by: str
+    folder: str
+    todo: str
+    there: Callable[[Path], Mapping[str, int]]
+    """Sizes of files below the data folder, by their keys."""
+    wanted: Callable[[Path], Mapping[str, tuple[int, str, str]]]
+    """By the same keys, as the database says: size, what names the file, and its SHA-256 if the key does not say it."""
+    is_whole: Callable[[Path, str, str], bool]
+
+
+FILE_KINDS = (
+    _FileKind(
+        what="files",
+        of="messages",
+        named_by="message",
+        folder=attachments.FOLDER,
+        todo="put it back from a backup of attachments/ and users/, or send the same file to the chat again; without it"
+        " `klaw forget CHAT#NUMBER` removes the message",
+        there=attachments.sent,
+        wanted=lambda file: {path: (*found, "") for path, found in read_offline(file, named).items()},
+        is_whole=lambda data_dir, path, _: attachments.is_whole(data_dir, path),
+    ),
+    _FileKind(
+        what="knowledge",
+        of="knowledge bases",
+        named_by="source",
+        folder=originals.FOLDER,
+        todo="put it back from a backup of knowledge/; without it `klaw kb remove SOURCE` removes the source, and"
+        " `klaw kb add BASE FILE` adds the file again",
+        there=originals.every,
+        wanted=lambda file: {
+            key: (size, key, sha256) for key, (size, sha256) in read_offline(file, sources.kept_files).items()
+        },
+        is_whole=lambda data_dir, source, sha256: originals.is_whole(data_dir, SourceId(source), sha256),
+    ),
+)
+
+
+def check_files(paths: Paths, *, whole: bool, running: bool, settled: bool) -> Iterator[Finding]:
+    """Compare all files of messages and of knowledge bases with what names them. Raises StorageError.
+
+    Args:
+        whole: read every file; else its size must do.
+        running: a server may change them meanwhile.
+        settled: the database has all messages; else nothing is said of files that none names.
+    """
+    for kind in FILE_KINDS:
+        try:
+            found = _compared(kind, paths, whole=whole, settled=settled)
+            if running and not all(each.level is Level.OK for each in found):
+                time.sleep(SECOND_LOOK_S)
+                found = _compared(kind, paths, whole=whole, settled=settled)
+        except OSError as error:
+            text = f"they cannot be read: {error.strerror or 'something there is no plain file'}"
+            found = [problem(kind.what, text, f"correct owner and mode of {paths.data_dir / kind.folder}")]
+        yield from found
+
+
+def _compared(kind: _FileKind, paths: Paths, *, whole: bool, settled: bool) -> list[Finding]:
+    there, wanted = kind.there(paths.data_dir), kind.wanted(paths.database)
+    missing, damaged = [], []
+    for key, (size, name, sha256) in wanted.items():
+        if key not in there:
+            missing.append(name)
+        elif there[key] != size or (whole and not kind.is_whole(paths.data_dir, key, sha256)):
+            damaged.append(name)
+    findings = []
+    if missing:
+        text = f"{plural(len(missing), 'file')} of {kind.of} not there: {listed(missing)}"
+        findings.append(problem(kind.what, text, kind.todo))
+    if damaged:
+        text = f"{plural(len(damaged), 'file')} of {kind.of} not as they were sent: {listed(damaged)}"
+        findings.append(problem(kind.what, text, f"delete what is there, then {kind.todo}"))
+    if settled and (nobodys := sorted(there.keys() - wanted)):
+        text = f"{plural(len(nobodys), 'file')} named by no {kind.named_by}: {listed(nobodys)}"
+        findings.append(warning(kind.what, text, f"they only take space: delete them in {paths.data_dir}"))
+    how = "read" if whole else "their sizes; --full reads them"
+    return findings or [ok(kind.what, f"{plural(len(wanted), 'file')} of {kind.of} in order ({how})")]
+
+
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
 def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, whole: bool) -> Finding:
-    """The embedding model.
-
-    Args:
-        stored: id of the model whose vectors are stored; None when there are none.
-        whole: compare the checksums too.
-    """
+    """The embedding model; ``stored`` is the id of the one whose vectors there are. ``whole``: compare the
+    checksums."""
     if not config.embedding.enabled:
         return ok("embedding_model", "embedding.enabled is false: recall is full-text only")
     if (named := config.endpoints.get("embeddings")) is not None:
@@ -227,11 +297,8 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
     if damage is not None:
         return problem("embedding_model", f"{folder}: {damage}", "klaw models pull --verify")
     if stored is not None and stored != model_id:
-        return warning(
-            "embedding_model",
-            f"the vectors are of {stored}, the model here is {model_id}",
-            "nothing: the next start with this model embeds all messages again; until then recall is full-text only",
-        )
+        todo = "nothing: the next start with this model embeds all messages again; until then recall is full-text only"
+        return warning("embedding_model", f"the vectors are of {stored}, the model here is {model_id}", todo)
     return ok("embedding_model", model_id)
 
 
@@ -244,7 +311,6 @@ def _check_remote(name: str, stored: str | None) -> Finding:
 
 
 def check_reranker(config: EngineConfig) -> Finding | None:
-    """The reranking model; None when no model is configured."""
     if (named := config.endpoints.get("rerank")) is None:
         return None
     name = "/".join(named)
@@ -252,7 +318,7 @@ def check_reranker(config: EngineConfig) -> Finding | None:
 
 
 def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Finding | None:
-    """The built-in language model; None when no route leads to it."""
+    """Nothing when no route leads to it."""
     if not config.routing.uses_local:
         return None
     local = config.local_model
@@ -267,7 +333,7 @@ def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Findi
         damage = str(error)
     if damage is not None:
         return problem("local_model", f"{file.parent}: {damage}", "klaw models pull --verify")
-    return ok("local_model", f"{local.model}")
+    return ok("local_model", local.model)
 
 
 def _damage(folder: Path, *, verify: bool = True) -> str | None:

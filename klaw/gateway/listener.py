@@ -16,7 +16,7 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.errors import CannotListen, ConfigError, HttpRefusal
 from klaw.gateway.connection_limits import Admission, Arrival, Connection, TokenBucket, address_of
 from klaw.gateway.handshake import respond, serve_stream
@@ -63,9 +63,7 @@ class Gateway:
         self._logged_at = -math.inf
 
     def spec(self) -> ActorSpec:
-        return ActorSpec(
-            name="gateway", run=self.run, mailbox=self.mailbox, restart=Restart.VITAL, stop_budget_s=STOP_S + 2.0
-        )
+        return ActorSpec(name="gateway", run=self.run, mailbox=self.mailbox, vital=True, stop_budget_s=STOP_S + 2.0)
 
     def connections(self) -> list[dict[str, Any]]:
         return [session.report() for session in self._sessions.values()]

@@ -6,7 +6,7 @@ is the way from the root to ``current_node``; the rest was replaced.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -39,14 +39,10 @@ _WRITING = re.compile(r"^:::(?:writing\{[^}\n]*\})?[ \t]*(?:\n|\Z)", re.MULTILIN
 
 
 def unmarked(text: str, references: Any = None) -> str:
-    """A text as its user sees it: with the links, and without the marks for ChatGPT's own page.
-
-    ``references`` are its ``content_references``: each with a mark and what is shown for it.
-    """
-    shown = {}
-    for each in references if isinstance(references, list) else ():
-        if isinstance(each, dict) and isinstance(alt := each.get("alt"), str):
-            shown[str(each.get("matched_text"))] = alt
+    """A text as its user sees it: without the marks for ChatGPT's own page, each of which its ``content_references``
+    name with what is shown for it."""
+    listed = [each for each in references if isinstance(each, dict)] if isinstance(references, list) else []
+    shown = {str(each.get("matched_text")): each["alt"] for each in listed if isinstance(each.get("alt"), str)}
     text = _REST.sub("", _MARK.sub(lambda found: _placed(found[1], found[2], shown), text))
     return _WRITING.sub("", text) if ":::writing{" in text else text
 
@@ -54,20 +50,16 @@ def unmarked(text: str, references: Any = None) -> str:
 def _placed(space: str, mark: str, shown: Mapping[str, str]) -> str:
     words = shown.get(mark)
     if not words and mark[0] == "\ue200":
-        words = _words(mark[1:-1])
+        words = " ".join(filter(None, _words(mark[1:-1])))
     elif words is None and mark[0] == "【" and not re.search(r"†|turn\d", mark):  # so some languages quote
         words = mark
     return f"{space}{words}" if words else ""
 
 
-def _words(mark: str) -> str:
+def _words(mark: str) -> Iterator[str]:
     """The words that a mark carries: a name, a heading, the text of a link."""
     kind, *arguments = mark.split("\ue202")
-    return "" if "cite" in kind else " ".join(filter(None, _arguments(arguments)))
-
-
-def _arguments(given: Iterable[str]) -> Iterator[str]:
-    for each in map(str.strip, given):
+    for each in map(str.strip, arguments if "cite" not in kind else ()):
         if each.startswith(("[", "{")):
             try:
                 values = json.loads(each)
@@ -81,8 +73,7 @@ def _arguments(given: Iterable[str]) -> Iterator[str]:
 
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
-_ID = re.compile(r"file[-_][0-9A-Za-z]+")
-"""In the name of a file of the export."""
+_FILE_ID = re.compile(r"file[-_][0-9A-Za-z]+")
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
 _MADE = frozenset(
     {
@@ -97,16 +88,14 @@ _MADE = frozenset(
 def read(export: OpenedExport) -> Iterator[Event]:
     stored: dict[str, ExportEntry] = {}
     for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
-        if (own := _ID.search(file.name.rpartition("/")[2])) is not None:
+        if (own := _FILE_ID.search(file.name.rpartition("/")[2])) is not None:
             stored.setdefault(own[0], file)
     return chats(export, FILES, "conversations.json", partial(_chat, stored), frozenset({"mapping"}))
 
 
 def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator[Event]:
     try:
-        title = str(found.get("title") or "")
-        key = found.get("conversation_id") or found.get("id")
-        mapping = found["mapping"]
+        key, title, mapping = found.get("conversation_id") or found.get("id"), found.get("title"), found["mapping"]
         nodes = [(name, mapping[name]["message"]) for name in _way(mapping, found.get("current_node"))]
         times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
         at = next(filter(None, map(moment, times)), None)
@@ -116,7 +105,7 @@ def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")
         return
-    yield ExportedChat(key=key, title=title)
+    yield ExportedChat(key=key, title=str(title or ""))
     reports: set[str] = set()
     for name, message in nodes:
         try:
@@ -152,9 +141,7 @@ def _way(mapping: Any, current: Any) -> list[str]:
     named = {child: name for name, node in mapping.items() for child in node.get("children") or ()}
     last = None
     for name, node in mapping.items():
-        parent = node.get("parent") or named.get(name)
-        is_linked = named or "parent" in node
-        parents[name] = parent if is_linked else last
+        parents[name] = (node.get("parent") or named.get(name)) if named or "parent" in node else last
         at = (node.get("message") or {}).get("create_time")
         made[name] = at if isinstance(at, (int, float)) else 0.0
         last = name
@@ -186,16 +173,15 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
 
 
 def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
-    """What people wrote themselves stays as it is."""
+    """The text of a message; what people wrote themselves stays as it is."""
     files = {each.get("id"): each.get("name") for each in about.get("attachments") or ()}
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
     texts = [_text(part, files) for part in shown if part is not None]
+    marked = about.get("targeted_reply")  # what the user marked to ask about it
     if not by_user:
         texts = [unmarked(each, about.get("content_references")) for each in texts]
-    elif (
-        isinstance(reply := about.get("targeted_reply"), str) and reply.strip()
-    ):  # what they had marked to ask about it
-        texts.insert(0, "\n".join(f"> {line}" for line in unmarked(reply).splitlines()))
+    elif isinstance(marked, str) and marked.strip():
+        texts.insert(0, "\n".join(f"> {line}" for line in unmarked(marked).splitlines()))
     named = [f"[file: {name}]" for name in files.values() if name and not any(f": {name}]" in text for text in texts)]
     return "\n".join(each for each in (*texts, *named) if each.strip())
 
@@ -232,9 +218,8 @@ def _canvas(content: Any) -> str:
     if not isinstance(call, dict):
         return ""
     if isinstance(call.get("content"), str):
-        return (
-            f"[document: {call['name']}]\n{call['content']}" if call.get("name") else f"[document]\n{call['content']}"
-        )
+        named = f": {call['name']}" if call.get("name") else ""
+        return f"[document{named}]\n{call['content']}"
     changes = [str(each["replacement"]) for each in call.get("updates") or () if each.get("replacement")]
     notes = [str(each["comment"]) for each in call.get("comments") or () if each.get("comment")]
     return "\n".join([*(f"[document, changed]\n{each}" for each in changes), *(f"[note]\n{each}" for each in notes)])

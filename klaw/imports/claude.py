@@ -6,13 +6,14 @@ that is given alone may be any of these.
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from klaw.actor.clock import SystemClock, iso
+from klaw.actor.clock import iso
 from klaw.domain.fact import MAX_TEXT, Fact, FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
@@ -45,7 +46,6 @@ _PART = re.compile(r"(?:conversations|memories|projects)-\d{1,6}\.zip", re.IGNOR
 _ROOT = "00000000-0000-4000-8000-000000000000"
 """The parent of a first message."""
 _SAID = {"human": Role.USER, "assistant": Role.ASSISTANT}
-_TOOLS = "tools and thoughts"
 _MADE = frozenset({"thinking", "redacted_thinking", "tool_use", "tool_result", "token_budget"})
 _TEXTS = frozenset({"text", "voice_note"})
 _STANDS_FOR = re.compile(
@@ -64,9 +64,8 @@ def read(export: OpenedExport) -> Iterator[Event]:
     parts = [each for each in export.files(r"[^/]+\.zip") if _PART.fullmatch(each.name.rpartition("/")[2])]
     if not export.has_several or not parts or export.files(FILES):
         yield from chats(export, FILES, "conversations.json", partial(_entry, export), _MEMBERS)
-    if export.has_several:
-        for part in parts:
-            yield from _part(part.name, part.as_export())
+    for part in parts if export.has_several else ():
+        yield from _part(part.name, part.as_export())
 
 
 def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[Event]:
@@ -128,11 +127,10 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
         except OTHER_FORM as error:
             made = [other_form(f"{place}, message {number}", error)]
         if number not in shown:
-            yield from (LeftOut(REPLACED) for each in made if isinstance(each, ExportedMessage))
-            continue
+            made = [LeftOut(REPLACED) for each in made if isinstance(each, ExportedMessage)]
         for each in made:
             at = each.at if isinstance(each, ExportedMessage) else at
-        yield from made
+            yield each
 
 
 def _way(messages: list[Any], current: Any) -> frozenset[int]:
@@ -158,19 +156,19 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*filter(None, content)]
     made = [each for each in blocks if each.get("type") in _MADE]
     if made:
-        yield LeftOut(_TOOLS)
+        yield LeftOut("tools and thoughts")
     yield from (LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
     texts = [str(each.get("text") or "") for each in blocks if each.get("type") in _TEXTS]
     # `text` repeats the blocks in words of its own.
     texts = texts or [str(message.get("text") or "")]
     texts = texts if role is Role.USER else [*map(_shown, texts)]
     texts += filter(None, map(_document, made))
-    texts += [_attached(each) for each in message.get("attachments") or ()]
-    texts += [
-        f"[file: {each['file_name']}]"
-        for each in message.get("files") or message.get("files_v2") or ()
-        if each.get("file_name")
-    ]
+    for each in message.get("attachments") or ():
+        texts.append(
+            f"[file: {each.get('file_name') or 'pasted text'}]\n{each.get('extracted_content') or ''}".rstrip()
+        )
+    files = message.get("files") or message.get("files_v2") or ()
+    texts += [f"[file: {each['file_name']}]" for each in files if each.get("file_name")]
     text = "\n".join(each for each in texts if each.strip())
     at = moment(message.get("created_at")) or before
     if text and at is None:
@@ -207,17 +205,10 @@ def _document(block: Mapping[str, Any]) -> str:
     return f"[document, changed{named}]\n{changed}" if isinstance(changed, str) and changed.strip() else ""
 
 
-def _attached(found: Any) -> str:
-    """With the text that was read from it; what is pasted has no name."""
-    return f"[file: {found.get('file_name') or 'pasted text'}]\n{found.get('extracted_content') or ''}".rstrip()
-
-
 def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
     """A text for all chats, and one for each project."""
-    texts = [found.get("conversations_memory")]
-    if isinstance(projects := found.get("project_memories"), dict):
-        texts += projects.values()
-    for text in texts:
+    projects = found.get("project_memories")
+    for text in (found.get("conversations_memory"), *(projects.values() if isinstance(projects, dict) else ())):
         for statement in _statements(text if isinstance(text, str) else ""):
             yield ExportedRecord(_fact(statement))
 
@@ -238,7 +229,7 @@ def _statements(text: str) -> Iterator[str]:
 
 def _fact(text: str) -> Fact:
     """A model wrote it down, out of conversations."""
-    now = iso(SystemClock().now())
+    now = iso(time.time())
     return Fact(
         id=FactId(f"{SOURCE}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"),
         user=LOCAL_USER,

@@ -43,7 +43,6 @@ class ExportedFile:
     name: str
     size: int
     open: Callable[[], AbstractContextManager[IO[bytes]]]
-    """Raises OSError, ImportRefused, and what a damaged ZIP raises."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,7 +52,6 @@ class ExportedMessage:
     role: Role
     text: str
     at: str
-    """ISO-8601 UTC with milliseconds."""
     type: MessageKind = MessageKind.TEXT
     metadata: dict[str, object] = attrs.Factory(dict)
     files: tuple[ExportedFile, ...] = ()

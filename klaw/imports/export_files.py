@@ -8,17 +8,16 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 import attrs
 
-from klaw.imports.events import Broken, ExportedFile, ImportRefused
+from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, Unread
 
 MAX_MEMBERS = 500_000
-"""Exports have a file for each picture."""
 MAX_BYTES = 16 << 30
 MAX_RATIO = 300
 """A file in a ZIP unpacks to at most this many times its size, and ``FREE_BYTES`` more. JSON comes to 10 or 20, DEFLATE
@@ -125,28 +124,19 @@ class OpenedExport:
         return self._zip is not None or self._stream is None
 
     def files(self, wanted: str, called: str = "") -> list[ExportEntry]:
-        """The files whose names, with their folders, end as a regular expression says, sorted. The name of a single
-        file does not matter.
-
-        Args:
-            called: how a person knows what must be there; empty: it may be missing.
-
-        Raises:
-            ImportRefused: there is none.
-        """
-        found = self._files(wanted)
+        """The files whose names, with their folders, end as a regular expression says, sorted; a single file whatever
+        its name. Raises ImportRefused: there is none, and it has a name for people (``called``)."""
+        there: dict[str, Path | zipfile.ZipInfo]
+        if self._zip is not None:
+            there = {each.filename: each for each in self._zip.infolist() if not each.is_dir()}
+        elif self._stream is not None:
+            return [ExportEntry(self.path.name, self, None)]
+        else:
+            there = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
+        found = [ExportEntry(name, self, there[name]) for name in sorted(there) if _ends(wanted, name)]
         if called and not found:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
         return found
-
-    def _files(self, wanted: str) -> list[ExportEntry]:
-        if self._zip is not None:
-            found = {each.filename: each for each in self._zip.infolist() if not each.is_dir()}
-            return [ExportEntry(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]
-        if self._stream is not None:
-            return [ExportEntry(self.path.name, self, None)]
-        names = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
-        return [ExportEntry(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
 
     def find(self, place: PurePosixPath) -> ExportEntry | None:
         """The ordinary file at a place of the export, or in a folder beside a single file. A bare name, which somebody
@@ -184,6 +174,19 @@ class OpenedExport:
             assert self._stream is not None
             self._stream.seek(0)
             yield self._stream
+
+
+def each_file(files: Iterable[ExportEntry], read: Callable[[ExportEntry], Iterator[Event]]) -> Iterator[Event]:
+    """What is read of files. One that cannot be read to its end is reported, and does not stop the rest."""
+    for file in files:
+        messages = 0
+        try:
+            for event in read(file):
+                yield event
+                messages += isinstance(event, ExportedMessage)
+        except UNREADABLE as error:
+            place = f"{file.name}, after message {messages}" if messages else file.name
+            yield Unread(place, str(error) or type(error).__name__)
 
 
 def _ends(wanted: str, name: str) -> bool:

@@ -85,16 +85,13 @@ def feed(
     topics: bool = False,
     keep: Callable[[ProjectDocument], object] | None = None,
 ) -> ImportReport:
-    """Store what an export holds.
+    """Store what an export holds. What was stored stays when ``ask`` raises.
 
     Args:
         ask: None: only look through it.
         tell: gets the number of messages now and then.
         topics: make topics of it.
         keep: takes the documents of projects, and may raise OSError; None: they are only counted.
-
-    Raises:
-        KlawError: of ``ask``; what was stored by then stays.
     """
     report = ImportReport()
     chat: _PendingMessages | None = None
@@ -115,7 +112,8 @@ def feed(
                 kept.add(event.value)
             case ProjectDocument():
                 report.documents += 1
-                _offer(event, keep, report)
+                if keep is not None:
+                    _offer(event, keep, report)
             case Unread():
                 report.note(event)
             case LeftOut(why=why):
@@ -127,10 +125,9 @@ def feed(
     return report
 
 
-def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object] | None, report: ImportReport) -> None:
+def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object], report: ImportReport) -> None:
     try:
-        if keep is not None:
-            keep(document)
+        keep(document)
     except OSError as error:
         report.note(Unread(f"{document.project}, {document.name}", error.strerror or str(error)))
 
@@ -239,7 +236,6 @@ class _PendingRecords:
         self._ask, self._report = ask, report
         self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
         self.places: dict[str, str | None] = {}
-        """The names of the export's chats here."""
 
     def add(self, value: Fact | Person) -> None:
         if isinstance(value, Fact):
@@ -274,11 +270,8 @@ def _piece_chars(text: str) -> int:
 
 
 def _title(text: str) -> str:
+    shown = "".join(each for each in clean(text) if each.isprintable() or each in " \n\t\u200c\u200d")
     try:
-        return chat_title(cut(" ".join("".join(filter(_shows, clean(text))).split()), MAX_TITLE))
+        return chat_title(cut(" ".join(shown.split()), MAX_TITLE))
     except InvalidValue:
         return ""
-
-
-def _shows(character: str) -> bool:
-    return character.isprintable() or character in " \n\t\u200c\u200d"

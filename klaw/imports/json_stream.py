@@ -33,7 +33,6 @@ class _BoundedReader:
         self.begin()
 
     def begin(self) -> None:
-        """Another value begins."""
         self.left, self._depth = MAX_VALUE_BYTES, 0
 
     def read(self, count: int = -1) -> bytes:
@@ -55,12 +54,8 @@ class _BoundedReader:
 
 
 def mended(data: bytes) -> bytes:
-    """With U+FFFD in place of half a surrogate pair."""
-    return _ESCAPE.sub(_mended, data) if _HALF.search(data) else data
-
-
-def _mended(found: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if found[1] else found[0]
+    """The data with U+FFFD in place of half a surrogate pair."""
+    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], data) if _HALF.search(data) else data
 
 
 def _end(data: bytes) -> int:
@@ -90,7 +85,6 @@ def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[An
 
 
 def _checked(found: Iterator[Any]) -> Iterator[Any]:
-    """The parser's values. Raises Broken."""
     try:
         yield from found
     except (import_module("ijson").JSONError, UnicodeDecodeError, OverflowError) as error:
@@ -124,10 +118,8 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
 def chats(
     export: OpenedExport, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]], alone: frozenset[str]
 ) -> Iterator[Event]:
-    """The chats of files that are lists of them, or one of them. One that cannot be read does not stop the rest.
-
-    ``chat`` reads one, and is given its place for people; the others as of ``OpenedExport.files`` and ``items``.
-    """
+    """The chats of files that are lists of them, or one of them, each read by ``chat``, which is given its place for
+    people. One that cannot be read does not stop the rest."""
     for file in export.files(wanted, called):
         number = 0
         try:

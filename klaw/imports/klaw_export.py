@@ -26,7 +26,7 @@ from klaw.imports.events import (
     Unread,
     moment,
 )
-from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
+from klaw.imports.export_files import ExportEntry, OpenedExport, each_file
 from klaw.imports.json_stream import items, walk
 
 SOURCE = "klaw"
@@ -39,10 +39,9 @@ def read(export: OpenedExport) -> Iterator[Event]:
     """All chats, then facts and people, with their own ids."""
     kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if _is_kept(export, each, name)]
     alone = bool(kept) and not export.has_several
-    for file in [] if alone else export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"):
-        yield from _chat(file)
-    for file in kept:
-        yield from _kept(file)
+    if not alone:
+        yield from each_file(export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"), _chat)
+    yield from each_file(kept, _kept)
 
 
 def _is_kept(export: OpenedExport, file: ExportEntry, name: str) -> bool:
@@ -52,28 +51,21 @@ def _is_kept(export: OpenedExport, file: ExportEntry, name: str) -> bool:
 
 def _chat(file: ExportEntry) -> Iterator[Event]:
     head, begun = {"name": file.stem, "title": ""}, False
-    try:
-        with file.open() as stream:
-            for place, value in walk(stream, frozenset({"messages.item"})):
-                if place in head and isinstance(value, str):
-                    head[place] = value
-                elif place == "messages.item":
-                    if not begun:
-                        begun = True
-                        yield ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
-                    yield _message(value, file.name)
-    except UNREADABLE as error:
-        yield Unread(file.name, str(error))
+    with file.open() as stream:
+        for place, value in walk(stream, frozenset({"messages.item"})):
+            if place in head and isinstance(value, str):
+                head[place] = value
+            elif place == "messages.item":
+                if not begun:
+                    begun = True
+                    yield ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
+                yield _message(value, file.name)
 
 
 def _kept(file: ExportEntry) -> Iterator[Event]:
-    number = 0
-    try:
-        with file.open() as stream:
-            for number, found in enumerate(items(stream), 1):
-                yield _of(KEPT[file.stem], found, f"{file.name}, entry {number}")
-    except UNREADABLE as error:
-        yield Unread(f"{file.name}, after entry {number}", str(error))
+    with file.open() as stream:
+        for number, found in enumerate(items(stream), 1):
+            yield _of(KEPT[file.stem], found, f"{file.name}, entry {number}")
 
 
 def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:

@@ -7,18 +7,18 @@ Events name their parents: the way from the last event to the first was kept, th
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 from klaw.domain.message import Role
 from klaw.imports.events import OTHER_FORM, Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment, other_form
-from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport, each_file
 
 SOURCE = "openclaw"
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
 MAX_LINE = 32 << 20
 MAX_INDEX = 32 << 20
-"""Bytes of ``sessions.json``."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
@@ -27,11 +27,7 @@ def read(export: OpenedExport) -> Iterator[Event]:
     for file in export.files(r"sessions\.json"):
         if not file.name.endswith(".jsonl"):
             titles |= _titles(file)
-    for file in export.files(r"[^/]+\.jsonl", "session (SESSION.jsonl)"):
-        try:
-            yield from _session(file, titles)
-        except UNREADABLE as error:
-            yield Unread(file.name, str(error) or type(error).__name__)
+    yield from each_file(export.files(r"[^/]+\.jsonl", "session (SESSION.jsonl)"), partial(_session, titles))
 
 
 def _titles(file: ExportEntry) -> dict[str, str]:
@@ -59,7 +55,7 @@ def _lines(file: ExportEntry) -> Iterator[tuple[int, Any]]:
             yield number, value if isinstance(value, dict) else None
 
 
-def _session(file: ExportEntry, titles: Mapping[str, str]) -> Iterator[Event]:
+def _session(titles: Mapping[str, str], file: ExportEntry) -> Iterator[Event]:
     session, kept = PurePosixPath(file.name).stem, _way(file)
     for number, entry in _lines(file):
         if number == 1 and entry and entry.get("type") == "session":

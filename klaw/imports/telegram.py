@@ -43,14 +43,11 @@ _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
 def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
-    """All chats of an export.
+    """All chats of an export. Raises ImportRefused: the user must be named.
 
     Args:
         me: the user's name, where the export does not say it.
         zone: of times without one, in exports of earlier versions; None: local time.
-
-    Raises:
-        ImportRefused: the user must be named.
     """
     for file in export.files(FILES, "result.json"):
         reader = _TelegramReader(file, me, zone)
@@ -104,7 +101,6 @@ class _TelegramReader:
                 yield other_form(f"{self.title}, message {self.last}", error)
 
     def salvage(self, found: Iterator[tuple[str, Any]]) -> Iterator[Event]:
-        """Take what ``_salvaged`` found behind what was taken before."""
         taken = (self._chats, self.last) if self._chats else None
         chats, is_new, head, damaged = 0, False, self._head, 0
         for place, value in found:
@@ -224,10 +220,9 @@ def _alike(name: str) -> str:
 
 
 def _number(value: Any) -> float | None:
-    try:
+    with suppress(TypeError, ValueError):
         return float(value)
-    except (TypeError, ValueError):
-        return None
+    return None
 
 
 def _files(found: Any) -> list[str]:
@@ -336,10 +331,6 @@ def _invoice(kind: str, found: Any) -> str:
     return _told(kind, found.get("title"), found.get("description"), amount)
 
 
-def _dice(kind: str, found: Any) -> str:
-    return f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]"
-
-
 MAX_DEPTH, MOST_KIND = 20, 40
 
 
@@ -365,5 +356,5 @@ _KINDS: Mapping[str, Callable[[str, Any], str]] = {
     "todo_list": lambda _kind, found: _listed("to-do list", found),
     "contact_information": _contact,
     "invoice_information": _invoice,
-    "dice": _dice,
+    "dice": lambda kind, found: f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]",
 }

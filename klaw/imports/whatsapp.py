@@ -15,7 +15,7 @@ import attrs
 from klaw.domain.text import cut, normalized, one_line
 from klaw.imports import whatsapp_format as words
 from klaw.imports.events import Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
-from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
+from klaw.imports.export_files import ExportEntry, OpenedExport, each_file
 from klaw.imports.whatsapp_format import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
 
 SOURCE = "whatsapp"
@@ -51,7 +51,7 @@ class _MessageHead:
 
     @property
     def is_marked(self) -> bool:
-        """An iPhone puts U+200E before what the program writes under a name."""
+        """Whether U+200E stands before what the program writes, as on an iPhone."""
         return self.style[1]
 
     @property
@@ -62,34 +62,27 @@ class _MessageHead:
 def read(
     export: OpenedExport, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
 ) -> Iterator[Event]:
-    """All chats of an export.
+    """All chats of an export. Raises ImportRefused: ``me`` or ``order`` is needed.
 
     Args:
         me: the user's name in the chat.
         order: of the numbers of a date; None: the file tells.
         zone: of the telephone; None: local time.
         title: of the chat; None: by the names of the files.
-
-    Raises:
-        ImportRefused: ``me`` or ``order`` is needed.
     """
-    for file in export.files(FILES, "chat as text (_chat.txt)"):
-        count = 0
-        try:
-            facts = _FileFacts.of(file)
-            if not facts.messages:
-                yield Unread(file.name, "contains no WhatsApp message")
-                continue
-            if facts.odd:
-                much = f"{len(facts.odd):,} lines begin with a time in unknown words"
-                yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
-            named = title or facts.title(file.stem) or facts.title(export.path.stem)
-            found = _ChatReader(file, me, order or facts.order(file.name), zone, named, facts)
-            for event in found.events():
-                yield event
-                count += isinstance(event, ExportedMessage)
-        except UNREADABLE as error:
-            yield Unread(f"{file.name}, after message {count}", str(error) or type(error).__name__)
+
+    def chat(file: ExportEntry) -> Iterator[Event]:
+        facts = _FileFacts.of(file)
+        if not facts.messages:
+            yield Unread(file.name, "contains no WhatsApp message")
+            return
+        if facts.odd:
+            much = f"{len(facts.odd):,} lines begin with a time in unknown words"
+            yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
+        named = title or facts.title(file.stem) or facts.title(export.path.stem)
+        yield from _ChatReader(file, me, order or facts.order(file.name), zone, named, facts).events()
+
+    yield from each_file(export.files(FILES, "chat as text (_chat.txt)"), chat)
 
 
 def _lines(file: ExportEntry) -> Iterator[str]:
@@ -127,13 +120,21 @@ def _parse(line: str, style: tuple[str, bool] | None = None) -> _MessageHead | N
         own = found.style, written.startswith("[")
         if style in (None, own):
             said = _SENDER.match(rest)
-            sender, text = (one_line(_bare(said["name"])), said["text"]) if said else ("", rest)
-            return _MessageHead(found, own, sender, text)
+            if said is None:
+                return _MessageHead(found, own, "", rest)
+            return _MessageHead(found, own, one_line(re.sub(f"[{MARKS}]", "", said["name"])), said["text"])
     return None
 
 
-def _bare(text: str) -> str:
-    return re.sub(f"[{MARKS}]", "", text)
+@attrs.define
+class _DateFacts:
+    """The dates of a file, their numbers read in one order."""
+
+    is_likely: bool = True
+    """None of them is before WhatsApp."""
+    is_sorted: bool = True
+    first: dt.datetime = dt.datetime.max  # noqa: DTZ901 - in the telephone's time
+    last: dt.datetime = dt.datetime.min  # noqa: DTZ901
 
 
 @attrs.define
@@ -143,16 +144,10 @@ class _FileFacts:
     heard: Counter[str] = attrs.Factory(Counter)
     """Before a colon, in lines that are no notices."""
     groups: Counter[str] = attrs.Factory(Counter)
-    orders: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether all dates exist in this order."""
-    likely: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether none of them is before WhatsApp."""
-    sorted: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether they ascend."""
+    orders: dict[Order, _DateFacts] = attrs.Factory(lambda: {order: _DateFacts() for order in PLACES})
+    """Those in which all dates exist."""
     odd: list[str] = attrs.Factory(list)
     """Stamps with unknown words."""
-    first: dict[Order, dt.datetime] = attrs.Factory(dict)
-    last: dict[Order, dt.datetime] = attrs.Factory(dict)
     short: bool = False
     """The first number has at most two digits."""
     senders: dict[str, int] = attrs.Factory(dict)
@@ -170,35 +165,29 @@ class _FileFacts:
 
     def _date(self, of: Stamp) -> None:
         self.short |= of.numbers[0] < 100
-        for order, possible in self.orders.items():
-            at = of.at(order) if possible and of.may_be(order) else None
+        for order, facts in [*self.orders.items()]:
+            at = of.at(order) if of.may_be(order) else None
             if at is None:
-                self.orders[order] = False
+                del self.orders[order]
                 continue
-            self.likely[order] &= FIRST_YEAR <= at.year < FIRST_YEAR + 40
-            self.sorted[order] &= at >= self.last.get(order, at)
-            self.first[order] = min(at, self.first.get(order, at))
-            self.last[order] = max(at, self.last.get(order, at))
+            facts.is_likely &= FIRST_YEAR <= at.year < FIRST_YEAR + 40
+            facts.is_sorted &= at >= facts.last
+            facts.first, facts.last = min(at, facts.first), max(at, facts.last)
 
     def order(self, name: str) -> Order:
         """Raises ImportRefused."""
-        possible: list[Order] = [order for order, whether in self.orders.items() if whether]
-        if not possible:
+        if not self.orders:
             raise ImportRefused(f"{name}: its dates cannot be read in any order of their numbers")
-        possible = [order for order in possible if self.likely[order]] or possible
+        possible = {order: facts for order, facts in self.orders.items() if facts.is_likely} or self.orders
         if self.short and len(possible) > 1 and "ymd" in possible:
-            spans = {order: self.last[order] - self.first[order] for order in possible}
-            is_ymd = spans["ymd"] * MOST_SPAN < min(spans[order] for order in possible if order != "ymd")
-            possible = ["ymd"] if is_ymd else [order for order in possible if order != "ymd"]
-        ascending = [order for order in possible if self.sorted[order]]
-        if len(possible) > 1 and len(ascending) == 1:
-            possible = ascending
-        if len(possible) > 1:
-            raise ImportRefused(
-                f"{name}: its dates may be day/month or month/day, and nothing in the file tells which:"
-                " give --dates dmy or mdy"
-            )
-        return possible[0]
+            spans = {order: facts.last - facts.first for order, facts in possible.items()}
+            is_ymd = spans.pop("ymd") * MOST_SPAN < min(spans.values())
+            possible = {order: facts for order, facts in possible.items() if (order == "ymd") is is_ymd}
+        fitting = [order for order, facts in possible.items() if facts.is_sorted or len(possible) == 1]
+        if len(fitting) != 1:
+            which = "its dates may be day/month or month/day, and nothing in the file tells which"
+            raise ImportRefused(f"{name}: {which}: give --dates dmy or mdy")
+        return fitting[0]
 
     @property
     def group(self) -> str:
@@ -255,9 +244,8 @@ class _ChatReader:
             raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
         wanted = normalized("NFC", one_line(me)).casefold()
         if wanted not in names.values():
-            raise ImportRefused(
-                f"{self._file.name}: nobody in it has that name: give --me one of {self._facts.named()}"
-            )
+            nobody = "nobody in it has that name: give --me one of"
+            raise ImportRefused(f"{self._file.name}: {nobody} {self._facts.named()}")
         return lambda name: names.get(name) == wanted
 
     def _message(self, line: _MessageHead | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:

@@ -14,7 +14,7 @@ import trio
 
 from klaw.actor.failure import error_class
 from klaw.actor.metrics import Metrics
-from klaw.config.knowledge import KnowledgeConfig
+from klaw.config.tools import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, read
 from klaw.domain.knowledge import Source, UsedPassage

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from klaw.config import safe_open
-from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.paths import USERS_FOLDER, Paths, below_of_user
+from klaw.config.tools import KnowledgeConfig
 from klaw.domain.knowledge import Source
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NotAllowed

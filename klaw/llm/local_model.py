@@ -19,7 +19,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, leaves, split_cancelled
-from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.config.llm import LOCAL_PROVIDER, LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm import local_server
@@ -220,9 +220,7 @@ class LocalProcess:
         self._program = program
 
     def spec(self) -> ActorSpec:
-        return ActorSpec(
-            name=ACTOR_NAME, run=self.run, restart=Restart.TRANSIENT, stop_budget_s=STOP_BUDGET_S + 3, parent="llm"
-        )
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=STOP_BUDGET_S + 3, parent="llm")
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """``started()`` comes before the model is loaded, which may take a minute. Raises ModelError: the child failed

@@ -1,7 +1,7 @@
 """Keeps the environment, by hard links, and the database until the new version works. Blocks.
 
-A kill at any step leaves something that works or can be put back: what is being made has ``.part`` behind its name, the
-environment gets its name last, and going back begins with it.
+A kill at any step leaves what works or can be put back: drafts have ``.part`` behind their names, the environment gets
+its name last, and going back begins with it.
 """
 
 import os

@@ -107,11 +107,8 @@ def text_of(name: str) -> str:
 def ours() -> list[PurePosixPath]:
     """Every file that Klaw may have put among the units."""
     drop_ins = [SYSTEM / f"{unit}.d" / f"{name}.conf" for unit in UNITS[:2] for name in (*_EXTRAS, "workspace")]
-    return [
-        *(SYSTEM / unit for unit in UNITS),
-        *drop_ins,
-        *(path for unit in WAITING.values() for path in time_sync(unit)),
-    ]
+    waiting = [path for unit in WAITING.values() for path in time_sync(unit)]
+    return [*(SYSTEM / unit for unit in UNITS), *drop_ins, *waiting]
 
 
 def told(unit: str) -> tuple[str, PurePosixPath]:
@@ -167,11 +164,9 @@ def owner_and_home(root: Path = Path("/")) -> tuple[str, PurePosixPath]:
 
 def state(unit: str, *properties: str) -> dict[str, str]:
     """Properties of a unit; by default those that a person wants to know. Raises ServiceRefused."""
-    wanted = ",".join(properties or _SHOWN)
+    command = ["systemctl", "show", unit, f"--property={','.join(properties or _SHOWN)}"]
     try:
-        done = subprocess.run(
-            ["systemctl", "show", unit, f"--property={wanted}"], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise ServiceRefused("systemd is not installed") from None
     if done.returncode:

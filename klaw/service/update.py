@@ -1,8 +1,6 @@
-"""Update this installation from a wheel, and go back when the new version does not start. Blocks.
-
-Environment and database are kept (``rollback``) until the new version answers and its doctor finds no new problems;
-else both are restored. What this module needs is imported before anything is replaced. Klaw is only asked by its
-commands.
+"""Update this installation from a wheel. Environment and database are kept (``rollback``) until the new version answers
+and its doctor finds no new problems; else both are restored. What this module needs is imported before anything is
+replaced, and Klaw is only asked by its commands. Blocks.
 """
 
 import json
@@ -50,12 +48,11 @@ class Release:
     @property
     def way_back(self) -> str:
         """Whether this version can open the database afterwards."""
-        if self.schema == migrations.latest():
+        now = migrations.latest()
+        if self.schema == now:
             return f"the database stays as it is (schema {self.schema}): either version opens it"
-        return (
-            f"the database goes from schema {migrations.latest()} to {self.schema}, which Klaw {__version__} does not"
-            " open: going back later needs a backup from before the update"
-        )
+        goes = f"the database goes from schema {now} to {self.schema}, which Klaw {__version__} does not open"
+        return f"{goes}: going back later needs a backup from before the update"
 
 
 MAX_WHEEL, MAX_UNPACKED, MAX_ABOUT = 64 << 20, 256 << 20, 1 << 20
@@ -171,7 +168,7 @@ class Trial:
 
 
 Control: TypeAlias = Systemd | Trial
-"""Stops and starts the server, tells whether it is alive and why not, and leaves it as it should be (``settle``)."""
+"""Stops and starts the server; ``settle`` leaves it as it should be."""
 START_S = 60.0
 """For the new version to answer."""
 EXTRAS = ("local", "mcp")
@@ -205,12 +202,7 @@ class Update:
     prefix: Path = Path(sys.prefix)
 
     def run(self, release: Release, *, backup: bool = True) -> None:
-        """Do it all.
-
-        Raises:
-            UpdateRefused: nothing was changed.
-            UpdateFailed: the text says what is there now.
-        """
+        """Raises UpdateRefused: nothing was changed; UpdateFailed: the text says what is there now."""
         with self._alone():
             self._run_alone(release, backup=backup)
 
@@ -249,12 +241,7 @@ class Update:
         self.tell(f"Klaw {release.version} answers; its doctor finds no {'new ' if before else ''}problems")
 
     def back(self) -> None:
-        """Undo an interrupted update.
-
-        Raises:
-            UpdateRefused: none was.
-            UpdateFailed: the old version does not answer.
-        """
+        """Undo an interrupted update. Raises UpdateRefused: none was; UpdateFailed: the old version does not answer."""
         with self._alone():
             if not self._kept.is_there():
                 raise UpdateRefused(f"there is nothing to go back to: no update of {self.prefix} was interrupted")
@@ -267,10 +254,6 @@ class Update:
 
     def _alone(self) -> AbstractContextManager[None]:
         return alone(self.prefix.parent, UpdateRefused("another update is at work: wait for its end"))
-
-    @property
-    def _program(self) -> list[str]:
-        return program(self.prefix, self.home)
 
     def _check(self, release: Release) -> None:
         if sys.prefix == sys.base_prefix:
@@ -288,7 +271,7 @@ class Update:
             raise UpdateRefused("an update was interrupted: `klaw update back` restores the previous version")
 
     def _problems(self) -> dict[str, str]:
-        done = self._run([*self._program, "doctor", "--json"])
+        done = self._run([*program(self.prefix, self.home), "doctor", "--json"])
         try:
             found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "problem"]
             return {each["name"]: each["text"] for each in found}
@@ -296,9 +279,8 @@ class Update:
             raise UpdateRefused(f"its doctor does not answer: {_last(done.stderr or done.stdout)}") from None
 
     def _back_up(self) -> None:
-        """Raises UpdateRefused."""
         before = newest(self.paths.backups_dir)
-        done = self._run(self.control.backup or [*self._program, "backup", "create"])
+        done = self._run(self.control.backup or [*program(self.prefix, self.home), "backup", "create"])
         if done.returncode and newest(self.paths.backups_dir) == before:  # one that lacks a file is one
             why = _last(done.stderr or done.stdout)
             raise UpdateRefused(f"no backup could be made; --no-backup goes on without: {why}")
@@ -326,7 +308,7 @@ class Update:
         """Until the server answers as this version. Raises UpdateFailed."""
         end = time.monotonic() + START_S
         while time.monotonic() < end:
-            done = self._run([*self._program, "status", "--json"])
+            done = self._run([*program(self.prefix, self.home), "status", "--json"])
             with suppress(ValueError, TypeError, KeyError):
                 if json.loads(done.stdout)["version"] == version:  # degraded or not
                     return

@@ -46,7 +46,7 @@ def count(steps: Sequence[SetupStep], *outcomes: Outcome) -> int:
     return sum(step.outcome in outcomes for step in steps)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Preset:
     """A provider whose address is known."""
 
@@ -59,28 +59,19 @@ class Preset:
 
 
 PRESETS: Mapping[str, Preset] = {
-    "ollama": Preset(base_url="http://127.0.0.1:11434/v1", key_env="", example="qwen3:8b", tools=False),
-    "llamacpp": Preset(base_url="http://127.0.0.1:8080/v1", key_env="", example="default", tools=False),
-    "anthropic": Preset(
-        base_url="https://api.anthropic.com/v1",
-        key_env="ANTHROPIC_API_KEY",
-        example="claude-sonnet-4-5",
-        type="anthropic",
-    ),
-    "openrouter": Preset(
-        base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", example="qwen/qwen3-32b"
-    ),
-    "openai": Preset(base_url="https://api.openai.com/v1", key_env="OPENAI_API_KEY", example="gpt-5-mini"),
-    "deepseek": Preset(base_url="https://api.deepseek.com/v1", key_env="DEEPSEEK_API_KEY", example="deepseek-chat"),
-    "zai": Preset(base_url="https://api.z.ai/api/paas/v4", key_env="ZAI_API_KEY", example="glm-4.6"),
+    "ollama": Preset("http://127.0.0.1:11434/v1", "", "qwen3:8b", tools=False),
+    "llamacpp": Preset("http://127.0.0.1:8080/v1", "", "default", tools=False),
+    "anthropic": Preset("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "claude-sonnet-4-5", type="anthropic"),
+    "openrouter": Preset("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "qwen/qwen3-32b"),
+    "openai": Preset("https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini"),
+    "deepseek": Preset("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-chat"),
+    "zai": Preset("https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "glm-4.6"),
 }
 PROVIDERS = (LOCAL_PROVIDER, *PRESETS, CUSTOM)
 
 
 @attrs.frozen(kw_only=True)
 class Names:
-    """For the prompt files."""
-
     language: Language
     agent: str = DEFAULT_NAME
     user: str = ""
@@ -101,10 +92,10 @@ def language_of(environ: Mapping[str, str]) -> Language:
 
 def language(text: str) -> Language:
     """Raises SetupRefused."""
-    for known in LANGUAGES:
-        if text.strip().lower() == known:
-            return known
-    raise SetupRefused("--language: en or ru")
+    found = next((known for known in LANGUAGES if text.strip().lower() == known), None)
+    if found is None:
+        raise SetupRefused("--language: en or ru")
+    return found
 
 
 def name(text: str, option: str) -> str:
@@ -118,14 +109,11 @@ def name(text: str, option: str) -> str:
 
 
 def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> ChosenModel:
-    """Check the answers about the model and fill in what the preset knows.
+    """Check the answers about the model and fill in what the preset knows. Raises SetupRefused.
 
     Args:
         base_url: needed for ``custom``; for the others it replaces the preset's.
         key_env: the variable with the key; empty for none, None for the usual one.
-
-    Raises:
-        SetupRefused
     """
     provider = known_provider(provider)
     if provider == LOCAL_PROVIDER:

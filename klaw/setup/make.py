@@ -68,21 +68,16 @@ def _make_file(workspace: Path, name: str, text: str, *, dry_run: bool) -> Setup
 
 
 SMALL: dict[str, object] = {"embedding": {"threads": 1, "batchTokens": 64}, "store": {"readers": 1}}
-"""One run of the embedding model at a time, on little text."""
-
-
 NOT_SET = "it already exists: the model was NOT set"
 
 
 def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False, dry_run: bool) -> SetupStep:
-    """Write engine.yaml, unless one exists that is not as this function made it.
+    """Write engine.yaml, unless one exists that is not as this function made it. Raises ConfigError: the configuration
+    is not valid, or the folder cannot be made private.
 
     Args:
         model: None: the existing one is right.
         small: for a board with little memory.
-
-    Raises:
-        ConfigError: the configuration is not valid, or the folder cannot be made private.
     """
     name, text = paths.config_file.name, config_text(model or ChosenModel(), small=small)
     parse(text, {model.key_env: "x"} if model is not None and model.key_env else {})
@@ -189,12 +184,8 @@ def find_workspace(folder: Path) -> Path:
 
 
 def take_over(source: Path, workspace: Path, *, dry_run: bool) -> list[SetupStep]:
-    """Copy a workspace.
-
-    Raises:
-        SetupRefused: one of the folders lies in the other.
-        ToolRefused: Klaw's workspace cannot be written; earlier files are there.
-    """
+    """Copy a workspace. Raises SetupRefused: one of the folders lies in the other; ToolRefused: Klaw's workspace cannot
+    be written, and earlier files are there."""
     theirs, ours = (Path(os.path.realpath(path)) for path in (source, workspace))
     if theirs == ours or theirs in ours.parents or ours in theirs.parents:
         raise SetupRefused("--from: is Klaw's own workspace, or one of the two lies in the other")
@@ -233,7 +224,6 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[SetupSt
 
 
 def _unwanted(entry: FolderEntry) -> str | None:
-    """Why an entry is not even opened."""
     name = entry.path.rpartition("/")[2]
     if is_private(name):
         return "hidden files and files that look like secrets are never copied"
@@ -278,11 +268,9 @@ def _there(target: Root, path: str, data: bytes) -> SetupStep | None:
         return None
     except ToolRefused as refused:
         return SetupStep(path=path, outcome="kept", why=f"what Klaw has there {_reason(refused, path)}")
-    return (
-        SetupStep(path=path, outcome="same")
-        if same
-        else SetupStep(path=path, outcome="kept", why="Klaw's own is different")
-    )
+    if same:
+        return SetupStep(path=path, outcome="same")
+    return SetupStep(path=path, outcome="kept", why="Klaw's own is different")
 
 
 def _reason(refused: ToolRefused, path: str) -> str:

@@ -25,10 +25,10 @@ from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.threads import Threads
 from klaw.config import safe_open
 from klaw.config.paths import below_of_user
+from klaw.convert import MOST_VALUES, read_json
 from klaw.domain.names import UserId
 from klaw.domain.text import clean, clean_output, cut, printable
 from klaw.errors import BadValue, KlawError
-from klaw.json_input import MOST_VALUES, read_json
 from klaw.llm.types import Image, ToolCall
 from klaw.toolbox.spec import (
     MAX_NAME,

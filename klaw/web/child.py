@@ -11,7 +11,7 @@ import sys
 import time
 from html import escape
 
-from klaw.actor.confined import limit
+from klaw.actor.process import limit
 
 TRY_S = 1.0
 """CPU time for one text with colours, and again without."""

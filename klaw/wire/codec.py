@@ -12,9 +12,8 @@ from typing import Any, cast, get_args
 
 import attrs
 
-from klaw.convert import BAD_TEXT, FRAMES
+from klaw.convert import BAD_TEXT, FRAMES, read_json
 from klaw.errors import BadValue, ProtocolError
-from klaw.json_input import read_json
 from klaw.wire.frames import ChatName, ClientFrame, Hello, MessageId, Ref, ServerFrame
 
 _CLIENT_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ClientFrame)}

@@ -172,27 +172,6 @@ def test_a_model_that_was_missing_before_does_not_stop_an_update_but_a_new_probl
         assert klaw(python, home, "--version").stdout == f"klaw {version}\n"
 
 
-def test_what_is_wrong_with_the_data_is_mended_first(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
-    Paths.resolve(home).database.write_bytes(b"x" * 10_000)
-    done = klaw(python, home, "update", "apply", str(newer(wheel, tmp_path)), "--wheels", str(tmp_path))
-    assert (done.returncode, "fix them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
-    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
-    assert not (home / "backups").exists()
-
-
-def test_an_old_backup_of_a_wrong_clock_is_not_taken_for_the_one_that_failed(
-    python: Path, home: Path, wheel: Path, tmp_path: Path
-) -> None:
-    backups = Paths.resolve(home).backups_dir
-    backups.mkdir()
-    (backups / ".made").touch()
-    os.utime(backups / ".made", (4_000_000_000, 4_000_000_000))
-    with locked(backups):
-        done = klaw(python, home, "update", "apply", str(newer(wheel, tmp_path)), "--wheels", str(tmp_path))
-    assert (done.returncode, "no backup could be made" in done.stderr) == (1, True), done.stdout
-    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
-
-
 def test_after_a_kill_the_version_and_database_of_before_are_put_back(
     python: Path, home: Path, wheel: Path, tmp_path: Path
 ) -> None:
@@ -237,9 +216,8 @@ def test_an_update_goes_on_when_its_terminal_goes_away(python: Path, home: Path,
     assert klaw(python, home, "--version").stdout == f"klaw {NEW}\n"
 
 
-def test_what_is_no_whole_wheel_of_klaw_is_refused_and_changes_nothing(
-    python: Path, home: Path, wheel: Path, tmp_path: Path
-) -> None:
+def test_what_is_refused_changes_nothing(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
+    """What is no whole wheel; a backup that cannot be made, beside one of a wrong clock; data that is damaged."""
     made = newer(wheel, tmp_path)
     whole = made.read_bytes()
     flipped = bytearray(whole)
@@ -256,4 +234,16 @@ def test_what_is_no_whole_wheel_of_klaw_is_refused_and_changes_nothing(
         assert (done.returncode, said in done.stderr) == (1, True), done.stderr
     missing = klaw(python, home, "update", "check", str(tmp_path / "none.whl"))
     assert (missing.returncode, "none.whl cannot be read: No such file" in missing.stderr) == (1, True)
+    made.write_bytes(whole)
+    backups = Paths.resolve(home).backups_dir
+    backups.mkdir()
+    (backups / ".made").touch()
+    os.utime(backups / ".made", (4_000_000_000, 4_000_000_000))
+    with locked(backups):
+        done = klaw(python, home, "update", "apply", str(made), "--wheels", str(tmp_path))
+    assert (done.returncode, "no backup could be made" in done.stderr) == (1, True), done.stdout
+    Paths.resolve(home).database.write_bytes(b"x" * 10_000)
+    done = klaw(python, home, "update", "apply", str(made), "--wheels", str(tmp_path))
+    assert (done.returncode, "fix them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
+    assert not [each for each in backups.iterdir() if each.is_dir()]
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"

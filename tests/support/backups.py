@@ -9,7 +9,7 @@ import trio
 from klaw.backup.create import create
 from klaw.backup.folder import chosen
 from klaw.backup.manifest import BackupManifest
-from klaw.backup.verify import verify
+from klaw.backup.restore import verify
 from klaw.config.paths import Paths
 from klaw.store.backup_mark import BackupMark, mark_offline
 from tests.store.files.forget.test_forget_attachments import keep, send

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from klaw.config.knowledge import EndpointConfig, KnowledgeConfig, SparqlConfig
+from klaw.config.tools import EndpointConfig, KnowledgeConfig, SparqlConfig
 from klaw.domain.knowledge import BaseId, Source, SourceId, SourceKind
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.knowledge.graph.graphs import Graphs

@@ -14,8 +14,7 @@ from klaw.actor.clock import SystemClock, iso
 from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
 from klaw.config import safe_open
-from klaw.config.knowledge import KnowledgeConfig
-from klaw.config.tools import WebToolConfig
+from klaw.config.tools import KnowledgeConfig, WebToolConfig
 from klaw.domain.knowledge import Base, BaseId, Document, DocumentState, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs

@@ -12,7 +12,7 @@ import apsw
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.domain.message import MessageKind, Role
 from klaw.store.engine import connect
 from klaw.store.engine import writer as writer_actor
@@ -157,7 +157,7 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
             swapped=trio.lowlevel.checkpoint,
         )
         mailbox = store.writer.mailbox
-        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
+        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, run=remake))
         yield store, reindexer
         await supervisor.stop("store.reindexer", "test is over")

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.domain import tokens
 from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
@@ -100,7 +100,7 @@ async def running_store(
             ActorSpec(
                 name="store.writer",
                 mailbox=store.writer.mailbox,
-                restart=Restart.VITAL,
+                vital=True,
                 run=partial(
                     writer_actor.run,
                     writer=store.writer,

@@ -18,10 +18,21 @@ from klaw.api import ollama, openai, page, rags
 from klaw.api.conversation import MessageBody
 from klaw.api.transcript import TranscriptMessage, read_transcript
 from klaw.chats import commands
-from klaw.convert import FRAMES, JOURNAL, MOST_ENTRIES, MOST_PROBLEMS, REQUESTS, Bounds, Check, Converter, Form
+from klaw.convert import (
+    FRAMES,
+    JOURNAL,
+    MOST_ENTRIES,
+    MOST_PROBLEMS,
+    MOST_VALUES,
+    REQUESTS,
+    Bounds,
+    Check,
+    Converter,
+    Form,
+    read_json,
+)
 from klaw.domain.attachment import MAX_FILES
 from klaw.errors import BadValue, KlawError, ProtocolError, TaskError
-from klaw.json_input import MOST_VALUES, read_json
 from klaw.llm.ask_json import MAX_ANSWER_CHARS, read_answer
 from klaw.operations.operation import Operation
 from klaw.operations.perform import operations, read
@@ -194,7 +205,7 @@ def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch
     text = "1," * (2 * MOST_VALUES)
     assert read_json(json.dumps({"text": text + '["{\\'}).encode()) == {"text": text + '["{\\'}
     assert read_json(b"\xef\xbb\xbf[1]") == [1]
-    monkeypatch.setattr("klaw.json_input._DECODER", None)
+    monkeypatch.setattr("klaw.convert._DECODER", None)
     for unit in ("1", "{}", "[]", '""', '{"a":[]}'):
         with pytest.raises(ValueError, match="more than"):
             read_json(f"[{','.join([unit] * (MOST_VALUES + 1))}]".encode())

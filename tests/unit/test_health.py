@@ -47,7 +47,9 @@ async def test_what_becomes_worse_is_never_said_to_work(mock_clock: MockClock) -
     mock_clock.autojump_threshold = 0
     parts = Parts()
     async with trio.open_nursery() as nursery:
-        await nursery.start(lambda task_status: watch(Vitals(SystemClock()), task_status, health=parts, events=parts))
+        await nursery.start(
+            lambda task_status: watch(Vitals(SystemClock()), task_status, problems=parts.problems, events=parts)
+        )
         for now in ({"budget_low": "85 % is used"}, {"budget_used_up": "used up", "llm:zai": "zai is down"}, {}):
             parts.now = dict(now)
             await trio.sleep(2 * WATCH_S)

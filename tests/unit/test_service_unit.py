@@ -81,12 +81,10 @@ def test_systemd_accepts_the_backup_and_its_timer(tmp_path: Path) -> None:
 
 
 def test_systemd_accepts_it_with_the_drop_in_for_users(tmp_path: Path) -> None:
-    """The drop-in that docs/operations.md gives."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("needs systemd-analyze (Debian package systemd)")
-    document = (UNIT.parents[1] / "docs" / "operations.md").read_text(encoding="utf-8")
-    (drop_in,) = re.findall(r"```ini\n(.*?)```", document, re.DOTALL)
+    drop_in = UNIT.with_name("klaw-user.conf").read_text(encoding="utf-8")
     units = tmp_path / "systemd" / "user"
     (units / "klaw.service.d").mkdir(parents=True)
     shutil.copy(UNIT, units)

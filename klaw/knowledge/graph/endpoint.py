@@ -16,7 +16,7 @@ import httpcore2
 from klaw.actor.threads import read_input
 from klaw.bounded_body import BoundedBody
 from klaw.config.document import join_path
-from klaw.config.knowledge import EndpointConfig
+from klaw.config.tools import EndpointConfig
 from klaw.errors import ConfigError, GraphError, ToolRefused
 from klaw.guarded_http import (
     ExchangeFailed,

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from klaw.actor.backoff import Backoff, Pauses
-from klaw.config.knowledge import KnowledgeConfig
+from klaw.config.tools import KnowledgeConfig
 from klaw.domain.context_used import Ran
 from klaw.domain.knowledge import Source, SourceId, SourceKind, UsedPassage
 from klaw.domain.names import UserId

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
-from klaw.actor.confined import die_with_parent, limit
+from klaw.actor.process import die_with_parent, limit
 from klaw.knowledge.reading.output import Output, UnreadableError
 
 NICE = 10

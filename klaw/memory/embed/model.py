@@ -15,8 +15,8 @@ import numpy.typing as npt
 import onnxruntime
 
 import klaw.models.e5
+from klaw.actor.process import give_back
 from klaw.errors import ModelError
-from klaw.heap import give_back
 from klaw.memory.embed.calibration import Kind, calibrate
 from klaw.memory.embed.describe import GRAPH_FILE, Description, describe
 from klaw.memory.embed.passage import RECIPE, PassageText

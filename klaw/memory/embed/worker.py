@@ -15,12 +15,12 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
+from klaw.actor.process import give_back
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.errors import ModelAway, ModelError, StorageFull, VectorsDamaged
-from klaw.heap import give_back
 from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading

@@ -8,16 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import (
-    MAX_RESTARTS,
-    RETRY_FAILED_S,
-    ActorSpec,
-    ActorState,
-    Restart,
-    Supervisor,
-    TaskStarted,
-    Vitals,
-)
+from klaw.actor.supervisor import MAX_RESTARTS, RETRY_FAILED_S, ActorSpec, ActorState, Supervisor, TaskStarted, Vitals
 from klaw.errors import ActorStopped, CannotListen, ConfigError, Problem
 from tests.support.clock import TrioClock
 
@@ -107,7 +98,7 @@ async def test_vital_crash_leaves_the_nursery() -> None:
     with pytest.RaisesGroup(ValueError):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, TrioClock(0.0))
-            await supervisor.start(worker.spec(restart=Restart.VITAL))
+            await supervisor.start(worker.spec(vital=True))
             worker.mailbox.tell(Work("crash", Reply()))
             await trio.sleep_forever()
 
@@ -183,6 +174,6 @@ async def test_a_wrong_setting_is_no_crash(
 
     with pytest.RaisesGroup(type(error)):
         async with trio.open_nursery() as nursery:
-            spec = ActorSpec(name="gateway", run=refuse, restart=Restart.VITAL)
+            spec = ActorSpec(name="gateway", run=refuse, vital=True)
             await Supervisor(nursery, TrioClock(1_000_000.0)).start(spec)
     assert [event for event in log_events if event["event"] == "actor_crashed"] == []

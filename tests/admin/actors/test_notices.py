@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from klaw import notices
+from klaw import health
 from klaw.app.app import App, running
 from klaw.backup.folder import OLD_S, BackupRefused, failure, locked, noting_failure
 from klaw.config.paths import Paths
@@ -17,7 +17,7 @@ from klaw.config.schema import EmbeddingConfig, EngineConfig
 from klaw.doctor.judge import Level
 from klaw.doctor.places import check_place
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
-from klaw.notices import AGAIN_S, LASTS_S, LOOK_S, Notices, due
+from klaw.health import AGAIN_S, LASTS_S, LOOK_S, Notices, due
 from klaw.store.kinds import messages
 from klaw.upkeep import backups, disk
 from tests.support.clock import TrioClock
@@ -106,7 +106,7 @@ async def test_the_owner_reads_it_once_in_the_chat_that_was_used_last(tmp_path: 
         assert said.count("Klaw: the last backup failed: диск полон") == 1
         assert await told(app, "local:старый") == []
         assert app.core.health.problems()["backup_failed"]
-        await app.core.supervisor.stop(notices.ACTOR_NAME, "a restart")
+        await app.core.supervisor.stop(health.NOTICES, "a restart")
         await app.core.writer.run(messages.append, [new("И здесь", user="local", chat="третий")])
         again = Notices(app.core, lambda: [LOCAL_USER])
         assert await again._tell("backup_failed", "the last backup failed: диск полон")

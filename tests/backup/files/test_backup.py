@@ -20,8 +20,7 @@ from klaw.backup import manifest as manifests
 from klaw.backup.create import create
 from klaw.backup.folder import BackupRefused, chosen, listed
 from klaw.backup.manifest import BackupItem, BrokenBackup
-from klaw.backup.restore import restore
-from klaw.backup.verify import differing, paths_below, verify
+from klaw.backup.restore import differing, paths_below, restore, verify
 from klaw.cli.backup import _told
 from klaw.cli.main import main
 from klaw.config.paths import Paths

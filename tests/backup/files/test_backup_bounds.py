@@ -13,8 +13,7 @@ from klaw.backup import manifest as manifests
 from klaw.backup.create import _below
 from klaw.backup.folder import chosen
 from klaw.backup.manifest import MAX_DEPTH, BackupItem, BackupManifest, BrokenBackup
-from klaw.backup.restore import restore
-from klaw.backup.verify import verify
+from klaw.backup.restore import restore, verify
 from klaw.config.paths import Paths
 from klaw.store import migrations
 

@@ -10,8 +10,7 @@ import pytest
 from klaw.backup import manifest as manifests
 from klaw.backup.folder import chosen
 from klaw.backup.manifest import BackupItem, BackupManifest, BrokenBackup
-from klaw.backup.restore import restore
-from klaw.backup.verify import differing
+from klaw.backup.restore import differing, restore
 from klaw.config.paths import Paths
 
 NAME = "2026-11-20T03-30-00Z"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klaw.config.read_settings import read_settings
+from klaw.config.load import read_settings
 from klaw.errors import ConfigError
 from klaw.llm.router import configured_models
 

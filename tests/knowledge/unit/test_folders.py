@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.paths import Paths
+from klaw.config.tools import KnowledgeConfig
 from klaw.errors import NotAllowed
 from klaw.knowledge.folders import checked
 

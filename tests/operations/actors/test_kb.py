@@ -14,7 +14,7 @@ import trio
 from klaw.app.app import App
 from klaw.backup.create import _others
 from klaw.cli.main import main
-from klaw.doctor.files import check_files
+from klaw.doctor.places import check_files
 from klaw.domain.knowledge import DocumentProblem, SourceId
 from klaw.domain.names import chat_id
 from klaw.operations.handler import Caller

@@ -12,8 +12,7 @@ import pytest
 from klaw.cli.main import main
 from klaw.models.manifest import CATALOGUE
 from klaw.service import install as installing
-from klaw.service.install import readable_copy, this_program
-from klaw.service.machine import Machine
+from klaw.service.install import Machine, readable_copy, this_program
 from klaw.service.units import ServiceRefused
 
 UNITS = "etc/systemd/system"

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import Restart, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
@@ -73,7 +73,7 @@ async def recalling(
             readers=store.readers,
             repair_pause_s=repair_pause_s,
         )
-        await supervisor.start(attrs.evolve(worker.spec(), restart=Restart.TRANSIENT))
+        await supervisor.start(worker.spec())
         with trio.fail_after(HANG_S):
             await embedder.wait_idle()
         yield Recalling(store, embedder, Recall(store.readers, embedder, AutoRagConfig(**config), SystemClock()))

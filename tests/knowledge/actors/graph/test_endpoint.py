@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from klaw.config.environment import Secret
-from klaw.config.knowledge import EndpointConfig
+from klaw.config.tools import EndpointConfig
 from klaw.domain.knowledge import Source, SourceKind
 from klaw.domain.names import UserId
 from klaw.errors import GraphError

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from klaw.config.knowledge import EndpointConfig
+from klaw.config.tools import EndpointConfig
 from klaw.domain.knowledge import SourceKind
 from klaw.errors import GraphError
 from klaw.knowledge.graph.graphs import Graphs

@@ -14,7 +14,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
-from klaw.config.read_settings import read_settings
+from klaw.config.load import read_settings
 from klaw.errors import EmbeddingUnavailable
 from klaw.llm import service
 from klaw.llm.budget import DailyBudget

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.actor.clock import FixedClock, SystemClock
-from klaw.config.read_settings import read_settings
+from klaw.config.load import read_settings
 from klaw.context.explain import describe_candidate
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import RecallOutcome
