@@ -13,13 +13,13 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import structlog
 import trio
-from wsproto import ConnectionType, WSConnection, events
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
+from wsproto.utilities import ProtocolError as WebSocketProtocolError
 
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client, Loss
@@ -117,6 +117,8 @@ def check_url(url: str) -> None:
 MAX_FRAME_CHARACTERS = 32 * 1024 * 1024
 """A page of long messages is many times as large as what a client may send."""
 READ_BYTES = 64 * 1024
+QUEUE_FRAMES = 64
+"""Frames between the WebSocket library and the reader, which never waits for anything else."""
 CONNECT_S = 10.0
 WELCOME_S = 10.0
 SEND_S = 30.0
@@ -130,7 +132,6 @@ FATAL_CLOSE_CODES = frozenset({4400, 4401, 4403, 4406})
 FATAL_HTTP = frozenset({400, 401, 403, 404})
 PASSING = frozenset({"hello_timeout", "internal"})
 """Refusals of a hello that mean nothing for the next one, though they are not called retryable."""
-_GONE = (trio.BrokenResourceError, trio.ClosedResourceError, LocalProtocolError)
 
 T = TypeVar("T")
 
@@ -156,119 +157,132 @@ async def run_until_first_ends(*tasks: Callable[[], Awaitable[T | None]]) -> T |
 
 
 class WebSocket:
-    """A WebSocket over a stream: one task receives, several send. A cancelled ``send`` leaves it unusable."""
+    """A connection of trio-websocket that raises ``Loss`` when it is over: one task receives, others send."""
+
+    def __init__(self, connection: WebSocketConnection) -> None:
+        self._connection = connection
+        self.heard_at = trio.current_time()
+
+    async def send(self, text: str) -> None:
+        try:
+            await self._connection.send_message(text)
+        except ConnectionClosed as closed:
+            await trio.sleep(CLOSE_S)  # the receiver is still to find what the server said before it closed
+            raise _closed(closed) from None
+
+    async def receive(self) -> str:
+        try:
+            message = await self._connection.get_message()
+        except ConnectionClosed as closed:
+            raise _closed(closed) from None
+        self.heard_at = trio.current_time()
+        if isinstance(message, bytes):
+            raise Loss("binary_frame", "the server sent a frame that cannot be used")
+        return message
+
+    async def ping(self) -> None:
+        """Wait for the answer."""
+        try:
+            await self._connection.ping()
+        except ConnectionClosed:
+            await trio.sleep_forever()  # the receiver knows why
+        self.heard_at = trio.current_time()
+
+
+class _WatchedStream(trio.abc.Stream):
+    """A stream that says when nothing more can be read from it: until the handshake trio-websocket would wait for
+    ever."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
-        self._protocol = WSConnection(ConnectionType.CLIENT)
-        self._sending = trio.Lock()
-        self.heard_at = trio.current_time()
+        self.over = trio.Event()
 
-    async def open(self, url: str) -> None:
-        """Raises Loss: the server does not want a WebSocket."""
-        parts = urlsplit(url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        await self.send(events.Request(host=parts.netloc.rpartition("@")[2], target=target))
-        answer = await self._next()
-        if isinstance(answer, events.RejectConnection):
-            status = answer.status_code
-            raise Loss(f"http_{status}", f"the server answered HTTP {status}", fatal=status in FATAL_HTTP)
-        assert isinstance(answer, events.AcceptConnection)
-
-    async def send(self, event: events.Event) -> None:
-        """Raises Loss."""
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data: bytes | bytearray = b""
         try:
-            await self._send(event)
-        except _GONE:
-            await trio.sleep(CLOSE_S)  # the receiver is still to find what the server said before it closed
-            raise _closed(1006) from None
+            data = await self._stream.receive_some(max_bytes)
+        finally:
+            if not data:
+                self.over.set()
+        return data
 
-    async def receive(self) -> str:
-        """The next message. Raises Loss when the connection is over."""
-        await trio.lowlevel.checkpoint()
-        pieces, size = [], 0
-        while True:
-            match event := await self._next():
-                case events.TextMessage():
-                    pieces.append(event.data)
-                    size += len(event.data)
-                    if event.message_finished:
-                        return "".join(pieces)
-                    if size > MAX_FRAME_CHARACTERS:
-                        raise Loss("frame_too_large", "the server sent a frame that cannot be used")
-                case events.BytesMessage():
-                    raise Loss("binary_frame", "the server sent a frame that cannot be used")
-                case events.Ping():
-                    with suppress(*_GONE):
-                        await self._send(event.response())
-                case events.CloseConnection():
-                    with suppress(*_GONE):
-                        await self._send(event.response())
-                    raise _closed(event.code)
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
 
-    async def close(self) -> None:
-        """Say goodbye, and wait until the server has done so as well; in bounded time."""
-        with trio.move_on_after(CLOSE_S), suppress(Loss, *_GONE):
-            await self._send(events.CloseConnection(code=1000))
-            while True:
-                await self.receive()
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
 
-    async def _send(self, event: events.Event) -> None:
-        async with self._sending:
-            await self._stream.send_all(self._protocol.send(event))
-
-    async def _next(self) -> events.Event:
-        try:
-            while (event := next(self._protocol.events(), None)) is None:
-                data = await self._stream.receive_some(READ_BYTES)
-                self.heard_at = trio.current_time()
-                if not data:
-                    raise _closed(1006)
-                self._protocol.receive_data(bytes(data))
-        except _GONE:
-            raise _closed(1006) from None
-        except RemoteProtocolError:
-            raise Loss("bad_websocket", "the server does not speak WebSocket") from None
-        return event
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
-def _closed(code: int) -> Loss:
+def _closed(closed: ConnectionClosed) -> Loss:
+    code = closed.reason.code if closed.reason is not None else 1006
     return Loss(f"closed_{code}", f"the connection was closed ({code})", fatal=code in FATAL_CLOSE_CODES)
 
 
 async def run_link(url: str, hello: Hello, side: Client) -> Loss:
     """Make one connection and keep it until it is lost or ``side`` wants it closed. Never raises for what the network
     or the server does."""
-    stream = None
+    stream, loss = None, Loss("no_answer", "the server did not answer in time")
     try:
         with trio.fail_after(CONNECT_S):
             stream = await _dial(url)
-        websocket = WebSocket(stream)
-        with trio.fail_after(CONNECT_S):
-            await websocket.open(url)
-        try:
-            return await _talk(websocket, hello, side)
-        finally:
-            await websocket.close()
-    except Loss as loss:
-        return loss
-    except trio.TooSlowError:
-        return Loss("no_answer", "the server did not answer in time")
-    except OSError as error:
-        log.debug("dial_failed", error=type(error).__name__)
-        return Loss("unreachable", "the connection could not be made")
+        async with trio.open_nursery() as nursery:
+            with suppress(trio.TooSlowError):
+                loss = await _over(stream, url, hello, side, nursery)
+            nursery.cancel_scope.cancel(reason="the connection is over")
+    except* ConnectionRejected as group:
+        status = cast("ConnectionRejected", group.exceptions[0]).status_code
+        loss = Loss(f"http_{status}", f"the server answered HTTP {status}", fatal=status in FATAL_HTTP)
+    except* trio.TooSlowError:
+        pass
+    except* (ConnectionClosed, OSError, trio.BrokenResourceError, WebSocketProtocolError) as group:
+        # Of the library's reader, which tells nobody else: what the connection was for decides the loss, if it began.
+        log.debug("link_failed", error=type(group.exceptions[0]).__name__)
+        if stream is None:
+            loss = Loss("unreachable", "the connection could not be made")
     finally:
         if stream is not None:
             await trio.aclose_forcefully(stream)
+    return loss
 
 
-async def _dial(url: str) -> trio.abc.Stream:
+async def _dial(url: str) -> _WatchedStream:
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "wss":
         context = ssl.create_default_context()
-        return await trio.open_ssl_over_tcp_stream(host, parts.port or 443, https_compatible=True, ssl_context=context)
-    return await trio.open_tcp_stream(host, parts.port or 80)
+        tls = await trio.open_ssl_over_tcp_stream(host, parts.port or 443, https_compatible=True, ssl_context=context)
+        return _WatchedStream(tls)
+    return _WatchedStream(await trio.open_tcp_stream(host, parts.port or 80))
+
+
+async def _over(stream: _WatchedStream, url: str, hello: Hello, side: Client, nursery: trio.Nursery) -> Loss:
+    """Make the stream a WebSocket, whose reader runs in ``nursery``, and talk over it."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    shake_hands = partial(
+        wrap_client_stream,
+        nursery,
+        cast("Any", stream),
+        parts.netloc.rpartition("@")[2],
+        target,
+        message_queue_size=QUEUE_FRAMES,
+        max_message_size=MAX_FRAME_CHARACTERS,
+        receive_buffer_size=READ_BYTES,
+    )
+    with trio.fail_after(CONNECT_S):
+        connection = await run_until_first_ends(shake_hands, stream.over.wait)
+    if connection is None:
+        return Loss("unreachable", "the server closed the connection at once")
+    try:
+        return await _talk(WebSocket(connection), hello, side)
+    except Loss as loss:
+        return loss
+    finally:
+        with trio.move_on_after(CLOSE_S):
+            await connection.aclose()
 
 
 async def _talk(websocket: WebSocket, hello: Hello, side: Client) -> Loss:
@@ -280,7 +294,7 @@ async def _talk(websocket: WebSocket, hello: Hello, side: Client) -> Loss:
 
 
 async def _greet(websocket: WebSocket, hello: Hello) -> Welcome:
-    await websocket.send(events.TextMessage(encode(hello)))
+    await websocket.send(encode(hello))
     try:
         frame = decode_server(await websocket.receive())
         while isinstance(frame, Notice):
@@ -320,7 +334,7 @@ async def _write(websocket: WebSocket, side: Client) -> None:
             continue
         try:
             with trio.fail_after(SEND_S):
-                await websocket.send(events.TextMessage(encode(frame)))
+                await websocket.send(encode(frame))
         except trio.TooSlowError:
             raise Loss("send_timeout", "the server does not read") from None
 
@@ -332,7 +346,6 @@ async def _notice_silence(websocket: WebSocket) -> None:
         if asked_at < websocket.heard_at + QUIET_S:
             continue
         with trio.move_on_after(PONG_S):
-            await websocket.send(events.Ping())
-            await trio.sleep_forever()
+            await websocket.ping()
         if websocket.heard_at < asked_at:
             raise Loss("silent", "the server gives no sign of life")
