@@ -45,7 +45,7 @@ class FieldProblem(TypedDict):
     message: str
 
 
-class Problem(TypedDict):
+class ProblemDetails(TypedDict):
     """What is answered where something is wrong (``api.problems``)."""
 
     type: str
@@ -133,7 +133,7 @@ def routes(described: Iterable[BaseRoute]) -> list[Route]:
 def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     named: dict[str, Schema] = {}
-    schema_of_answer(Problem, named)
+    schema_of_answer(ProblemDetails, named)
     for each in described:
         if isinstance(each, DescribedRoute):
             paths.setdefault(each.path_format, {})[each.method] = each.describe(named)
@@ -161,7 +161,7 @@ def parameter(name: str, where: str, schema: dict[str, Any], *, required: bool) 
 
 
 def responses(status: int, told: dict[str, Any]) -> dict[str, Any]:
-    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    problem = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
     good: dict[str, Any] = {"description": "done"}
     if told:
         good["content"] = {media: {"schema": schema} for media, schema in told.items()}

@@ -164,11 +164,14 @@ class WebSocket:
         self.heard_at = trio.current_time()
 
     async def send(self, text: str) -> None:
+        over: ConnectionClosed | None = None
         try:
             await self._connection.send_message(text)
         except ConnectionClosed as closed:
+            over = closed
+        if over is not None:
             await trio.sleep(CLOSE_S)  # the receiver is still to find what the server said before it closed
-            raise _closed(closed) from None
+            raise _closed(over)
 
     async def receive(self) -> str:
         try:
@@ -182,11 +185,11 @@ class WebSocket:
 
     async def ping(self) -> None:
         """Wait for the answer."""
-        try:
+        with suppress(ConnectionClosed):
             await self._connection.ping()
-        except ConnectionClosed:
-            await trio.sleep_forever()  # the receiver knows why
-        self.heard_at = trio.current_time()
+            self.heard_at = trio.current_time()
+            return
+        await trio.sleep_forever()  # the receiver knows why
 
 
 class _WatchedStream(trio.abc.Stream):

@@ -80,7 +80,7 @@ log = structlog.get_logger("klaw.client")
 
 
 @attrs.define
-class _Cursor:
+class _ChatPosition:
     last: int | None = None
     """The seq of the last message that was given out; None: the first one that comes decides."""
     asked: int | None = None
@@ -105,7 +105,7 @@ class Streams:
     """
 
     def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[frames.Watch], None]) -> None:
-        self._cursors = {chat_name(chat): _Cursor(seq) for chat, seq in positions.items()}
+        self._cursors = {chat_name(chat): _ChatPosition(seq) for chat, seq in positions.items()}
         self._inbox = inbox
         self._ask = ask
         self._up = False
@@ -120,7 +120,7 @@ class Streams:
 
     def begin(self, chat: str, after: int) -> None:
         """The server is going to be asked for a chat from after a seq."""
-        self._cursors[chat] = _Cursor(after, asked=after)
+        self._cursors[chat] = _ChatPosition(after, asked=after)
 
     def forget(self, chat: str) -> None:
         self._cursors.pop(chat, None)
@@ -186,8 +186,8 @@ class Streams:
             for chat in waiting:
                 self._watch_again(chat)
 
-    def _cursor(self, chat: str, seq: int) -> _Cursor:
-        cursor = self._cursors.setdefault(chat, _Cursor())
+    def _cursor(self, chat: str, seq: int) -> _ChatPosition:
+        cursor = self._cursors.setdefault(chat, _ChatPosition())
         if cursor.last is None:
             cursor.last = seq - 1
         return cursor

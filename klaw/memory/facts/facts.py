@@ -225,12 +225,14 @@ class Facts:
                 facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
             )
         except FactExists as error:  # put there by somebody who saves without this class
-            there = await self._readers.run(facts.get, fact.user, FactId(error.fact))
-            if there is None:  # and removed again
-                raise
-            return KnownFact(there)
-        self._embedder.nudge()  # it makes the vector when there was no time for it
-        return FactSaved(stored)
+            exists = error
+        else:
+            self._embedder.nudge()  # it makes the vector when there was no time for it
+            return FactSaved(stored)
+        there = await self._readers.run(facts.get, fact.user, FactId(exists.fact))
+        if there is None:  # and removed again
+            raise exists
+        return KnownFact(there)
 
     def _now(self) -> str:
         return iso(self._clock.now())
