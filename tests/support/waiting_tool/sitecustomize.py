@@ -7,11 +7,11 @@ from typing import Any
 
 import trio
 
-from klaw.toolbox.builtin import clock
+from klaw.toolbox.builtin import time_and_messages
 from klaw.toolbox.spec import Permission, ToolContext, tool
 
 _folder = Path(os.environ["KLAW_TEST_WAIT"])
-_real = clock.clock_tools
+_real = time_and_messages.clock_tools
 
 
 @tool(permission=Permission.READ)
@@ -26,4 +26,4 @@ def _clock_and_wait(*arguments: Any) -> Any:
     return (*_real(*arguments), wait)
 
 
-clock.clock_tools = _clock_and_wait
+time_and_messages.clock_tools = _clock_and_wait
