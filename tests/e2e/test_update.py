@@ -149,7 +149,7 @@ def test_a_server_that_cannot_start_at_all_says_why(python: Path, home: Path, wh
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config.write_text(json.dumps({**json.loads(config.read_text()), "gateway": {"port": taken.getsockname()[1]}}))
         done = klaw(python, home, "update", "apply", str(made), "--wheels", str(tmp_path), "--no-backup")
-    in_use = r"ended when it was started \(klaw: gateway.port: cannot listen on [^)]*in use[^)]*\([^)]*\)\)"
+    in_use = r"ended when it was started \(klaw: gateway.port: cannot listen on [^)]*in use[^)]*\)"
     said = rf"Klaw {NEW} {in_use}; going back to Klaw {__version__}: Klaw {__version__} {in_use}"
     assert re.search(said, done.stderr), done.stderr
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
