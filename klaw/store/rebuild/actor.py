@@ -117,6 +117,7 @@ async def run(
             return job
 
         reindexer.begin = begin
+        vitals.doing("idle")
         task_status.started()
         try:
             await trio.sleep_forever()
