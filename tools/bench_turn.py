@@ -284,7 +284,7 @@ async def serve_and_measure(
                 if not (byte := await server.stdout.receive_some(1)):
                     sys.exit("the server did not start")
                 line += byte
-            url = line.decode().split()[-1]
+            url = "ws" + line.decode().split("http")[1].split()[0] + "ws"
             await trio.sleep(5)  # the model loads; nothing else runs
             idle_mib = resident_mib(server.pid)
             if topics["enabled"]:
