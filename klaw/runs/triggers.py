@@ -244,7 +244,7 @@ def _check_field(index: int, field: str) -> None:
     try:
         CronSim(" ".join(lone), dt.datetime(2000, 1, 1))  # noqa: DTZ001 - a calendar without a zone
     except CronSimError as error:
-        raise ValueError(f"the {_FIELDS[index]} (field {index + 1}) must be of {_RANGES[index]}") from error
+        raise ValueError(f"the {_FIELDS[index]} (field {index + 1}) must be {_RANGES[index]}") from error
     for term in field.split(","):
         step = term.partition("/")[2]
         if step and int(step) > _LARGEST_STEP[index]:
