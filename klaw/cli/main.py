@@ -64,10 +64,10 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     if words and words[0] in commands.choices:
         return
     from klaw.cli import operations
-    from klaw.operations.perform import modules, nouns_of
+    from klaw.operations.perform import IN_MODULE, modules, nouns_of
 
     known = [("operations", each) for each in modules()] + [("cli", each) for each in LOCAL]
-    named = {each.replace("-", "_") for each in words[:1]}
+    named = {IN_MODULE.get(each, each) for each in words[:1]}
     for folder, name in [each for each in known if each[1].rpartition(".")[2] in named] or known:
         module = f"klaw.{folder}.{name}"
         for noun in nouns_of(module):

@@ -144,6 +144,19 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 # -- all operations, by the modules of this package: a new one is found by being there --------------------------------
 
 
+IN_MODULE: Mapping[str, str] = {
+    "fetch": "search",
+    "health": "server",
+    "import": "imports",
+    "log": "server",
+    "mcp": "server",
+    "memory": "facts",
+    "recall-replay": "recall",
+    "receipt": "why",
+}
+"""Words of nouns whose module has another name: the command line imports only that module."""
+
+
 @cache
 def modules() -> tuple[str, ...]:
     """The package's modules and those of ``memory``, ordered by their last parts."""

@@ -43,7 +43,8 @@ _MESSAGE = op.argument(
 _FIELDS = {**_texts(TriggerInput), "message": typed(str | None, _MESSAGE), **_texts(Task, "name", "message", "enabled")}
 _NEW = op.argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
 _CLEAR = op.argument(
-    "empty model, inject-into, timeout, max-tokens or daily-tokens, as '' for it does; repeatable", metavar="OPTION"
+    "an option to empty: model, inject-into, timeout, max-tokens or daily-tokens (or give it as ''); repeatable",
+    metavar="OPTION",
 )
 TriggerFields: Any = class_of("TriggerFields", _texts(TriggerInput))
 NewTask: Any = class_of(
@@ -74,8 +75,11 @@ def _changes(raw: Any) -> dict[str, Any]:
     empty = [name for name in _OPTIONAL if isinstance(raw, dict) and raw.get(name) == ""]
     fields = _fields({name: value for name, value in raw.items() if name not in empty} if empty else raw)
     of_option = {option: name for name, option in _OPTIONAL.items()}
-    if isinstance(clear := fields.get("clear", []), list) and (clear or empty):
-        fields["clear"] = [*empty, *(of_option.get(each, each) if isinstance(each, str) else each for each in clear)]
+    clear = fields.get("clear")
+    names = clear.split(",") if isinstance(clear, str) else [] if clear is None else clear
+    if isinstance(names, list) and (names or empty):
+        told = (of_option.get(each.strip(), each) if isinstance(each, str) else each for each in names)
+        fields["clear"] = [*empty, *told]
     if fields:
         return fields
     raise ValueError("must have what is to be changed")

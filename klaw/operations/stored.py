@@ -34,5 +34,6 @@ else:
         for folder in ("", "kinds.", "kinds.knowledge.", "search."):
             module = f"klaw.store.{folder}{name}"
             if not name.startswith("__") and find_spec(module) is not None:
-                return import_module(module)
+                globals()[name] = import_module(module)  # so that it is looked for only once
+                return globals()[name]
         raise AttributeError(name)

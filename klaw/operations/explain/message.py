@@ -2,7 +2,7 @@
 at most a few words of the message, and never go into a log."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -21,13 +21,15 @@ from klaw.memory.recall.query import content_words
 from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
 from klaw.memory.recall.recall import Recall
 from klaw.operations import stored
-from klaw.operations.answers import WhyAnswer
 from klaw.operations.handler import DatabaseParts
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.kinds.turns import TurnOfMessage
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.whereabouts import Whereabouts
+
+if TYPE_CHECKING:
+    from klaw.operations.answers import WhyAnswer
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""
@@ -208,7 +210,7 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] | None = None) -> WhyAnswer:
+def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] | None = None) -> "WhyAnswer":
     """The answer. ``asked``: what recall would make of the message for a question, if one was given."""
     message, about = found.message, found.about
     history = [_in_turn(turn, message) for turn in about.turns]

@@ -1,5 +1,6 @@
 """One module makes an operation, and every door has it: admin socket, command line, chat."""
 
+import argparse
 import inspect
 import json
 import subprocess
@@ -14,11 +15,12 @@ import trio
 import klaw.operations
 from klaw.app.app import App, running
 from klaw.chats.commands import SlashAnswer
-from klaw.cli.main import main
+from klaw.cli.main import main, parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.names import ChatId
 from klaw.operations import perform as table
+from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.operation import OperationError, Scope, told, without_none
 from klaw.operations.perform import Call, perform, read, read_call
@@ -160,3 +162,22 @@ def test_the_command_line_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False set()\n"
+
+
+def test_a_command_imports_no_others() -> None:
+    known = commands_of(parser())
+    for word, made in known.items():
+        found = commands_of(parser([word]))
+        assert found[word].format_help() == made.format_help()
+        assert len(found) < len(known) / 2, f"name the module of {word} in perform.IN_MODULE"
+
+
+def commands_of(root: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (group,) = (each for each in root._actions if isinstance(each, argparse._SubParsersAction))
+    return dict(group.choices)
+
+
+def test_a_module_of_the_store_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = stored.people
+    monkeypatch.setattr(stored, "find_spec", None)
+    assert stored.people is found

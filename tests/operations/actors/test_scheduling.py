@@ -85,6 +85,10 @@ async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> 
     assert (limited["task"]["timeout_s"], limited["task"]["max_tokens"]) == (300, 100)
     emptied = await commands.run(asked("schedule_edit", name="day", fields={"timeout": "", "maxTokens": ""}))
     assert (emptied["task"]["timeout_s"], emptied["task"]["max_tokens"]) == (None, None)
+    for clear, left in ((None, 100), ("max-tokens, daily-tokens", None)):
+        await commands.run(asked("schedule_edit", name="day", fields={"timeout": "5m", "maxTokens": "100"}))
+        both = await commands.run(asked("schedule_edit", name="day", fields={"timeout": "", "clear": clear}))
+        assert (both["task"]["timeout_s"], both["task"]["max_tokens"]) == (None, left)
     off = (await commands.run(asked("schedule_enable", name="day", enabled=False)))["task"]
     assert (off["enabled"], off["next_fires"]) == (False, [])
     assert (await commands.run(asked("schedule_enable", name="day")))["task"]["enabled"]
