@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import attrs
 import structlog
+import trio
 
 from klaw.actor.clock import Clock
 from klaw.config.llm import LOCAL_PROVIDER
@@ -100,7 +101,12 @@ class Meter:
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
-            outcome, used = await endpoint.post(members, read, within_s)
+            try:
+                outcome, used = await endpoint.post(members, read, within_s)
+            except trio.Cancelled:  # nobody waits for it any more, but it was sent and costs
+                if prices is not None:
+                    self.count(endpoint.name, estimate, estimated=True)
+                raise
         if prices is not None:
             self.count(endpoint.name, used or estimate, estimated=used is None)
         return outcome

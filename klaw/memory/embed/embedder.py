@@ -89,6 +89,8 @@ class _Lane:
         except Exception as error:
             if not isinstance(error, ModelError):
                 log.error("embed_failed", count=1, error=error_class(error), where=where(error))
+            elif self.local:  # what a provider fails at is shown as a problem
+                log.warning("embed_failed", count=1, error=error_class(error))
             raise EmbeddingUnavailable("failed") from error
         finally:
             self.asked -= 1

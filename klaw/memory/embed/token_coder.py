@@ -80,5 +80,5 @@ def encode(projected: Floats) -> bytes:
 
 
 def unit(rows: npt.NDArray[np.floating]) -> Floats:
-    """The rows with length 1; a row of nothing stays that."""
+    """The rows scaled to length 1; a row of zeros stays as it is."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), _TINY), np.float32)

@@ -51,7 +51,7 @@ def is_sum(query: str) -> bool:
 MAX_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
 MAX_READ_CHARACTERS, MAX_NAMES_CHARACTERS = 8_000, 2_000
-"""Only the beginning of a longer query (a pasted text) is read, and looked through for names: that takes too long."""
+"""Only the beginning of a longer query (a pasted text) is read, and looked through for names: more takes too long."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,5 +1,5 @@
 """Why a candidate of a receipt was kept or cut, and what would have changed it, in words. Reads the receipt's own JSON,
-of version 1 too, which has no settings and less numbers. Pure."""
+of version 1 too, which has no settings and fewer numbers. Pure."""
 
 import math
 from collections.abc import Mapping

@@ -163,7 +163,7 @@ class TopicReranker:
 
 
 def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicChoice]:
-    """Candidates in the model's order, each once. Raises BadAnswer if all ids are none of theirs."""
+    """Candidates in the model's order, each once. Raises BadAnswer if ids were given and none is a candidate's."""
     found = {each.id: each for each in reversed(answer.topics) if each.id in candidates}
     if answer.topics and not found:
         raise BadAnswer("none of the ids is one of the list")

@@ -164,8 +164,8 @@ class Journal:
         return left
 
     def exchange(self, rewrite: LogRewrite, *, most: int | None = None, durable: bool = True) -> bool:
-        """Put a log's new content, with what was appended since, in its place; ``durable``: also its
-        new name, when this returns. The commit log, which may have the lines too, is emptied first. False: more than
+        """Put a log's new content, with what was appended since, in its place; with ``durable`` the exchange
+        is durable when this returns. The commit log, which may have the lines too, is emptied first. False: more than
         ``most`` bytes were appended; take them in and come again. When it raises OSError, the log is as it was."""
         rewrite.end = self._size(rewrite.path)
         if most is not None and rewrite.left > most:

@@ -124,8 +124,8 @@ class ChatTally:
             self.newest_lost.append(row.seq)
 
     def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
-        """How many messages can neither be found nor stand in the window or a live summary, of which the numbers are
-        given."""
+        """How many messages can neither be found nor stand in the window or in a live summary; ``summarised`` has the
+        first and the last number of each summary."""
         return self.lost - sum(
             seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
         )
@@ -304,7 +304,7 @@ WHERE c.partition00 <> s.chat_key
 class WholeLook:
     tallies: Tallies
     window_starts: Mapping[ChatId, int]
-    """The chats that have messages which search cannot find."""
+    """Of the chats that have messages which search cannot find."""
     damage: Damage
     stray_texts: int
     """Rows of full text, and vectors, that stand under a chat that is not their message's."""

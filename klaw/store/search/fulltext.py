@@ -100,10 +100,10 @@ def scores(
     every message here would count as rare, and counting the rows of all chats takes four times as long among a million
     messages.
 
-    All rows of the collection (about so many ``messages``) have the word, or one of the words, in the scope column;
-    None when they are all rows. They are searched from the first of ``rowids`` to the second, which is not included,
-    and only those among ``only``. Words that are left when ``is_late`` are not looked for. ``weigh``: the weight of a
-    word that so many of so many rows have.
+    All rows of the collection (about so many ``messages``) have the word, or one of the words, of ``scope`` in the
+    scope column; None: the collection is all rows. They are searched from the first of ``rowids`` to the second, which
+    is not included, and only those among ``only``. Words that are left when ``is_late`` are not looked for. ``weigh``:
+    the weight of a word that so many of so many rows have.
     """
     found: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -149,8 +149,8 @@ def ranked(
     connection: apsw.Connection, kind: Kind[Any], text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
-    collection: by all rows the order would tell how often another user's facts have a word. ``text`` is SQL of a row's.
-    """
+    collection: by all rows the order would tell how often another user's facts have a word. ``text``: SQL of a row's
+    text."""
     table = kind.table
     long = f"length({text}) - length(replace({text}, ' ', '')) + 1"
     own = f"SELECT count(*), avg({long}) FROM {table} WHERE user_id = ?"  # noqa: S608 - constant names

@@ -22,8 +22,8 @@ def store(
     vectors were new. Of a user who has forgotten something since ``as_of``, an entry of the memory journal, none is
     stored: what was read may hold it.
 
-    Raises: VectorsDamaged: the vector table cannot take them; none was stored. StorageError: one has another dimension
-    than the model's.
+    Raises VectorsDamaged where the vector table cannot take them, StorageError where one has another dimension than the
+    model's; then none was stored.
     """
     model = vector_model.current(tx.connection)
     if model is None or model[0] != model_id:

@@ -367,6 +367,25 @@ async def test_what_is_spent_is_noted_where_the_price_is_known(
         assert await store.readers.run(usage.groups, UsageFilters(), "source") == [group]
 
 
+async def test_a_question_that_came_too_late_is_counted_by_an_estimate(
+    tmp_path: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it any more, but the provider charges for it."""
+    monkeypatch.setattr(remote, "QUERY_S", HANG_S)
+    async with running(tmp_path, server, models={"m/x": PRICED}) as here:
+        await here.caught_up()
+        here.remote.meter.take()
+        server.respond = lambda _request: Reply(before_head=(Hang(),))
+        arrived = len(server.requests) + 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.embedder.query, "Какой пароль?")
+            await server.wait_for_requests(arrived)
+            nursery.cancel_scope.cancel()
+        spent = here.remote.meter.spent
+        assert (spent.calls, spent.estimated_calls) == (1, 1)
+        assert spent.cost_nano > 0
+
+
 async def test_nothing_is_sent_over_the_daily_budget(tmp_path: Path, server: LlmServer) -> None:
     async with running(tmp_path, server, models={"m/x": PRICED}) as here:
         await here.caught_up()

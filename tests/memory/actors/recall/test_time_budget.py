@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
+import structlog.testing
 import trio
 import trio.testing
 
@@ -17,7 +18,7 @@ from klaw.actor.clock import FixedClock, SystemClock
 from klaw.actor.threads import Threads
 from klaw.config.memory import AutoRagConfig
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.errors import EmbeddingUnavailable
+from klaw.errors import EmbeddingUnavailable, ModelError
 from klaw.memory.embed.embedder import QUESTIONS, Embedder, EmbedderState
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
@@ -194,6 +195,23 @@ async def test_a_question_that_was_given_up_is_not_embedded() -> None:
         with pytest.raises(EmbeddingUnavailable, match="failed"):
             await embedder.query("error")
         assert await embedder.query("Next?") == b"Next?"
+
+
+async def test_a_model_of_this_machine_that_fails_is_in_the_log() -> None:
+    """It restarts nothing, so the log is the only place that tells the operator."""
+
+    class Broken:
+        random_cosine = 0.0
+
+        def read(self, texts: list[str], *, kind: str) -> list[Reading]:
+            raise ModelError(f"{kind}: {texts}")
+
+    embedder, threads = Embedder(SystemClock(), enabled=True), Threads("onnx query", 1)
+    embedder.serve(Broken(), threads, threads, local=True)  # type: ignore[arg-type]
+    embedder.enter(EmbedderState.READY)
+    with structlog.testing.capture_logs() as logs, pytest.raises(EmbeddingUnavailable, match="failed"):
+        await embedder.query("What is the code?")
+    assert logs == [{"event": "embed_failed", "log_level": "warning", "count": 1, "error": "ModelError"}]
 
 
 async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
