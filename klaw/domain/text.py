@@ -185,7 +185,10 @@ _AS_WESTERN = frozenset({"ascii", "iso8859-1", "iso8859-9"})
 """Labels that on the web mean the Windows charsets."""
 BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
-_HIGH_RUN = re.compile(rb"[\x80-\xff]{3,}")
+_LETTER = rb"[\xa3\xa8\xb3\xb8\xc0-\xff]"
+"""In windows-1251 or KOI8-R, where signs such as dashes are other bytes; from 0xC0 on also in windows-1252."""
+_CYRILLIC_WORD = re.compile(_LETTER + rb"{3,}")
+_BESIDE_LATIN = re.compile(rb"(?<=[A-Za-z])" + _LETTER + rb"|" + _LETTER + rb"(?=[A-Za-z])")
 _HEAD_BYTES = 2048
 """A page declares its charset within these."""
 
@@ -220,14 +223,15 @@ def guess(data: bytes) -> str:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        if error.start >= len(data) - 3:  # cut in the middle of a character
+        is_cut = error.reason == "unexpected end of data"  # in the middle of a character
+        if error.start >= len(data) - 3 and (is_cut or not data[: error.start].isascii()):
             return "utf-8"
     else:
         return "utf-8"
-    runs = b"".join(_HIGH_RUN.findall(data))
-    if not runs:
+    words = b"".join(_CYRILLIC_WORD.findall(data))
+    if len(words) <= len(_BESIDE_LATIN.findall(data)):
         return "cp1252"
     # Most letters are small: in windows-1251 they are from 0xE0 on, in KOI8-R they are below.
-    small_1251 = sum(byte >= 0xE0 for byte in runs)
-    small_koi8 = sum(0xC0 <= byte < 0xE0 for byte in runs)
+    small_1251 = sum(byte >= 0xE0 for byte in words)
+    small_koi8 = sum(0xC0 <= byte < 0xE0 for byte in words)
     return "cp1251" if small_1251 >= small_koi8 else "koi8-r"

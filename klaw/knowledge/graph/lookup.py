@@ -52,7 +52,7 @@ class Graph(Protocol):
 
 @attrs.define
 class QueryRecorder:
-    """Asks a session until a deadline, and records the sparql."""
+    """Asks a session until a deadline, and records the queries."""
 
     session: GraphSession
     source: Source
@@ -80,8 +80,8 @@ class QueryRecorder:
 
 
 async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, scan: bool = True) -> list[UsedPassage]:
-    """What a graph says about the things that a question names: of each short sentences, one in a line; their scores, 0
-    to 1, say how well the question names it.
+    """What a graph says about the things that a question names: for each, short sentences, one in a line, and a score
+    from 0 to 1 for how well the question names it.
 
     Without an index, and without a ``scan`` of all labels, only labels are found that stand in the question as they
     are. Raises GraphError: nothing was found, and something could not be asked.

@@ -219,8 +219,8 @@ _AGAIN = {"empty": EMPTY_AGAIN, "too_long": TOO_LONG_AGAIN, "refused": REFUSED_A
 
 
 def judge(answer: str, max_tokens: int, *, last: bool) -> str:
-    """Take a summary out of an answer, of ``max_tokens`` (estimated) if it is not the ``last`` attempt; then what is
-    too long is cut. Raises NoSummary."""
+    """Take a summary of about ``max_tokens`` (estimated) out of an answer. One that is too long is cut if this is the
+    ``last`` attempt. Raises NoSummary: it is of no use."""
     text = _unwrapped(clean_output(answer).strip())
     if not any(character.isalnum() for character in text):
         raise NoSummary("empty")

@@ -75,7 +75,12 @@ def test_the_type_is_told_by_the_content(head: bytes, kind: str) -> None:
     [
         ("Договор аренды № 7: цена — 40 000 рублей. Ёлка, ёж.", "cp1251"),
         ("def f(): return 1  # считает сумму", "cp1251"),
+        ("№;кг;шт;м;Цена", "cp1251"),
         ("Größe, façade, naïve, señor — “déjà vu” für 5 €", "cp1252"),
+        ("Ça coûte 5 € ——— déjà vu", "cp1252"),
+        ("«Été…» — «Où…»", "cp1252"),
+        ("ÄÖÜ sind Umlaute: Grüße, Größe, hören", "cp1252"),
+        ("One café!", "cp1252"),
         ("Договор, Größe 🙂", "utf-16-le"),
         ("Договор, Größe 🙂", "utf-16-be"),
         ("Договор, Größe 🙂", "utf-8"),

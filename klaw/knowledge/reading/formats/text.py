@@ -37,7 +37,7 @@ def _charset(file: BinaryIO, label: str | None) -> str:
             pending = b""
         except UnicodeDecodeError as error:
             data = pending + chunk
-            if not chunk or error.start < len(data) - 3:
+            if error.start < len(data) - 3:
                 found = guess(data[max(0, error.start - 1000) :])
             pending = data[error.start :]  # a character may be cut in two
         if not chunk:
