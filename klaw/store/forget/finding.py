@@ -141,9 +141,9 @@ def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
 
 def _records(path: Path, mark: str) -> Iterator[dict[str, Any]]:
     """The records of a log in whose lines a mark stands."""
+    wanted = mark.encode()
     with path.open("rb") as file:
-        for line in file:
-            record = record_of(line) if mark.encode() in line else None
+        for record in (record_of(line) for line in file if wanted in line):
             if record is not None:
                 yield record
 

@@ -141,7 +141,7 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
 
 
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
-    """Give a user's chat a title (``domain.chat.chat_title``), or with an empty one take it away. Raises NoSuchChat:
+    """Give a user's chat a title (``domain.message.chat_title``), or with an empty one take it away. Raises NoSuchChat:
     the user has no such chat."""
     now, mark = _marked(tx, user, chat)
     if title != mark.title:

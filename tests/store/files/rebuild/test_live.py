@@ -348,7 +348,6 @@ async def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from typing import Any
 import structlog, trio
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.kinds import messages
