@@ -137,8 +137,8 @@ class Kind(Generic[V]):
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
     flaws: Mapping[str, str] = attrs.field(factory=dict)
-    """What must never be, beside what ``kinds.inventory`` derives: words for after a number, and the statement that
-    counts it."""
+    """What must never be, beside what ``kinds.inventory`` derives: a phrase that follows a number, and the statement
+    that counts it."""
     made_of: Callable[[apsw.Connection, UserId, Sequence[int]], set[Any]] | None = None
     """The keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
     on_purpose: bool = False
@@ -189,7 +189,8 @@ class Kind(Generic[V]):
 
     @property
     def source(self) -> tuple[str, str, str]:
-        """Table, key and a value's form in SQL of all that there ever was, as far as a history says it."""
+        """Where all that there ever was is found, as far as a history has it: the table, the column of the key, and how
+        SQL names a field."""
         if not self.past:
             return self.table, self.id, "{}"
         return self.past, f"{self.what}_id", "value ->> '$.{}'"
@@ -245,7 +246,7 @@ class Kind(Generic[V]):
         return bool(connection.execute(query, (rowid,)).get)
 
     def empty(self, connection: apsw.Connection) -> None:
-        """Remove all of everybody's, for a database that is made from the logs."""
+        """Remove everything of all users, for a database that is made from the logs."""
         own = [f"DELETE FROM {each}" for each in (self.vectors, self.table, self.past) if each]  # noqa: S608 - constants
         if self.full_text:
             own.append(f"INSERT INTO {self.table}_fts ({self.table}_fts) VALUES ('rebuild')")  # noqa: S608

@@ -45,9 +45,9 @@ ACTOR_NAME = "memory.compactor"
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""
 EMPTY_EVERY_S = 60.0
-"""At least so long after the write-ahead log was emptied it is emptied again."""
+"""The write-ahead log is emptied at most once in so long."""
 ANEW_EVERY_S = 6 * 3_600.0
-"""Likewise for rebuilding the file."""
+"""The file is rebuilt at most once in so long."""
 SETTLE_S = 5.0
 """What is forgotten within so long is compacted together."""
 MOST_SHOWN = 1_000

@@ -90,7 +90,8 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
     present, document = _core_without(tx, found)
     if wanted.channel:
         people.part(tx, user, wanted.people, at)
-    going = sorted({*found.rowids} - set(found.asked[len(found.asked) if most is None else most :]))
+    rowids = {*found.rowids} - set(found.asked[len(found.asked) if most is None else most :])
+    going = sorted(rowids)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
     ended = tuple(sorted({*wanted.traces.topics, *topic_changes.ever_with(connection, user, going)}))
     own_fields = {facts.FACT, people.PERSON, summaries.SUMMARY, topic_changes.TOPIC}
@@ -109,7 +110,7 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
         past=forgotten.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
-        used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in {*going}]),
+        used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in rowids]),
         others={
             kind.what: tuple(map(str, found.gone[kind.what]))
             for kind in KINDS
@@ -133,7 +134,7 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
 
 
 def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> ForgetEntry:
-    """Take further messages of a forgetting out of the database, from which all is gone that was made of them before.
+    """Take further messages of a forgetting out of the database; what was made of them went with the first ones.
 
     Args:
         rowids: of the messages.

@@ -133,17 +133,18 @@ def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
     for path in sorted((data_dir / MEMORY).glob("*.jsonl")):
         for record in _records(path, f'"what":"{tasks.TASK.what}"'):
             value = record.get("value")
-            if (record.get("user_id"), record.get("key")) == (user, name) and isinstance(value, dict):
-                found[str(value.get("message", MARK))] = None
+            message = value.get("message") if isinstance(value, dict) else None
+            if (record.get("user_id"), record.get("key")) == (user, name) and isinstance(message, str):
+                found[message] = None
     found.pop(MARK, None)
     return list(found)
 
 
 def _records(path: Path, mark: str) -> Iterator[dict[str, Any]]:
     """The records of a log in whose lines a mark stands."""
+    wanted = mark.encode()
     with path.open("rb") as file:
-        for line in file:
-            record = record_of(line) if mark.encode() in line else None
+        for record in (record_of(line) for line in file if wanted in line):
             if record is not None:
                 yield record
 

@@ -155,7 +155,7 @@ def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
 
 
 def _most(chunks: Iterable[bytes], wanted: Sequence[bytes]) -> int:
-    """How often the text stands in a file that stands in it most often."""
+    """How often a file holds the text that it holds most often."""
     counts, ends = [0] * len(wanted), [b""] * len(wanted)
     for chunk in chunks:
         for at, each in enumerate(wanted):

@@ -166,7 +166,6 @@ def put(
         NoSuchFact: the one to change, or to supersede, is not there.
         StorageError: a value breaks its rule.
     """
-    query = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
     try:
         check(fact)
     except InvalidValue as error:
@@ -194,7 +193,8 @@ def put(
     if vector is not None and fact.active and rowid is not None:
         for each in vector_model.fitting(tx.connection, vector.model_id, [vector]):
             tx.connection.execute("UPDATE facts SET vector_model = ? WHERE rowid = ?", (each.model_id, rowid))
-            tx.connection.execute(query, (rowid, each.vector))
+            put_vector = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
+            tx.connection.execute(put_vector, (rowid, each.vector))
     return fact
 
 

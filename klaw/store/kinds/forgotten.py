@@ -50,7 +50,7 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
 
 
 def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
-    """The messages behind some, which were embedded in the light of them (``memory.passage``)."""
+    """The messages behind some, which were embedded in the light of them (``memory.embed.passage``)."""
     query = """
     SELECT rowid FROM messages
     WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')

@@ -3,7 +3,6 @@
 A vector holds for a topic as an entry of the memory journal left it; a change of the topic drops it.
 """
 
-import json
 from collections.abc import Sequence
 
 import apsw
@@ -115,14 +114,3 @@ def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) 
     with built:
         store(Transaction(built), model, made)
     return int(page[-1][0])
-
-
-def cosines(connection: apsw.Connection, user: UserId, ids: Sequence[int], vector: bytes) -> dict[TopicId, float]:
-    """How near some of a user's topics are; those without a vector are left out."""
-    query = """
-    SELECT s.value, 1 - vec_distance_cosine(v.embedding, ?3) FROM json_each(?2) AS s
-    CROSS JOIN vec_topics AS v ON v.rowid = s.value
-    WHERE v.user_id = ?1 AND v.model = ?4 AND length(v.embedding) = length(?3)
-    """
-    rows = connection.execute(query, (user, json.dumps(list(ids)), vector, vector_model.current_id(connection)))
-    return {TopicId(topic): cosine for topic, cosine in rows if cosine is not None}

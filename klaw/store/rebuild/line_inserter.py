@@ -5,7 +5,8 @@ another record has) is skipped, counted and kept aside: one odd line must not st
 database itself is raised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,18 +63,31 @@ def _has_message(connection: apsw.Connection, message: Message) -> bool:
     return found is not None and found.rowid == message.rowid
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Around reading a row to compare a line with: what is wrong with the row is no fault of the line."""
+    try:
+        yield
+    except FAULTS as error:
+        raise apsw.CorruptError("a row cannot be read") from error
+
+
 def _store_message(connection: apsw.Connection, message: Message) -> bool:
-    present = messages.by_rowids(connection, [message.rowid])
+    with _reading():
+        present = messages.by_rowids(connection, [message.rowid])
     if present and present != [message]:
         raise apsw.ConstraintError("its row id is another message's")
     return not present and messages.restore(connection, message)
 
 
 def _store_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
-    inserted = turns.insert(connection, turn)
-    if not inserted and turns.get(connection, turn.user, turn.id) != turn:
+    if turns.insert(connection, turn):
+        return True
+    with _reading():
+        present = turns.get(connection, turn.user, turn.id)
+    if present != turn:
         raise apsw.ConstraintError("its id is another turn's")
-    return inserted
+    return False
 
 
 LOG_KINDS = (

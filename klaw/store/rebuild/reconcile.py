@@ -74,8 +74,8 @@ MOST_LINES = 10_000
 def cut(data_dir: Path, known: int) -> int:
     """Take a change without its end out of the memory journal. Returns how many lines that were. Raises OSError.
 
-    Klaw of 5dcae64 wrote a group without counting it as a whole: each line of a change but the last names the entry
-    that ends it (``until``), and nobody was told of a change that has no end.
+    The Klaw of commit 5dcae64 wrote a group without counting it as a whole: each line of a change but the last names
+    the entry that ends it (``until``), and nobody was told of a change that has no end.
 
     Args:
         known: the last entry that the database has: that was whole.

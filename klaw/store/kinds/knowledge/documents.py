@@ -47,8 +47,8 @@ def of_base(
 ) -> list[Document]:
     """The documents of a base of which a user is a member, or of one of its sources, by their names; ``problems``: only
     those of which not all could be read."""
-    query = "AND d.problems <> '[]'"
-    some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {query if problems else ''}"
+    troubled = "AND d.problems <> '[]'" if problems else ""
+    some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {troubled}"
     rest = f"{_MINE} {some} ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
     return _DOCUMENTS.all(connection, rest, user, base, source, limit, offset)
 

@@ -22,7 +22,8 @@ from klaw.domain.knowledge import (
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, NotAllowed
 from klaw.knowledge import removal
-from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge import bases, document_steps, documents, passages, sources
+from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.store import Store
 from tests.support import stored_documents
 from tests.support.forgetting import lose_database
@@ -130,6 +131,9 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         }
         now = await read(documents.passages, ANNA, first.id)
         assert await read(documents.passages_between, ANNA, first.id, 1_001, 1_002) == [now[1]]
+        for user, count_of in ((ANNA, 1), (EVE, 0)):
+            scope = PassageScope(user=user, bases=[mine.id])
+            assert len(await read(passages.read, [now[0].rowid], scope)) == count_of
         with pytest.raises(NoSuchDocument):
             await read(documents.get, EVE, first.id)
         assert await run(stored_documents.remove, first.id) == 2

@@ -371,7 +371,7 @@ CHILD = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.store.engine.journal import Journal
-from klaw.store.kinds import topic_edits, topic_vectors, topics
+from klaw.store.kinds import topic_edits, topics
 from tests.support.stores import running_store
 from tests.support.topics import AT, archive, say, ANNA
 

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from klaw.errors import StorageError
+from klaw.store.engine.set_aside import FOLDER
 from klaw.store.kinds import messages
 from klaw.store.rebuild import files, offline
 from klaw.store.rebuild.offline import drop
@@ -86,7 +87,7 @@ def test_messages_after_the_kill_are_in_the_new_database_too(tmp_path: Path) -> 
     assert digests_of(tmp_path / "klaw.db") == before
 
 
-@pytest.mark.parametrize("change", ["content", "gone", "damaged", "other state"])
+@pytest.mark.parametrize("change", ["content", "no JSON", "gone", "damaged", "other state"])
 def test_what_an_interrupted_run_left_is_not_believed(tmp_path: Path, change: str) -> None:
     """Rows that the logs do not have, or a file that is no database: begun again, and right in the end."""
     trio.run(filled, tmp_path)
@@ -100,6 +101,9 @@ def test_what_an_interrupted_run_left_is_not_believed(tmp_path: Path, change: st
         match change:
             case "content":
                 connection.execute("UPDATE messages SET content = 'forged' WHERE rowid = 2")
+            case "no JSON":
+                connection.execute("PRAGMA ignore_check_constraints = ON")
+                connection.execute("UPDATE messages SET metadata = '{' WHERE rowid = 2")
             case "gone":
                 connection.execute("UPDATE messages SET rowid = 77777, seq = 999, id = 'x' WHERE rowid = 3")
             case "other state":
@@ -107,6 +111,7 @@ def test_what_an_interrupted_run_left_is_not_believed(tmp_path: Path, change: st
         connection.close()
     assert run(tmp_path).swapped
     assert digests_of(tmp_path / "klaw.db") == before
+    assert change != "no JSON" or not (tmp_path / FOLDER).exists(), "nothing is wrong with the line"
 
 
 class Killed(BaseException):

@@ -17,7 +17,7 @@ import attrs
 import pytest
 import trio
 
-from klaw.errors import StorageFull
+from klaw.errors import ActorStopped, StorageFull
 from klaw.store.engine import vector_model
 from klaw.store.kinds import messages
 from klaw.store.kinds.inventory import count_messages
@@ -318,6 +318,8 @@ async def test_a_store_that_stops_in_the_middle_stops(tmp_path: Path) -> None:
     with trio.fail_after(HANG_S):
         async with reindexing_store(tmp_path) as (_store, reindexer):
             await stuck(reindexer)
+        with pytest.raises(ActorStopped):
+            await reindexer.start(OPTIONS)
     await checked(tmp_path)
 
 
@@ -348,7 +350,6 @@ async def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from typing import Any
 import structlog, trio
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.kinds import messages
