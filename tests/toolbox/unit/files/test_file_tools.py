@@ -1,5 +1,6 @@
 """The file tools as a model calls them: through the executor, on real folders."""
 
+import errno
 import json
 import os
 import stat
@@ -201,3 +202,27 @@ async def test_a_file_changed_meanwhile_is_not_overwritten(run, workspace, monke
     refused = await run(("file_patch", {"path": "a.md", "edits": [{"search": "old", "replace": "new"}]}))
     assert "changed by somebody else" in refused.text
     assert (workspace / "a.md").read_text() == "by the person"
+
+
+@pytest.mark.parametrize("mode", ["create", "replace", "append"])
+async def test_a_new_file_takes_no_name_that_somebody_took_meanwhile(run, workspace, monkeypatch, mode):
+    real = access._check_unchanged
+
+    def then_the_editor(place, stamp):
+        real(place, stamp)
+        (workspace / "a.md").write_text("by the person")
+
+    monkeypatch.setattr(access, "_check_unchanged", then_the_editor)
+    refused = await run(("file_write", {"path": "a.md", "content": "by the model", "mode": mode}))
+    assert "exists already" in refused.text
+    assert (workspace / "a.md").read_text() == "by the person"
+    assert [path.name for path in workspace.iterdir()] == ["a.md"]
+
+
+async def test_a_disk_without_hard_links_takes_new_files_too(run, workspace, monkeypatch):
+    def forbidden(*_names, **_more):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(access.os, "link", forbidden)
+    assert not (await run(("file_write", {"path": "a.md", "content": "new"}))).failed
+    assert [(path.name, path.read_text()) for path in workspace.iterdir()] == [("a.md", "new")]
