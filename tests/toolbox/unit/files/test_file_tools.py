@@ -114,6 +114,9 @@ async def test_windows_line_ends_stay(run, workspace):
     (workspace / "a.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     await run(("file_patch", {"path": "a.txt", "edits": [{"search": "one\ntwo", "replace": "1\n2"}]}))
     assert (workspace / "a.txt").read_bytes() == b"1\r\n2\r\nthree\r\n"
+    (workspace / "b.txt").write_bytes(b"one\ntwo\nthree\n")
+    await run(("file_patch", {"path": "b.txt", "edits": [{"search": "one\r\ntwo", "replace": "1\r\n2"}]}))
+    assert (workspace / "b.txt").read_bytes() == b"1\n2\nthree\n"
 
 
 async def test_patches_of_one_round_do_not_lose_each_other(run, workspace):
