@@ -11,7 +11,7 @@ class ProviderError(KlawError):
         retryable: the same request may succeed later.
         origin: model and address.
         hint: what to look at.
-        known_words: the provider's words that can hold nobody's message (``refusals.loggable``); ``said`` has all.
+        known_words: the provider's words that cannot hold anybody's message (``refusals.loggable``); ``said`` has all.
     """
 
     code = "llm_failed"
@@ -77,8 +77,8 @@ class OverQuota(ProviderRefused):
 
 
 class ContextTooLong(ProviderRefused):
-    """The prompt does not fit into the model's context. ``context_tokens`` is that if it is not what the caller planned
-    with."""
+    """The prompt does not fit into the model's context. ``context_tokens`` is its length if the caller planned with
+    another one."""
 
     code = "context_too_long"
     context_tokens: int | None = None

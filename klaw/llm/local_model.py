@@ -272,6 +272,9 @@ class LocalProcess:
             else:
                 self._model.not_ready(LocalState.STARTING, "the local model is restarting after a crash")
             raise ModelError(f"the process of the local model {code}") from group
+        finally:
+            if endpoint is not None:
+                await endpoint.client.aclose()
 
     async def _child(self, key: str, task_status: trio.TaskStatus[trio.Process]) -> None:
         settings = self._settings

@@ -92,7 +92,7 @@ class Approvals:
         return self._refusal(spec.name, outcome, chat)
 
     def open(self, chat: ChatId) -> tuple[Approval, ...]:
-        """Those of a chat, the oldest first."""
+        """The open questions of a chat, the oldest first."""
         return tuple(approval for approval, _ in self._open.values() if approval.chat == chat)
 
     def find(self, user: UserId, approval_id: str) -> Approval | None:

@@ -7,6 +7,7 @@ Of a file that is written, a reader, or a power cut, sees the old content or the
 its mode; a link is never written through, because the path was resolved.
 """
 
+import errno
 import fnmatch
 import heapq
 import os
@@ -28,6 +29,8 @@ MAX_LOOKED_AT = 20_000
 """Names that one listing or search looks at, to bound its time."""
 NEW_FILE_MODE = 0o600
 _TEMPORARY = ".klaw-"
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What a disk without them answers (FAT, some network disks)."""
 
 FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 Mode: TypeAlias = Literal["create", "replace", "append"]
@@ -246,13 +249,26 @@ def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | No
         try:
             atomic_file.create(temporary, data, folder=place.folder, mode=permissions & 0o777)
             _check_unchanged(place, replaces)
-            os.rename(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+            if replaces is not None or not _linked(place, temporary):
+                os.rename(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=place.folder)
         os.fsync(place.folder)
     except OSError as error:
         refuse(place.path, error)
+
+
+def _linked(place: FilePlace, temporary: str) -> bool:
+    """Give a new file its name; False where the disk has no hard links. Raises FileExistsError: somebody took the name
+    meanwhile, which a rename would not notice."""
+    try:
+        os.link(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _NO_HARD_LINKS:
+            return False
+        raise
+    return True
 
 
 def _exchange(place: FilePlace, data: bytes, old: os.stat_result) -> None:

@@ -109,15 +109,13 @@ class TextEdit:
 
 
 def apply(text: str, edits: Sequence[TextEdit]) -> str:
-    """The text after all edits, one after the other. In a text with CRLF, the edits' line ends become CRLF too. Raises
-    ToolRefused: an edit's search text is empty, missing, or there more than once."""
+    """The text after all edits, one after the other. The edits' line ends become CRLF in a text that has no others,
+    else LF. Raises ToolRefused: an edit's search text is empty, missing, or there more than once."""
     if not edits:
         raise ToolRefused("edits: the list is empty")
-    crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
+    end = "\r\n" if "\r\n" in text and "\n" not in text.replace("\r\n", "") else "\n"
     for number, edit in enumerate(edits, 1):
-        search, replace = edit.search, edit.replace
-        if crlf:
-            search, replace = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (search, replace))
+        search, replace = (part.replace("\r\n", "\n").replace("\n", end) for part in (edit.search, edit.replace))
         which = f"edit {number} of {len(edits)}"
         if not search:
             raise ToolRefused(f"{which}: search is empty; write a new file with file_write")

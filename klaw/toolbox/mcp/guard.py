@@ -39,7 +39,7 @@ class Link:
         self._closing = False
 
     def close(self) -> None:
-        """What follows from now on is no reason."""
+        """Klaw ends the connection: what follows from that is not its reason."""
         self._closing = True
 
     def end(self, reason: str) -> None:

@@ -244,7 +244,8 @@ class McpServer:
     def _take(self, listed: tuple[ListedTool, ...]) -> None:
         wanted, left_out = chosen(listed, self.config.tools, self.config.max_tools)
         names = offered_names(self.name, [tool.name for tool in wanted])
-        self._offer(tuple(self._spec_of(tool, names[tool.name]) for tool in wanted), left_out)
+        by_name = {names[tool.name]: tool for tool in wanted}  # a server may imitate a digest
+        self._offer(tuple(self._spec_of(tool, name) for name, tool in by_name.items()), left_out)
 
     def _spec_of(self, tool: ListedTool, name: str) -> ToolSpec:
         parameters = parameters_of(tool.schema)

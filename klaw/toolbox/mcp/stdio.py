@@ -34,7 +34,7 @@ _AT_END = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$
 
 @attrs.frozen
 class TooLong:
-    """A line over the limit; ``answers`` is the id of the request that it answers, if its begin or end tells."""
+    """A line over the limit; ``answers`` is the id of the request that it answers, if its beginning or end tells."""
 
     answers: int | None
 

@@ -33,6 +33,7 @@ TOOLS = [
     {"name": "a/b", "inputSchema": {"type": "object"}},
     {"name": "a_b", "inputSchema": {"type": "object"}},
     {"name": "a_b", "description": "again", "inputSchema": {"type": "object"}},
+    {"name": "a_b_2e7336dc", "description": "looks like a.b with its digest", "inputSchema": {"type": "object"}},
     {"name": "banana", "inputSchema": {"type": "banana", "properties": {"a": 5, "b": {"type": "banana"}}}},
     {"name": "bad_required", "inputSchema": {"type": "object", "properties": {"a": {}}, "required": ["a", "b", 3]}},
     {

@@ -15,7 +15,9 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorState, Supervisor, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import ModelError
+from klaw.llm.errors import ProviderNetworkError
 from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalState
+from klaw.llm.types import ChatMessage, Request
 from tests.support.waiting import HANG_S
 
 SERVES = """
@@ -23,6 +25,7 @@ SERVES = """
     print(json.dumps({"port": 1}), flush=True)
     sys.stdin.read()
 """
+REQUEST = Request(model="m", messages=(ChatMessage(role="user", content="Привет"),))
 Make = Callable[..., LocalProcess]
 
 
@@ -83,6 +86,8 @@ async def test_ready_serving_stopped(make: Make, model: LocalModel) -> None:
             assert endpoint.key not in repr(endpoint)
         assert model.state is LocalState.STOPPED
         assert model.endpoint is None
+        with pytest.raises(ProviderNetworkError, match="closed"):
+            await endpoint.client.stream(REQUEST, lambda _delta: None)
         model.not_ready(LocalState.STARTING, "again")
     assert len(keys) == 2
 

@@ -1,5 +1,6 @@
 """The file tools as a model calls them: through the executor, on real folders."""
 
+import errno
 import json
 import os
 import stat
@@ -113,6 +114,9 @@ async def test_windows_line_ends_stay(run, workspace):
     (workspace / "a.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     await run(("file_patch", {"path": "a.txt", "edits": [{"search": "one\ntwo", "replace": "1\n2"}]}))
     assert (workspace / "a.txt").read_bytes() == b"1\r\n2\r\nthree\r\n"
+    (workspace / "b.txt").write_bytes(b"one\ntwo\nthree\n")
+    await run(("file_patch", {"path": "b.txt", "edits": [{"search": "one\r\ntwo", "replace": "1\r\n2"}]}))
+    assert (workspace / "b.txt").read_bytes() == b"1\n2\nthree\n"
 
 
 async def test_patches_of_one_round_do_not_lose_each_other(run, workspace):
@@ -201,3 +205,27 @@ async def test_a_file_changed_meanwhile_is_not_overwritten(run, workspace, monke
     refused = await run(("file_patch", {"path": "a.md", "edits": [{"search": "old", "replace": "new"}]}))
     assert "changed by somebody else" in refused.text
     assert (workspace / "a.md").read_text() == "by the person"
+
+
+@pytest.mark.parametrize("mode", ["create", "replace", "append"])
+async def test_a_new_file_takes_no_name_that_somebody_took_meanwhile(run, workspace, monkeypatch, mode):
+    real = access._check_unchanged
+
+    def then_the_editor(place, stamp):
+        real(place, stamp)
+        (workspace / "a.md").write_text("by the person")
+
+    monkeypatch.setattr(access, "_check_unchanged", then_the_editor)
+    refused = await run(("file_write", {"path": "a.md", "content": "by the model", "mode": mode}))
+    assert "exists already" in refused.text
+    assert (workspace / "a.md").read_text() == "by the person"
+    assert [path.name for path in workspace.iterdir()] == ["a.md"]
+
+
+async def test_a_disk_without_hard_links_takes_new_files_too(run, workspace, monkeypatch):
+    def forbidden(*_names, **_more):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(access.os, "link", forbidden)
+    assert not (await run(("file_write", {"path": "a.md", "content": "new"}))).failed
+    assert [(path.name, path.read_text()) for path in workspace.iterdir()] == [("a.md", "new")]
