@@ -174,6 +174,8 @@ class Streams:
         cursor = self._cursor(frame.chat, frame.seq + 1)
         assert cursor.last is not None
         asked, incomplete = cursor.asked, cursor.dropped or cursor.misses_one_before(frame.seq + 1)
+        if asked is None:  # it had trouble meanwhile, so what is missing may be there
+            incomplete = frame.seq > cursor.last
         cursor.asked, cursor.dropped, cursor.out_of_turn = None, False, 0
         if asked is not None and frame.seq < asked:
             # Its data was replaced by an older copy: counting begins again there, or the client would stay deaf.

@@ -123,6 +123,19 @@ def test_an_acknowledgement_that_nobody_waits_for_is_asked_for_while_the_server_
     assert stage.take() == [6, 7]
 
 
+def test_what_finds_no_room_is_asked_for_although_the_server_had_trouble_with_the_chat() -> None:
+    stage = Stage(main=0)
+    total = CAPACITY
+    assert not stage.streams.refused(None, "main")  # such as a turn that failed
+    stage.place(*range(1, total + 1), replayed=True)
+    stage.caught_up(total)
+    taken = stage.take()
+    assert [each.seq for each in stage.asked] == [len(taken)]
+    stage.place(*range(len(taken) + 1, total + 1), replayed=True)
+    stage.caught_up(total)
+    assert taken + stage.take() == list(range(1, total + 1))
+
+
 def test_newest_messages_that_the_server_lacks_are_not_asked_for_again() -> None:
     stage = Stage(main=5)
     stage.caught_up(7)
