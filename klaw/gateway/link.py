@@ -222,6 +222,7 @@ class WebSocketLink:
                 await self._send(data)
                 self._mid_frame = False
                 self.frames_out += sum(isinstance(frame, str) for frame in frames)
+        self.outbox.close(clear=True)  # nobody takes from it any more, and nobody need wait for room
         self._written.set()
 
     async def _send(self, data: bytes) -> None:
