@@ -180,7 +180,7 @@ class WebSocket:
             raise _closed(closed) from None
         self.heard_at = trio.current_time()
         if isinstance(message, bytes):
-            raise Loss("binary_frame", "the server sent a frame that cannot be used")
+            raise ProtocolError("binary_frame", "a frame is text")
         return message
 
     async def ping(self) -> None:

@@ -86,12 +86,21 @@ class _ChatPosition:
     asked: int | None = None
     """The server is sending what is after this seq, and ends with ``caught_up``."""
     dropped: bool = False
-    """Something of that found no room: what follows waits for the next time."""
+    """Something of that was not given out: what follows waits for the next time."""
+    out_of_turn: int = 0
+    """The lowest seq above ``last`` that came out of turn while the server was sending. It may come again in its turn,
+    but need not: an acknowledgement takes the place of a message that is not sent again."""
 
     def takes(self, entry: frames.MessageFrame) -> bool:
         """Whether it comes next. What is sent again may lack numbers: the server no longer has these messages."""
         assert self.last is not None
         return entry.seq == self.last + 1 or (bool(entry.replayed) and self.asked is not None)
+
+    def misses_one_before(self, seq: int) -> bool:
+        return (self.last or 0) < self.out_of_turn < seq
+
+    def came_out_of_turn(self, seq: int) -> None:
+        self.out_of_turn = min(seq, self.out_of_turn) if self.out_of_turn > (self.last or 0) else seq
 
 
 class Streams:
@@ -128,7 +137,7 @@ class Streams:
     def connected(self) -> None:
         self._up = True
         for cursor in self._cursors.values():
-            cursor.asked, cursor.dropped = cursor.last, False
+            cursor.asked, cursor.dropped, cursor.out_of_turn = cursor.last, False, 0
 
     def lost(self) -> None:
         self._up = False
@@ -141,32 +150,40 @@ class Streams:
         cursor = self._cursor(entry.chat, entry.seq)
         if cursor.last is None or entry.seq <= cursor.last or cursor.dropped:
             return
-        if cursor.takes(entry) and self._inbox.takes_entries:
+        if cursor.takes(entry) and self._inbox.takes_entries and not cursor.misses_one_before(entry.seq):
             cursor.last = entry.seq
             self._inbox.offer(entry)
         elif cursor.asked is None:
             self._watch_again(entry.chat)
+        elif cursor.takes(entry):
+            cursor.dropped = True
         else:
-            cursor.dropped = cursor.takes(entry)
+            cursor.came_out_of_turn(entry.seq)
 
     def reach(self, chat: str, seq: int) -> None:
         """A chat has a message that came without its text."""
         cursor = self._cursor(chat, seq)
-        if cursor.last is not None and seq > cursor.last:
+        if cursor.last is None or seq <= cursor.last:
+            return
+        if cursor.asked is None:
             self._watch_again(chat)
+        else:
+            cursor.came_out_of_turn(seq)
 
     def caught_up(self, frame: frames.CaughtUp) -> None:
         cursor = self._cursor(frame.chat, frame.seq + 1)
         assert cursor.last is not None
-        asked, dropped = cursor.asked, cursor.dropped
-        cursor.asked, cursor.dropped = None, False
+        asked, incomplete = cursor.asked, cursor.dropped or cursor.misses_one_before(frame.seq + 1)
+        if asked is None:  # it had trouble meanwhile, so what is missing may be there
+            incomplete = frame.seq > cursor.last
+        cursor.asked, cursor.dropped, cursor.out_of_turn = None, False, 0
         if asked is not None and frame.seq < asked:
             # Its data was replaced by an older copy: counting begins again there, or the client would stay deaf.
             log.warning("server_is_behind", seq=frame.seq)
             text = "the server has lost messages that were seen here"
             self._inbox.offer(frames.Notice(code="server_behind", text=text))
             cursor.last = frame.seq
-        elif dropped:
+        elif incomplete:
             self._watch_again(frame.chat)
         else:
             cursor.last = max(cursor.last, frame.seq)  # the server has no more of it

@@ -127,7 +127,7 @@ class WebSocketLink:
         Raises:
             trio.EndOfChannel: the peer has closed the connection, or is gone.
         """
-        await trio.lowlevel.checkpoint()  # which is cancelled when the connection is closing
+        has_waited = False
         while True:
             for event in self._ws.events():
                 message: str | bytes | None = None
@@ -147,8 +147,11 @@ class WebSocketLink:
                         self._pace.take(trio.current_time())
                 if message is not None:
                     self.frames_in += 1
+                    if not has_waited:
+                        await trio.lowlevel.checkpoint()  # also cancelled when the connection is closing
                     return message
             await self._read()
+            has_waited = True
 
     async def stay_alive(self, still_allowed: Callable[[], bool]) -> None:
         """Ping a silent peer now and then; end the connection when nothing comes back. Before each ping
@@ -219,6 +222,7 @@ class WebSocketLink:
                 await self._send(data)
                 self._mid_frame = False
                 self.frames_out += sum(isinstance(frame, str) for frame in frames)
+        self.outbox.close(clear=True)  # nobody takes from it any more, and nobody need wait for room
         self._written.set()
 
     async def _send(self, data: bytes) -> None:

@@ -143,6 +143,7 @@ class Outbox:
         if clear:
             self._frames.clear()
             self._chars = 0
+            self._room.unpark_all()
         self._takers.unpark_all()
 
     def _append(self, frame: str | _JoinedDeltas) -> None:

@@ -31,9 +31,10 @@ from klaw.wire.codec import byte_size, decode_client
 
 MAX_CLIENT_NAME = 64
 READ_SHARE = 0.5
-"""Frames are read while less than this share of the outbox is taken."""
+"""Frames are read slowly while more than this share of the outbox is taken."""
 MAX_PAUSE_S = 1.0
-"""Longest pause of reading after a frame that came too soon: pings wait as long."""
+"""Longest pause of reading, after a frame that came too soon or while the outbox is rather full: what else the peer
+sends, such as pongs and its end, waits as long."""
 
 LOCAL_REFUSED = (
     "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
@@ -126,7 +127,8 @@ class ClientSession:
                         # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
                         await trio.sleep(min(wait_s, MAX_PAUSE_S))
                     if not self._link.outbox.has_room(READ_SHARE):
-                        await self._link.outbox.wait_for_room(READ_SHARE)  # it does not read, and gets no more answers
+                        with trio.move_on_after(MAX_PAUSE_S):  # it does not read, and gets few more answers
+                            await self._link.outbox.wait_for_room(READ_SHARE)
             nursery.cancel_scope.cancel(reason="the peer closed the connection")
 
     async def _receive_hello(self) -> frames.Hello | None:

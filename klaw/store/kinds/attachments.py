@@ -45,7 +45,7 @@ def append_plain(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[App
     if most_bytes and not appended.repeated:
         key, today = f"{_STORED_TODAY}{new.user}", new.created_at[:10]
         day, _, stored = (meta.get(tx.connection, key) or "").partition(" ")
-        total = (int(stored) if day == today else 0) + len(messages.message_line(appended.message).encode())
+        total = (int(stored) if day == today else 0) + len(tx.entries[-1].line.encode())
         if total > most_bytes:
             raise _refusal(new, most_bytes)
         meta.put(tx.connection, key, f"{today} {total}")

@@ -11,7 +11,8 @@ from klaw.actor.backoff import Backoff
 from klaw.client.connection import connect
 from klaw.client.streams import ConnectedEvent, DisconnectedEvent
 from klaw.errors import ServerRefused, ServerUnreachable
-from tests.support.programs.fake_server import FakeServer
+from klaw.wire.frames import Hello
+from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
 
@@ -63,3 +64,19 @@ async def test_a_silent_server_is_left_and_another_connection_made(
                 events.append(await client.next_event())
         assert {each.code for each in events if isinstance(each, DisconnectedEvent)} == {"silent"}
         assert await client.send("main", "again") == 1
+
+
+async def test_a_server_that_answers_a_hello_with_bytes_is_no_klaw() -> None:
+    """It is refused for good: every further attempt would end the same way."""
+    server = FakeServer()
+
+    async def answer(link: Link, _hello: Hello) -> bool:
+        await link.websocket.send_message(b"hello yourself")
+        return True
+
+    server.on_hello = answer
+    with trio.fail_after(HANG_S):
+        async with server.serving():
+            with pytest.raises(ServerRefused, match="does not speak"):
+                async with connect(server.url):
+                    pass

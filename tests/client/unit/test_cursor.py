@@ -85,6 +85,57 @@ def test_a_live_message_that_overtakes_what_is_sent_again_waits_for_it() -> None
     assert not stage.asked
 
 
+def test_an_own_message_that_is_acknowledged_behind_a_gap_is_asked_for() -> None:
+    """The server acknowledges it in its place, and sends it as a message only when it is asked again."""
+    stage = Stage(main=5)
+    stage.place(6, replayed=True)
+    stage.place(8)  # as an acknowledgement comes; the server no longer has message 7
+    stage.place(9, replayed=True)
+    stage.caught_up(9)
+    assert stage.take() == [6]
+    assert [each.seq for each in stage.asked] == [6]
+    stage.place(8, 9, replayed=True)
+    stage.caught_up(9)
+    assert stage.take() == [8, 9]
+    assert len(stage.asked) == 1
+
+
+def test_the_newest_message_behind_a_gap_is_asked_for() -> None:
+    """It was stored after the watch, so it is not marked as sent again."""
+    stage = Stage(main=5)
+    stage.place(8)
+    stage.caught_up(8)
+    assert [each.seq for each in stage.asked] == [5]
+    stage.place(8, replayed=True)
+    stage.caught_up(8)
+    assert stage.take() == [8]
+
+
+def test_an_acknowledgement_that_nobody_waits_for_is_asked_for_while_the_server_sends() -> None:
+    stage = Stage(main=5)
+    stage.streams.reach("main", 6)
+    stage.place(7, replayed=True)
+    stage.caught_up(7)
+    assert stage.take() == []
+    assert [each.seq for each in stage.asked] == [5]
+    stage.place(6, 7, replayed=True)
+    stage.caught_up(7)
+    assert stage.take() == [6, 7]
+
+
+def test_what_finds_no_room_is_asked_for_although_the_server_had_trouble_with_the_chat() -> None:
+    stage = Stage(main=0)
+    total = CAPACITY
+    assert not stage.streams.refused(None, "main")  # such as a turn that failed
+    stage.place(*range(1, total + 1), replayed=True)
+    stage.caught_up(total)
+    taken = stage.take()
+    assert [each.seq for each in stage.asked] == [len(taken)]
+    stage.place(*range(len(taken) + 1, total + 1), replayed=True)
+    stage.caught_up(total)
+    assert taken + stage.take() == list(range(1, total + 1))
+
+
 def test_newest_messages_that_the_server_lacks_are_not_asked_for_again() -> None:
     stage = Stage(main=5)
     stage.caught_up(7)

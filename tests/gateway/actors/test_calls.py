@@ -2,9 +2,11 @@
 
 import json
 import socket
+from contextlib import suppress
 
 import attrs
 import trio
+from trio_websocket import ConnectionClosed
 
 from klaw.errors import StorageError
 from klaw.gateway import requests
@@ -12,6 +14,7 @@ from klaw.gateway.tokens import add_token
 from klaw.operations.operation import OperationError
 from klaw.wire.frames import MAX_RESULT_CHARS
 from tests.support.gateway_world import QUICK, world
+from tests.support.waiting import until
 
 NOW = "2026-11-21T12:00:00.000Z"
 
@@ -145,3 +148,22 @@ async def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path)
         assert taken < count
         c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
         assert [(await c.hear())["ref"] for _ in range(count)] == [str(number) for number in range(count)]
+
+
+async def test_the_end_of_a_client_that_did_not_read_is_noticed(tmp_path):
+    """Not only when a ping has had no answer: until then it would keep its place among the user's connections."""
+    config = attrs.evolve(QUICK, outbox_frames=16, ping_s=1_000.0)
+    async with world(tmp_path, config) as w:
+        async with w.client() as c, trio.open_nursery() as nursery:
+            c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+            async def ask():
+                with suppress(ConnectionClosed):
+                    while True:
+                        await c.say("approve", id="no such question", allow=False)
+
+            nursery.start_soon(ask)
+            await until(lambda: w.gateway.connections()[0]["outbox"] >= 8)
+            await trio.aclose_forcefully(c.ws._stream)
+            nursery.cancel_scope.cancel()
+        await until(lambda: not w.gateway.connections())
