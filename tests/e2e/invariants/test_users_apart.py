@@ -2,6 +2,7 @@
 of theirs. All doors are tried with all that the first may know of the second: ids, names, words."""
 
 import json
+from contextlib import suppress
 
 import trio
 from trio_websocket import ConnectionClosed
@@ -154,10 +155,11 @@ async def speak(url, token, frames, answers):
             over.set()
 
         nursery.start_soon(listen)
-        for frame in [*frames, {"type": "call", "operation": "chats_list", "ref": "the end"}]:
-            if frame["type"] == "call":
-                await places.acquire()
-            await socket.send_message(json.dumps(frame))
+        with suppress(ConnectionClosed):  # a hello with a name that no chat can have is refused
+            for frame in [*frames, {"type": "call", "operation": "chats_list", "ref": "the end"}]:
+                if frame["type"] == "call":
+                    await places.acquire()
+                await socket.send_message(json.dumps(frame))
         with trio.fail_after(HANG_S):
             await over.wait()
 
