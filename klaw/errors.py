@@ -176,8 +176,10 @@ class RunOver(StorageError):
 class FactExists(StorageError):
     """The user has this fact already, or one of this id. ``fact`` is the id of that one."""
 
+    code = "fact_exists"
+
     def __init__(self, fact: str) -> None:
-        super().__init__("the fact is there already")
+        super().__init__(f"nothing was changed: the fact {fact} says the same")
         self.fact = fact
 
 

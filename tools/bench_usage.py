@@ -18,9 +18,8 @@ import apsw
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import iso
-from klaw.domain.message import MessageKind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role, TurnRecord, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id
-from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import UsageSum, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer

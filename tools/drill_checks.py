@@ -13,9 +13,8 @@ from typing import Any
 import apsw
 import attrs
 
-from klaw.domain.message import Message
+from klaw.domain.message import Message, TurnRecord
 from klaw.domain.task import Run
-from klaw.domain.turn import TurnRecord
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import turns as stored_turns

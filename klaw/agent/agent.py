@@ -35,8 +35,7 @@ class Agent:
     """Answers chats that are linked to knowledge bases."""
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[NamedFile], list[str]]:
-        """Keep the pictures of an answer, so that its message can refer to them. Returns those that were kept, and a
-        line for each other one that says why not."""
+        """Keep the pictures of an answer. Returns them, and for each that was not kept a line that says why."""
         kept: list[NamedFile] = []
         problems: list[str] = []
         left = self.core.attachments.limits.max_message_bytes

@@ -56,13 +56,11 @@ class Host(Protocol):
     """What a turn and a run do each in their own way."""
 
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
-        """The messages to begin with, for a model with that budget and a tool list of that size. Called again when they
-        prove too long."""
+        """The messages to begin with. Called again when they prove too long."""
         ...
 
     def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[ModelCall]:
-        """What is held while the model is asked, for a request of ``estimated`` tokens: an LLM slot, a share of a
-        limit. ``most`` is the longest answer without limits."""
+        """An LLM slot, or a share of a limit, for a request of ``estimated`` tokens; ``most``: the longest answer."""
         ...
 
     def heard(self, delta: Delta) -> None:
@@ -89,7 +87,6 @@ class ConversationOutcome:
     """Names of the tools that were called, in order."""
     llm_calls: int
     finish_reason: str
-    """Why the last call ended."""
     echo: Echo | None = None
     """What goes back with the answer of a conversation with tools."""
     images: tuple[bytes, ...] = ()

@@ -68,8 +68,7 @@ class Workspace:
             await self.within(self.skills.known, self.skills.refresh)
 
     async def within(self, otherwise: T, function: Callable[[*Args], T], *args: *Args) -> T:
-        """Run a function that reads in the workspace in a thread, for at most ``READ_S``; then give ``otherwise``. A
-        cancelled thread is left behind."""
+        """Run a function that reads in the workspace in a thread; ``otherwise``: the answer after ``READ_S``."""
         with trio.move_on_after(READ_S):
             return await self.threads.run(function, *args, abandon=True)
         log.warning("workspace_does_not_answer", seconds=READ_S)

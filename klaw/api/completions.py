@@ -33,10 +33,9 @@ from klaw.convert import FRAMES
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
-from klaw.domain.message import CUT, Role
+from klaw.domain.message import CUT, Role, TurnStatus
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
-from klaw.domain.turn import TurnStatus
 from klaw.errors import BadValue, HttpRefusal, KlawError, Problem
 from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority

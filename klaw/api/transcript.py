@@ -17,10 +17,9 @@ from klaw.chats.directory import ChatDirectory
 from klaw.convert import Form, Wire
 from klaw.domain.attachment import MAX_FILES, files_of
 from klaw.domain.forget import FORGOTTEN, MARK
-from klaw.domain.message import TOLD, Message, Role
+from klaw.domain.message import TOLD, Message, Role, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
 from klaw.domain.text import clean, digest_of_words, one_line
-from klaw.domain.turn import TurnStatus
 from klaw.errors import BadValue, InvalidName, Problem
 
 CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")

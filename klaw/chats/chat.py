@@ -21,9 +21,8 @@ from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import NamedFile
 from klaw.domain.events import Step, StepChanged
-from klaw.domain.message import MessageKind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role, TurnStatus
 from klaw.domain.names import ChatId, user_of
-from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
 from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.messages import AppendedMessage
@@ -84,7 +83,7 @@ class ChatHandle:
         self.turn: Turn | None = None
 
     def status(self) -> dict[str, Any]:
-        """What it does now, for status frames: ``state`` and, while a turn runs, its id."""
+        """What it does now: ``state`` (idle, waiting, thinking, answering, failed), and ``turn`` if one runs."""
         if self.turn is None:
             return {"state": self.state}
         if self.turn.answering:
@@ -205,8 +204,7 @@ class _ChatActor:
             log.warning("warning_not_stored", error=type(error).__name__)
 
     async def _store(self, submits: Sequence[Submit]) -> None:
-        """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse the
-        others. The actor does not wait for that."""
+        """Hand messages to the writer, in order; each is answered by itself. The actor does not wait for that."""
         if self.unstored >= MAX_BATCH:
             await self._settle()
         for submit in submits:

@@ -14,9 +14,8 @@ from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.commands import SlashCommands
 from klaw.domain import names
 from klaw.domain.attachment import NamedFile
-from klaw.domain.message import Message
+from klaw.domain.message import Message, TurnRecord, kept_text
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.turn import TurnRecord, kept_text
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
 from klaw.store.kinds import chats, messages, pending, turns
 from klaw.store.kinds.chats import StoredChat
@@ -75,7 +74,7 @@ class ChatDirectory:
         question: bool = False,
     ) -> AppendedMessage:
         """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
-        ``submit``. When cancelled it may be stored or not; the id makes a repetition safe."""
+        ``submit``. The id makes a repetition safe."""
         await self.start(user, name)
         submit = Submit(
             id=message_id, text=text, files=files, channel=channel, instructions=instructions, question=question
@@ -89,16 +88,12 @@ class ChatDirectory:
             raise ChatBusy("too many messages wait for this chat: send again a little later")
 
     async def stop(self, user: UserId, name: str, seq: int | None = None) -> bool:
-        """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers, or waits to
-        be answered. Returns whether one was running. Raises InvalidName, ActorStopped."""
+        """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers. Returns
+        whether one was running. Raises InvalidName, ActorStopped."""
         handle = self._handles.get(names.chat_id(user, name))
         if handle is None or handle.mailbox.closed:
             return False
-
-        def request(reply: Reply[bool]) -> StopTurn:
-            return StopTurn(reply=reply, seq=seq)
-
-        return await handle.mailbox.ask(request)
+        return await handle.mailbox.ask(lambda reply: StopTurn(reply=reply, seq=seq))
 
     async def retry(self, user: UserId, name: str) -> None:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
@@ -136,7 +131,7 @@ class ChatDirectory:
         return await self._agent.core.readers.run(turns.answering, chat, seq)
 
     def chat_status(self, chat: ChatId) -> dict[str, Any]:
-        """What it does now: ``state`` (idle, waiting, thinking, answering, failed), and ``turn`` if one runs."""
+        """As ``ChatHandle.status``."""
         handle = self._handles.get(chat)
         if handle is None or handle.mailbox.closed:
             return {"state": "idle"}
@@ -146,7 +141,7 @@ class ChatDirectory:
 
     async def unanswered(self, chat: ChatId) -> dict[str, Any] | None:
         """``chat_status`` of a chat in which a message has no answer, as long as nothing is done about that: with the
-        ``code`` and ``message`` of why. It is read from the store: a restart changes nothing."""
+        ``code`` and ``message`` of why. Read from the store."""
         found = await self._agent.core.readers.run(pending.unanswered, chat)
         if isinstance(found, TurnRecord):
             why = found.receipt.get("reason", "the answer failed")

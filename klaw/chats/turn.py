@@ -19,10 +19,9 @@ from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Step, StepChanged, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import CUT, ECHO, TOLD, MessageKind, Role
+from klaw.domain.message import CUT, ECHO, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean, digest_of_words, one_line
-from klaw.domain.turn import TurnRecord, TurnStatus, kept_text
 from klaw.errors import ActorStopped, StorageFull
 from klaw.knowledge import citations
 from klaw.llm.client import Meter

@@ -106,10 +106,6 @@ def beginning(head: bytes, size: int, max_tokens: int) -> tuple[str, bool]:
     """The beginning of a text in at most ``max_tokens`` (estimated), and whether it goes on. ``size``: bytes of the
     whole file, which begins with ``head``."""
     text = clean_output(_decoded(head) or "").strip()
-    estimated = tokens.estimate(text)
-    if estimated > max_tokens:
-        text = text[: len(text) * max_tokens // estimated]
-        while tokens.estimate(text) > max_tokens:
-            text = text[: len(text) * 9 // 10]
-        return text, True
+    if tokens.estimate(text) > max_tokens:
+        return text[: tokens.fitting(text, max_tokens) if max_tokens else 0], True
     return text, size > len(head)

@@ -6,9 +6,8 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from klaw.domain.message import Message
+from klaw.domain.message import Message, TurnStatus
 from klaw.domain.names import ChatId
-from klaw.domain.turn import TurnStatus
 
 
 @attrs.frozen(kw_only=True)

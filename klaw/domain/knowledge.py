@@ -5,7 +5,6 @@ which are what is searched, shown to the model and cited."""
 
 import enum
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, NewType
 
@@ -15,7 +14,7 @@ from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.names import UserId, user_id
 from klaw.domain.notes import Column, Edit, Quotes
 from klaw.domain.text import clean_output, title
-from klaw.errors import InvalidName, InvalidValue
+from klaw.errors import InvalidValue
 
 BaseId = NewType("BaseId", str)
 SourceId = NewType("SourceId", str)
@@ -28,8 +27,6 @@ MAX_BASES = 16
 """That one chat is bound to."""
 MAX_WHERE = 2_000
 """Characters of a path or an address."""
-
-_LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
 class BaseRole(enum.StrEnum):
@@ -53,7 +50,6 @@ def base_name(text: str) -> str:
 
 _Name = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
 _Description = Annotated[str, Bounds(0, MAX_DESCRIPTION), Check(clean_output)]
-_Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
 
 
 @attrs.frozen(kw_only=True)
@@ -64,20 +60,28 @@ class Base:
     user: Annotated[UserId, Wire("user_id")]
     name: Annotated[
         str,
+        Bounds(1, MAX_NAME),
         Quotes(),
         Edit("the base's name, which no other base of yours has", title="Name", given=_Name),
         Column(wide=True),
     ]
     description: Annotated[
-        str, Quotes(), Edit("what is in it", title="What is in it", given=_Description), Column("about", alone=True)
+        str,
+        Bounds(0, MAX_DESCRIPTION),
+        Quotes(),
+        Edit("what is in it", title="What is in it", given=_Description),
+        Column("about", alone=True),
     ] = ""
     language: Annotated[
         str,
-        Edit("code of the language of most texts, such as en or ru", title="Language of most texts", given=_Language),
+        Bounds(0, 3, r"([a-z]{2,3})?"),
+        Edit("code of the language of most texts, such as en or ru", title="Language of most texts"),
         Column(alone=True),
     ] = ""
     """ISO 639 code; empty if unknown."""
-    members: Mapping[str, Literal["editor", "viewer"]] = attrs.Factory(dict)
+    members: Annotated[Mapping[Annotated[str, Check(user_id)], Literal["editor", "viewer"]], Bounds(0, MAX_MEMBERS)] = (
+        attrs.Factory(dict)
+    )
     """The users it is shared with."""
     created_at: str
     updated_at: Annotated[str, Column("changed", alone=True)]
@@ -103,9 +107,9 @@ class Source:
     """The base's owner, whoever added it."""
     base: Annotated[BaseId, Wire("base_id")]
     kind: SourceKind
-    name: Annotated[str, Quotes()]
+    name: Annotated[str, Quotes(), Bounds(1, MAX_WHERE)]
     """What people call it: a file's or folder's name, a page's address."""
-    where: Annotated[str, Wire("place"), Quotes()] = ""
+    where: Annotated[str, Wire("place"), Quotes(), Bounds(0, MAX_WHERE)] = ""
     """A folder's absolute path; the address of a page or an endpoint, or the endpoint's name in ``kb.endpoints``."""
     sha256: str = ""
     """Of the kept bytes, like ``size``."""
@@ -141,7 +145,7 @@ class Document:
     base: Annotated[BaseId, Wire("base_id")]
     source: Annotated[SourceId, Wire("source_id")]
     name: str
-    """A path below the source, with ``/``; the name of a file or a page."""
+    """A path below the source; the name of a file or a page."""
     title: str = ""
     format: str = ""
     language: str = ""
@@ -220,30 +224,3 @@ class UsedPassage(Place):
     """What the graph tells about."""
     sparql: Annotated[str, OMIT] = ""
     """The query that found it."""
-
-
-def check_base(base: Base) -> None:
-    if not 1 <= len(base.name) <= MAX_NAME:
-        raise InvalidValue(f"name: has 1 to {MAX_NAME} characters")
-    if len(base.description) > MAX_DESCRIPTION:
-        raise InvalidValue(f"description: has at most {MAX_DESCRIPTION} characters")
-    if base.language and not _LANGUAGE.fullmatch(base.language):
-        raise InvalidValue("language: is a code such as en or ru")
-    if len(base.members) > MAX_MEMBERS:
-        raise InvalidValue(f"members: at most {MAX_MEMBERS}")
-    for member in base.members:
-        try:
-            user_id(member)
-        except InvalidName as error:
-            raise InvalidValue(f"members: {error}") from None
-    if base.user in base.members:
-        raise InvalidValue("members: the owner is a member anyway")
-
-
-def check_source(source: Source) -> None:
-    if not 1 <= len(source.name) <= MAX_WHERE:
-        raise InvalidValue(f"name: has 1 to {MAX_WHERE} characters")
-    if len(source.where) > MAX_WHERE:
-        raise InvalidValue(f"where: has at most {MAX_WHERE} characters")
-    if source.kind in (SourceKind.FOLDER, SourceKind.WEB, SourceKind.SPARQL) and not source.where:
-        raise InvalidValue("where: is needed")

@@ -1,4 +1,4 @@
-"""Chats: their messages, and what a user keeps of one beside them. Pure."""
+"""Chats: their messages and turns, and what a user keeps of one beside them. Pure."""
 
 import datetime as dt
 import enum
@@ -6,12 +6,11 @@ from typing import Annotated, Any, TypeAlias
 
 import attrs
 
-from klaw.convert import OMIT, Check, Wire
+from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.knowledge import MAX_BASES, BaseId
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.notes import Quotes
 from klaw.domain.text import title
-from klaw.errors import InvalidValue
 
 
 class Role(enum.StrEnum):
@@ -100,6 +99,38 @@ def is_embeddable(role: Role, kind: MessageKind, tokens: int, min_tokens: int) -
     return is_searchable(role, kind) and tokens >= min_tokens
 
 
+class TurnStatus(enum.StrEnum):
+    DONE = "done"
+    STOPPED = "stopped"
+    """The user stopped it; its messages count as dealt with."""
+    FAILED = "failed"
+
+
+@attrs.frozen(kw_only=True)
+class TurnRecord:
+    id: Annotated[str, Wire("turn_id")]
+    chat: Annotated[ChatId, Wire("chat_id")]
+    user: Annotated[UserId, Wire("user_id")]
+    segment: int
+    status: TurnStatus
+    model: str
+    first_seq: int
+    last_seq: int
+    started_at: Instant
+    ended_at: Instant
+    error: str | None = None
+    receipt: Annotated[dict[str, Any], Quotes()] = attrs.Factory(dict)
+    """Of a failed turn also ``reason``: what went wrong, in words that quote nobody."""
+    usage: dict[str, Any] = attrs.Factory(dict)
+    timings: dict[str, Any] = attrs.Factory(dict)
+    """Milliseconds by step."""
+
+
+def kept_text(why: str) -> str:
+    """What people are told of a message without an answer, and why there is none."""
+    return f"{why}. Your message is kept: send another one or /retry to try again."
+
+
 MAX_TITLE = 100
 MAX_UNRECALLED = 20_000
 """Messages of one chat."""
@@ -114,21 +145,10 @@ def chat_title(text: str) -> str:
 class ChatMark:
     """What a user keeps of a chat beside its messages."""
 
-    title: Annotated[str, OMIT, Quotes()] = ""
+    title: Annotated[str, OMIT, Quotes(), Bounds(0, MAX_TITLE)] = ""
     """Shown beside the chat's name, which is in paths and frames and never changes."""
-    archived: Annotated[int, OMIT] = 0
+    archived: Annotated[int, OMIT, Bounds(0)] = 0
     """The chat's last ``seq`` when it was archived; a later message brings it back. 0: it was not."""
-    unrecalled: Annotated[tuple[int, ...], OMIT] = ()
+    unrecalled: Annotated[tuple[int, ...], OMIT, Bounds(0, MAX_UNRECALLED)] = ()
     """Numbers of messages that recall never brings back by itself."""
-    bases: Annotated[tuple[BaseId, ...], OMIT] = ()
-
-
-def check_mark(mark: ChatMark) -> None:
-    if len(mark.title) > MAX_TITLE:
-        raise InvalidValue(f"title: has at most {MAX_TITLE} characters")
-    if mark.archived < 0:
-        raise InvalidValue("archived: is the number of a message, or 0")
-    if len(mark.unrecalled) > MAX_UNRECALLED:
-        raise InvalidValue(f"unrecalled: holds at most {MAX_UNRECALLED} messages of a chat")
-    if len(mark.bases) > MAX_BASES:
-        raise InvalidValue(f"bases: a chat is answered from at most {MAX_BASES} of them")
+    bases: Annotated[tuple[BaseId, ...], OMIT, Bounds(0, MAX_BASES)] = ()

@@ -158,13 +158,17 @@ def check(person: Person) -> None:
 def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
     """Aliases as they are kept: each once, in order, without the name itself. Raises InvalidValue: one is not a name,
     or there are too many."""
-    found: dict[str, str] = {}
-    for alias in given:
-        kept = person_name(alias, "aliases")
-        if normal_name(kept) != normal_name(name):
-            found.setdefault(normal_name(kept), kept)
+    found = _others(name, [person_name(alias, "aliases") for alias in given])
     if len(found) > MAX_ALIASES:
         raise InvalidValue(f"aliases: at most {MAX_ALIASES}")
+    return found
+
+
+def _others(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for each in names:
+        found.setdefault(normal_name(each), each)
+    found.pop(normal_name(name), None)
     return tuple(found.values())
 
 
@@ -178,11 +182,8 @@ def adds_nothing(new: Person, known: Person) -> bool:
 
 def merged(keeper: Person, loser: Person) -> Person:
     """A person with the names of another one who it turned out to be; the first of too many aliases are kept."""
-    room: dict[str, str] = {}
-    for alias in (*keeper.aliases, *loser.names):
-        if normal_name(alias) != normal_name(keeper.name):
-            room.setdefault(normal_name(alias), alias)
-    return attrs.evolve(keeper, aliases=tuple(room.values())[:MAX_ALIASES], relation=keeper.relation or loser.relation)
+    aliases = _others(keeper.name, (*keeper.aliases, *loser.names))[:MAX_ALIASES]
+    return attrs.evolve(keeper, aliases=aliases, relation=keeper.relation or loser.relation)
 
 
 _VOWELS = frozenset("аеиоуыэюя")

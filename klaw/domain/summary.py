@@ -5,13 +5,15 @@ from typing import Annotated
 
 import attrs
 
-from klaw.convert import Wire
+from klaw.convert import Bounds, Wire
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.notes import Quotes
 
 MAX_TEXT = 20_000
 """Characters of one summary; ``summaries.maxTokens`` is far below that."""
 MAX_NOTE = 1_000
+
+_Number = Annotated[int, Bounds(0)]
 
 
 class SummaryState(enum.StrEnum):
@@ -30,7 +32,7 @@ class ToolNote:
     seq: int
     call: str
     tool: str
-    text: Annotated[str, Quotes()]
+    text: Annotated[str, Quotes(), Bounds(1, MAX_NOTE, r"\s*\S[\s\S]*")]
 
 
 @attrs.frozen(kw_only=True)
@@ -39,16 +41,16 @@ class NewSummary:
 
     user: Annotated[UserId, Wire("user_id")]
     chat: Annotated[ChatId, Wire("chat_id")]
-    segment: int
-    first_seq: int
+    segment: _Number
+    first_seq: Annotated[int, Bounds(1)]
     last_seq: int
-    text: Annotated[str, Quotes()]
-    tokens: int
+    text: Annotated[str, Quotes(), Bounds(1, MAX_TEXT)]
+    tokens: _Number
     model: str
     created_at: str
-    prompt_tokens: int = 0
+    prompt_tokens: _Number = 0
     """All attempts together, like ``completion_tokens``."""
-    completion_tokens: int = 0
+    completion_tokens: _Number = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -62,14 +64,10 @@ class Summary(NewSummary):
 
 
 def check(summary: NewSummary) -> None:
-    """Raises ValueError when a value breaks its rule; names the field and never quotes the value."""
+    """Raises ValueError: the fields do not go together."""
     if not summary.text.strip():
         raise ValueError("text: is empty")
-    if len(summary.text) > MAX_TEXT:
-        raise ValueError(f"text: has at most {MAX_TEXT} characters")
-    if not 1 <= summary.first_seq <= summary.last_seq:
+    if summary.first_seq > summary.last_seq:
         raise ValueError("first_seq and last_seq: are no range of messages")
-    if min(summary.segment, summary.tokens, summary.prompt_tokens, summary.completion_tokens) < 0:
-        raise ValueError("segment, tokens, prompt_tokens and completion_tokens: are not negative")
     if not summary.chat.startswith(f"{summary.user}:"):
         raise ValueError("chat: is not the user's")

@@ -278,25 +278,17 @@ def notice_id(run: str) -> str:
 
 def delivery_message(run: Run, number: int, chat: ChatId, text: str, created_at: str) -> NewMessage:
     """A result for the run's chat: an assistant message of origin ``scheduled``."""
-    return _message(run, delivery_id(run.id, number), SCHEDULED_ORIGIN, chat, text, created_at)
+    return _message(run, delivery_id(run.id, number), chat, text, created_at, origin=SCHEDULED_ORIGIN)
 
 
 def notice_message(run: Run, chat: ChatId, text: str, created_at: str) -> NewMessage:
     """The notice in a chat that a run has ended, and how, because a process that dies between this message and the
     run's own record leaves no other trace; at most one for each run."""
     how = {"status": run.status.value} | ({} if run.error is None else {"error": run.error})
-    return _message(run, notice_id(run.id), NOTICE_ORIGIN, chat, text, created_at, how)
+    return _message(run, notice_id(run.id), chat, text, created_at, origin=NOTICE_ORIGIN, **how)
 
 
-def _message(
-    run: Run,
-    message_id: str,
-    origin: str,
-    chat: ChatId,
-    text: str,
-    created_at: str,
-    more: Mapping[str, str] | None = None,
-) -> NewMessage:
+def _message(run: Run, message_id: str, chat: ChatId, text: str, created_at: str, **about: str) -> NewMessage:
     return NewMessage(
         id=message_id,
         chat=chat,
@@ -307,5 +299,5 @@ def _message(
         content=text,
         tokens=tokens.estimate(text),
         created_at=created_at,
-        metadata={"origin": origin, "task": run.task, "run": run.id, **(more or {})},
+        metadata={"task": run.task, "run": run.id, **about},
     )

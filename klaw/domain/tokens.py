@@ -2,6 +2,7 @@
 
 import math
 import re
+from bisect import bisect_right
 
 LATIN_CHARACTERS_PER_TOKEN = 3.5
 OTHER_CHARACTERS_PER_TOKEN = 2.0
@@ -18,3 +19,9 @@ def estimate(text: str) -> int:
         return 0
     latin = len(text) if text.isascii() else len(_OTHER.sub("", text))
     return math.ceil(latin / LATIN_CHARACTERS_PER_TOKEN + (len(text) - latin) / OTHER_CHARACTERS_PER_TOKEN)
+
+
+def fitting(text: str, most: int) -> int:
+    """How many characters of the beginning of a text have at most so many tokens; at least 1."""
+    sizes = range(2, min(len(text), int(most * LATIN_CHARACTERS_PER_TOKEN) + 1) + 1)
+    return bisect_right(sizes, most, key=lambda size: estimate(text[:size])) + 1

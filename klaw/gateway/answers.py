@@ -17,9 +17,8 @@ from klaw.actor.failure import error_class, where
 from klaw.config.schema import AttachmentsConfig, GatewayConfig
 from klaw.domain import events
 from klaw.domain.attachment import MAX_FILES
-from klaw.domain.message import MOST_ON_PAGE, Message
+from klaw.domain.message import MOST_ON_PAGE, Message, TurnStatus
 from klaw.domain.names import name_of
-from klaw.domain.turn import TurnStatus
 from klaw.operations.operation import OperationError
 from klaw.wire import frames
 from klaw.wire.codec import encode

@@ -59,9 +59,8 @@ class Asker:
 
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
-        """An asker for one piece of work; what its calls cost is stored when it ends, also when it is cancelled, for
-        which it waits up to 5 s. Within a piece of work it is this one. ``source``: ``topics``, ``facts``,
-        ``reranker``, ``summary`` …"""
+        """An asker for one piece of work (within one: this); what its calls cost is stored when it ends, also when it
+        is cancelled. ``source``: ``topics``, ``facts``, ``reranker``, ``summary`` …"""
         if self.charge is not None:
             yield self
             return
@@ -127,7 +126,7 @@ async def note_spending(
     record: Mapping[str, Any], writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
 ) -> None:
     """Keep what a piece of work has spent (``Meter.record``), if it was anything; also when cancelled, for which it
-    waits up to 5 s: nobody tries again."""
+    waits up to ``WRITE_S``."""
     if not (models := record.get("models")):
         return
     with trio.move_on_after(WRITE_S, shield=True) as scope:

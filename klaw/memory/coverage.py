@@ -169,8 +169,7 @@ class Coverage(Nudge):
         self.status.whole, self.status.counted_at = True, self.clock.now()
 
     async def _go_on(self, count: Count) -> Sequence[IndexRow]:
-        """Count the next messages, repaired as far as they can be. What a repair did not help stays as it is until the
-        next pass."""
+        """Count the next messages, repaired as far as they can be."""
         batch = await self.readers.run(sql.read, count.at, sql.LAST_ROWID, self.pace.rows)
         if batch.damage.repairable and await self._repair(batch.damage):
             batch = await self.readers.run(sql.read, count.at, sql.LAST_ROWID, self.pace.rows)
@@ -189,8 +188,7 @@ class Coverage(Nudge):
         return found
 
     async def _repair(self, damage: Damage) -> bool:
-        """Have the writer repair it, a few rows at a time, so that nobody who stores a message waits for long. Returns
-        whether anything was repaired."""
+        """Returns whether anything was repaired. A few rows at a time: nobody who stores a message waits for long."""
         texts = vectors = 0
         try:
             for piece in damage.pieces(REPAIR_ROWS):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+from klaw.domain.message import TurnRecord
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
-from klaw.domain.turn import TurnRecord
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, HasReaders

@@ -110,8 +110,7 @@ def decide(state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
 
 
 def _admitted(ready: Iterable[Fire], running: Sequence[TaskKey], max_concurrent: int) -> tuple[Fire, ...]:
-    """What starts of what is ready: longest waiting first, then of the user with fewer runs; no task runs beside
-    itself."""
+    """Longest waiting first, then of the user with fewer runs; no task runs beside itself."""
     busy = set(running)
     runs_of = Counter(user for user, _ in running)
     start: list[Fire] = []
@@ -128,8 +127,7 @@ def _admitted(ready: Iterable[Fire], running: Sequence[TaskKey], max_concurrent:
 
 
 def repeats_after_interruption(attempts: Sequence[Run]) -> bool:
-    """Whether a one-shot is tried again after the process ended in its midst: once, and not when something of it was
-    delivered."""
+    """Whether a one-shot is tried again after the process ended in its midst: once, if nothing was delivered."""
     if not attempts or attempts[-1].status is not RunStatus.INTERRUPTED:
         return False
     interrupted = sum(run.status is RunStatus.INTERRUPTED for run in attempts)
@@ -238,14 +236,14 @@ THRESHOLD_S = 5.0
 @attrs.define(kw_only=True)
 class ClockWatch:
     """The two clocks (Unix seconds, Trio's seconds) when they were last looked at. The monotonic one stands still while
-    a machine is suspended and knows nothing of a clock that is set; the wall clock shows both."""
+    a machine is suspended."""
 
     wall: float
     monotonic: float
 
     def jumped_s(self, *, wall: float, monotonic: float) -> float:
-        """Look at the clocks now. Returns how far the wall clock went beyond the time that passed since the last look:
-        positive after suspend or when it was set forward, negative when it was set back, 0 when it did not jump."""
+        """How far the wall clock went beyond the time that passed since the last look: positive after suspend or when
+        it was set forward, negative when it was set back, 0 when it did not jump."""
         jump = (wall - self.wall) - (monotonic - self.monotonic)
         self.wall, self.monotonic = wall, monotonic
         return jump if abs(jump) >= THRESHOLD_S else 0.0

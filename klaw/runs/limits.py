@@ -1,11 +1,11 @@
 """Spending limits in tokens, limits of spawning, and the ledger of what is spent.
 
-A run is checked before each call of the model: what was used, and what the call may need, must stay within every limit.
-The ledger is loaded from the store when a day begins for it, and counted in memory from then on."""
+A run is checked before each call of the model: what was used, and what the call may need, must stay within every
+limit."""
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -20,6 +20,8 @@ from klaw.store.kinds import runs
 
 LEAST_ANSWER_TOKENS = 64
 """A call is refused when not even so short an answer to its prompt is left."""
+KEPT_DAYS = 8
+"""A run may go on into the next day, and a clock that was set back brings an old one again."""
 
 
 class RunLimit(enum.StrEnum):
@@ -77,18 +79,10 @@ def answer_tokens(limits: TokenCounts, used: TokenCounts, prompt: int, most: int
     return max(1, most if left is None else min(most, left - prompt))
 
 
-def tells_user(limit: str, run: Run, earlier: Iterable[Run]) -> bool:
-    """Whether the user is to be notified of a refusal: once a UTC day for each limit, and for each task where the limit
-    is the task's own. ``earlier``: the user's other runs of that day; ``details["told"]`` marks those that notified."""
-    return not any(
-        other.id != run.id
-        and other.user == run.user
-        and other.error == limit
-        and other.details.get("told") is True
-        and day_of(other.started_at) == day_of(run.started_at)
-        and (limit == RunLimit.USER_DAY or other.task == run.task)
-        for other in earlier
-    )
+async def was_told(readers: Readers, run: Run, limit: str) -> bool:
+    """Whether the user was told of the limit on the UTC day of the run; if it is the task's own, of this task."""
+    task = None if limit == RunLimit.USER_DAY else run.task
+    return await readers.run(runs.told, run.user, task, day_of(run.started_at), limit)
 
 
 def spawn_refusal(*, depth: int, unfinished: int, config: SubagentsConfig) -> str | None:
@@ -103,43 +97,30 @@ def spawn_refusal(*, depth: int, unfinished: int, config: SubagentsConfig) -> st
 
 
 class Ledger:
-    """Tokens of each user and task by UTC day; the scheduler's, shared by its runs."""
+    """Tokens of each user and task by UTC day, with those that are set aside for calls of models; shared by all runs.
+    A day is loaded from the store with its first run, and counted in memory from then on."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
         self._days: dict[str, Counter[Key]] = {}
-        self._reserved: Counter[str] = Counter()
-        self._of_run: dict[str, tuple[str, Key]] = {}
 
     async def open(self, run: Run) -> None:
-        """Load the run's day; call it before the run's first call."""
+        """Load the run's day; call it before anything else with the run."""
         day = day_of(run.started_at)
         if day not in self._days:
             used: Mapping[Key, int] = await self._readers.run(runs.tokens_by_task, day)
             # Another run may have opened the day meanwhile, and what it spent since is newer.
             self._days.setdefault(day, Counter(used))
-        self._of_run[run.id] = day, (run.user, run.task)
-        # A run may go on into the next day, and a clock that was set back brings an old one again.
-        needed = {open_day for open_day, _ in self._of_run.values()}
-        for old in self._days.keys() - needed:
-            del self._days[old]
-
-    def close(self, run: Run) -> None:
-        self._of_run.pop(run.id, None)
-        self._reserved.pop(run.id, None)
+            for old in [*self._days][:-KEPT_DAYS]:
+                del self._days[old]
 
     def used(self, run: Run) -> TokenCounts:
-        """What counts against the limits of an open run, with what is set aside for others."""
-        day, (user, task) = self._of_run[run.id]
-        spent = Counter(self._days.get(day, Counter()))
-        for other, tokens in self._reserved.items():
-            other_day, key = self._of_run[other]
-            if other_day == day:
-                spent[key] += tokens
+        """What counts against the limits of a run."""
+        spent = self._days[day_of(run.started_at)]
         return {
-            RunLimit.USER_DAY: sum(tokens for (owner, _), tokens in spent.items() if owner == user),
-            RunLimit.TASK_DAY: spent[user, task],
-            RunLimit.RUN: run.prompt_tokens + run.completion_tokens + self._reserved[run.id],
+            RunLimit.USER_DAY: sum(tokens for (user, _), tokens in spent.items() if user == run.user),
+            RunLimit.TASK_DAY: spent[run.user, run.task],
+            RunLimit.RUN: run.prompt_tokens + run.completion_tokens,
         }
 
     def left(self, run: Run, limits: TokenCounts) -> int | None:
@@ -155,12 +136,13 @@ class Ledger:
         if refused is not None:
             raise refused
         answer = answer_tokens(limits, used, prompt, most)
-        self._reserved[run.id] += prompt + answer
-        try:
-            yield ModelCall(answer_tokens=answer, count=lambda usage: self._count(run, usage))
-        finally:
-            self._reserved[run.id] -= prompt + answer
+        spent, key = self._days[day_of(run.started_at)], (run.user, run.task)
 
-    def _count(self, run: Run, usage: Usage) -> None:
-        day, key = self._of_run[run.id]
-        self._days[day][key] += usage.prompt_tokens + usage.completion_tokens
+        def count(usage: Usage) -> None:
+            spent[key] += usage.prompt_tokens + usage.completion_tokens
+
+        spent[key] += prompt + answer
+        try:
+            yield ModelCall(answer_tokens=answer, count=count)
+        finally:
+            spent[key] -= prompt + answer

@@ -38,7 +38,7 @@ from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.prompts import prompt
 from klaw.runs import transcripts
 from klaw.runs.due import is_retried
-from klaw.runs.limits import Ledger, RunLimit, day_of, refusal, tells_user
+from klaw.runs.limits import Ledger, RunLimit, day_of, refusal, was_told
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge
 from klaw.runs.transcripts import PastRun
 from klaw.store.kinds import facts, runs, tasks
@@ -194,13 +194,11 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
     each limit; always of a run that a person started."""
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
-    today = day_of(run.started_at)
     if verdict.error in set(RunLimit):
-        earlier = await agent.core.readers.run(runs.limited, run.user, today, verdict.error)
-        return tells_user(verdict.error, run, earlier)
+        return not await was_told(agent.core.readers, run, verdict.error)
     if run.kind is RunKind.MANUAL:
         return True
-    if await agent.core.readers.run(runs.told, run.user, run.task, today):
+    if await agent.core.readers.run(runs.told, run.user, run.task, day_of(run.started_at)):
         return False
     return not await _is_retried(agent, run, verdict)
 

@@ -40,11 +40,9 @@ class _Silent:
 
 
 def silent_reason(text: str) -> str | None:
-    """Why a final text is not delivered; None for a text that is for the person.
-
-    Only an empty text, and one that is nothing but ``{"silent": true, "reason": …}`` (also in a code fence), is silent.
-    All else is delivered, also an object with further members (they may be the message) and one that is not valid JSON:
-    a message too many does less harm than one that is lost."""
+    """Why a final text is not delivered: it is empty, or nothing but ``{"silent": true, "reason": …}`` (also in a code
+    fence). None for all else, also an object with further members: a message too many does less harm than one that is
+    lost."""
     whole = text.strip()
     if not whole:
         return NO_TEXT
@@ -97,8 +95,7 @@ def undeliverable(chat: str) -> Verdict:
 
 
 def notice_text(run: Run, text: str, *, tells: bool) -> str | None:
-    """The notice of an ended run that a chat gets beside the result. ``tells``: report a failure; else another attempt
-    follows, or the user knows already."""
+    """The notice of an ended run that a chat gets beside the result. ``tells``: report a failure."""
     failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
     if run.kind is RunKind.HEARTBEAT and run.error not in set(RunLimit):
         return None  # it speaks through its tool only; the status shows that it failed

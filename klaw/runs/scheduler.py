@@ -114,8 +114,7 @@ class Scheduler:
 
 
 async def run(vitals: Vitals, task_status: TaskStarted, *, scheduler: Scheduler, agent: Agent) -> None:
-    """One incarnation. Ends when the mailbox is closed and the runs under way have ended. When cancelled, they are
-    found as interrupted by the next one."""
+    """One incarnation. Ends when the mailbox is closed and the runs under way have ended."""
     scheduler.live.clear()
     scheduler.queued.clear()
     async with trio.open_nursery() as nursery:
@@ -279,8 +278,7 @@ class _Actor:
             self.passed[fire.key] = began
 
     def _start_queued(self, *, before: float) -> None:
-        """Start what was asked for at once, up to ``before`` (Unix seconds), as far as there are places, the oldest
-        first."""
+        """Start what was asked for up to ``before`` (Unix seconds), as far as there are places, the oldest first."""
         for live in [*self.scheduler.queued]:
             if from_iso(live.run.due) <= before and self._has_room(live.key):
                 self._launch_queued(live)
@@ -315,7 +313,6 @@ class _Actor:
 
     def _forget(self, live: LiveRun) -> None:
         self.scheduler.live.pop(live.run.id, None)
-        self.beginner.ledger.close(live.run)
         self._remember(live.run)
         live.over.set()
 

@@ -198,8 +198,7 @@ class Scheduling:
         return [live.run for live in self._scheduler.unfinished if live.run.user == user]
 
     def run_json(self, run: Run, *, whole: bool = False) -> Any:
-        """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be
-        long."""
+        """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it."""
         told = _fields(run, without=frozenset() if whole else LONG)
         if run.status is RunStatus.RUNNING and any(live.run.id == run.id for live in self._scheduler.queued):
             told["status"] = WAITING

@@ -22,10 +22,10 @@ from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import ConfigError, LimitReached, NoSuchChat, NotStarted
 from klaw.runs.due import Fire
-from klaw.runs.limits import LEAST_ANSWER_TOKENS, Ledger, day_of, limits_of, refusal, spawn_refusal, tells_user
+from klaw.runs.limits import LEAST_ANSWER_TOKENS, Ledger, limits_of, refusal, spawn_refusal, was_told
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun, notice_of
 from klaw.runs.task_input import SubagentOrder
-from klaw.store.kinds import run_edits, runs, tasks
+from klaw.store.kinds import run_edits, tasks
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
@@ -60,8 +60,7 @@ class RunStarter:
 
     async def fire(self, fire: Fire) -> LiveRun | Run:
         """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up. A run that is over
-        already is returned as its record: refused, and stored; or silent, and not stored, if the heartbeat has nothing
-        to look after."""
+        already is returned as its record: refused, or silent (and not stored) if the heartbeat's list is empty."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -74,8 +73,7 @@ class RunStarter:
         return await self._begin(run, task)
 
     async def by_hand(self, user: UserId, name: TaskName) -> LiveRun:
-        """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted: a limit forbids it, or the
-        heartbeat has nothing to look after."""
+        """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted, which says why."""
         task = await self._agent.core.readers.run(tasks.existing, user, name)
         message = task.message
         if name == HEARTBEAT:
@@ -113,15 +111,6 @@ class RunStarter:
 
     async def _begin(self, run: Run, task: Task | None) -> LiveRun | Run:
         await self.ledger.open(run)
-        began: LiveRun | Run = run
-        try:
-            began = await self._begin_open(run, task)
-            return began
-        finally:
-            if isinstance(began, Run):
-                self.ledger.close(run)
-
-    async def _begin_open(self, run: Run, task: Task | None) -> LiveRun | Run:
         live = self._live(run, task)
         needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
         refused = refusal(live.limits, self.ledger.used(run), needed)
@@ -135,12 +124,11 @@ class RunStarter:
 
     async def _refuse(self, run: Run, refused: LimitReached) -> Run:
         core, limit = self._agent.core, refused.limit
-        earlier = await core.readers.run(runs.limited, run.user, day_of(run.started_at), limit)
         status, note = RunStatus.REFUSED, run.noted(str(refused))
         over = attrs.evolve(run, status=status, ended_at=run.started_at, error=limit, note=note)
         log.warning("run_refused", run=run.id, code=limit)
         notice = notice_of(over, f"{run.task} was not run: {refused}.", run.started_at)
-        if notice is not None and tells_user(limit, run, earlier):
+        if notice is not None and not await was_told(core.readers, run, limit):
             told = attrs.evolve(over, details={"told": True})
             try:
                 return (await core.writer.run(run_edits.begin, told, notice)).run

@@ -151,9 +151,8 @@ def edit(
 ) -> Task:
     """Change the given fields of a task; it is the same object when nothing changes. Raises TaskError.
 
-    Fire times up to now are over when the trigger changes or the task is enabled; else they stay as they are, so that a
-    change of the message neither repeats nor drops a run. ``now`` also lets an enabled one-shot that is over run at
-    once."""
+    Fire times up to now are over when the trigger changes or the task is enabled; a change of the message neither
+    repeats nor drops a run. ``now`` also lets an enabled one-shot that is over run at once."""
     asked = TaskInput({**raw, "name": None} if raw.get("name") == task.name else raw, providers=providers)
     changes = asked.settings()
     if changes.pop("name", None) is not None:

@@ -71,8 +71,7 @@ class _TranscriptLine:
 
 def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
     """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
-    ``max_tokens``. Lines of several runs may be mixed; what cannot be read is left out, with one warning for each
-    file."""
+    ``max_tokens``. What cannot be read is left out, with one warning for each file."""
     if runs <= 0 or max_tokens <= 0:
         return ()
     folder = conversations / run_folder(user_id(user), task_name(name))

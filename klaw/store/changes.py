@@ -17,7 +17,7 @@ from klaw.convert import JOURNAL, Form, Wire, wire_names
 from klaw.domain.forget import texts_of
 from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
-from klaw.errors import CannotUndo
+from klaw.errors import BadValue, CannotUndo, InvalidValue
 from klaw.store.engine import meta
 from klaw.store.engine.tables import ContentTable, index_row, unindex_row
 from klaw.store.rows import Rows, documents, dumps, upsert, values
@@ -164,8 +164,8 @@ class Kind(Generic[V]):
     """The key in the journal of what is in ``id``."""
     beside: tuple[str, ...] = ()
     """Fields of the value that its line has elsewhere: the user, then the key's parts."""
-    check: Callable[[Any], object] = lambda _value: None
-    """Raises ValueError for a value that breaks a rule."""
+    rule: Callable[[Any], object] = lambda _value: None
+    """Raises ValueError for a value whose fields do not go together, or break a rule that the notes do not say."""
 
     # -- what the notes on its fields say ------------------------------------------------------------------------------
 
@@ -261,6 +261,13 @@ class Kind(Generic[V]):
     def removed(self, user: UserId, key: Any, at: str) -> Change[V]:
         return Change(kind=self, time=at, user=user, op=REMOVE, key=key, value=None)
 
+    def check(self, value: V) -> None:
+        """Raises InvalidValue for a value that could not be read from its line again."""
+        try:
+            self.rule(JOURNAL.read(JOURNAL.write(value), type(value)))
+        except BadValue as error:
+            raise InvalidValue(str(error)) from None
+
     def fields(self, value: V) -> dict[str, Any]:
         """A value as its line has it."""
         return {name: each for name, each in JOURNAL.write(value).items() if name not in self.beside}
@@ -270,7 +277,7 @@ class Kind(Generic[V]):
         own = dict(zip(self.beside, (user, *(key if isinstance(key, tuple) else (key,))), strict=False))
         cls: Any = self.ops[op]
         found: V = JOURNAL.read({**fields, **own}, cls)
-        self.check(found)
+        self.rule(found)
         return found
 
     # -- the history of kinds that keep one ----------------------------------------------------------------------------

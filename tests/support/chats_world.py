@@ -14,9 +14,8 @@ from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Event, MessageStored, TurnEnded
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, MessageKind, Role, TurnRecord
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
-from klaw.domain.turn import TurnRecord
 from klaw.store.kinds.messages import AppendedMessage
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.waiting import HANG_S

@@ -12,8 +12,8 @@ from klaw.app.app import App, recover_chats, running
 from klaw.config.load import load
 from klaw.config.paths import Paths
 from klaw.domain.events import HealthChanged
+from klaw.domain.message import TurnRecord, TurnStatus
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.gateway.answers import ChatEvent, StoredOnce
 from tests.support.waiting import HANG_S
 

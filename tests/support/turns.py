@@ -2,8 +2,7 @@
 
 import itertools
 
-from klaw.domain.message import Message
-from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.domain.message import Message, TurnRecord, TurnStatus
 
 _count = itertools.count(1)
 

@@ -8,7 +8,6 @@ would be too small for a passage of its own joins its neighbour on the same page
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
@@ -180,7 +179,7 @@ def _cut(text: str, room: int, *, rows: bool) -> int:
     """Where to cut a text whose beginning is to have at most ``room`` tokens: behind the last sentence that fits in (in
     ``rows`` the last row), else behind a line, a word, a character; at least 1. A sentence that ends in the first third
     is not taken: the passage would be too small."""
-    longest = _fitting(text, room)
+    longest = tokens.fitting(text, room)
     if longest >= len(text):
         return len(text)
     least = longest // 3
@@ -199,9 +198,3 @@ def _cut(text: str, room: int, *, rows: bool) -> int:
 def _fits(text: str, most: int) -> bool:
     """Whether a text has at most so many tokens; a long one is not even counted."""
     return len(text) <= most * tokens.LATIN_CHARACTERS_PER_TOKEN and tokens.estimate(text) <= most
-
-
-def _fitting(text: str, room: int) -> int:
-    """How many characters have at most so many tokens; at least 1."""
-    sizes = range(2, min(len(text), int(room * tokens.LATIN_CHARACTERS_PER_TOKEN) + 1) + 1)
-    return bisect_right(sizes, room, key=lambda size: tokens.estimate(text[:size])) + 1

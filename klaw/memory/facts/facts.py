@@ -9,7 +9,8 @@ to that of a kept one, every word of it that means something is in that one too,
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from contextlib import suppress
+from typing import Any, Literal
 
 import attrs
 import trio
@@ -58,37 +59,11 @@ EMBED_S = 2.0
 _NEIGHBOURS = 5
 
 
-@attrs.frozen
-class FactSaved:
-    fact: Fact
-
-
-@attrs.frozen
-class KnownFact:
-    """Nothing was written: the fact is known already, perhaps in other words."""
-
-    fact: Fact
-
-
-@attrs.frozen
-class NoOlder:
-    """Nothing was written: the fact to replace does not exist."""
-
-
-Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
-
-
-@attrs.frozen
-class FactUndoResult:
-    fact: Fact | None
-    revived: tuple[Fact, ...] = ()
-    """Older facts that it had replaced, and that are active again."""
-
-
 @attrs.define(eq=False)
 class Facts:
     """Facts of all users over one store. Each method may raise StorageError (a value breaks its rule, or nothing can be
-    written) and ActorStopped; when cancelled, a change may be made or not."""
+    written) and ActorStopped; edit and undo also FactExists: another fact says the same in the same words, nothing was
+    changed. When cancelled, a change may be made or not."""
 
     _writer: Writer
     _readers: Readers
@@ -108,8 +83,9 @@ class Facts:
         background: bool = False,
         as_of: int | None = None,
         **fields: Any,
-    ) -> Outcome:
-        """Keep a statement, unless it is kept already. Raises InvalidValue, SourceForgotten.
+    ) -> tuple[Fact, bool]:
+        """Keep a statement, unless it is known already, perhaps in other words. Returns the fact that is kept, and
+        whether it was added. Raises InvalidValue, SourceForgotten; NoSuchFact: there is nothing to replace.
 
         ``replaces``: an active fact that becomes history by it; ``background``: nobody waits, so its vector is made
         behind those that somebody waits for; ``as_of``: the memory journal's last entry before what it is drawn from
@@ -129,11 +105,14 @@ class Facts:
             vector = await self._vector(fact.text, background=background)
             known = await self._known(fact, vector, replaces)
             if known is not None:
-                return KnownFact(known)
+                return known, False
             try:
-                return await self._put(fact, vector, as_of, new=True, supersedes=replaces)
-            except NoSuchFact:
-                return NoOlder()
+                return await self._put(fact, vector, as_of, new=True, supersedes=replaces), True
+            except FactExists as exists:  # put there by somebody who saves without this class
+                there = await self._readers.run(facts.get, user, FactId(exists.fact))
+                if there is None:  # and removed again
+                    raise
+                return there, False
 
     async def edit(
         self,
@@ -145,7 +124,7 @@ class Facts:
         origin: Origin = Origin.USER,
         client: str | None = None,
         **changes: Any,
-    ) -> FactSaved | KnownFact:
+    ) -> Fact:
         """Change what is given; raises InvalidValue, NoSuchFact. With another text it becomes the statement of whoever
         changes it, by default the person, and its vector is made again."""
         wanted = fact_text(text) if text is not None else None
@@ -160,7 +139,7 @@ class Facts:
                 changed = attrs.evolve(changed, text=wanted, source=source, origin=origin, client=client)
                 vector = await self._vector(wanted)
             if changed == present:
-                return FactSaved(present)
+                return present
             return await self._put(attrs.evolve(changed, updated_at=self._now()), vector, as_of)
 
     async def remove(self, user: UserId, fact: FactId) -> Fact:
@@ -171,13 +150,11 @@ class Facts:
                 raise NoSuchFact
             return await self._writer.run(facts.remove, user, fact, self._now())
 
-    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> FactUndoResult | KnownFact:
-        """Take back a fact's newest change, or all after the entry ``to`` of its history. That is a change too, and can
-        be taken back in the same way. The fact may be removed already. Raises NoSuchFact, CannotUndo.
-
-        When its making is taken back, it is gone, and what it had taken the place of holds again; when that is taken
-        back in turn, the older one is history again, unless it was changed meanwhile. KnownFact: another fact says the
-        same now; nothing was written."""
+    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> tuple[Fact | None, tuple[Fact, ...]]:
+        """Undo a fact's newest change, or all after the entry ``to`` of its history. That is a change too, and can be
+        undone in the same way. The fact may be removed already. Returns what it is now, and the older facts that it had
+        replaced and that hold again: those are there when its creation is undone, and become history when that is
+        undone in turn, unless they were changed meanwhile. Raises NoSuchFact, CannotUndo."""
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
             past = await self._readers.run(facts.history, user, fact)
@@ -186,28 +163,26 @@ class Facts:
             wanted = earlier(past, to)
             if wanted is None or wanted.value is None:
                 return await self._unmake(user, fact, self._now(), as_of)
-            return await self._restore(wanted.value, as_of, new=past[-1].value is None)
+            return await self._restore(wanted.value, as_of, new=past[-1].value is None), ()
 
-    async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> FactUndoResult:
+    async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> tuple[None, tuple[Fact, ...]]:
         older = await self._readers.run(facts.superseded_by, user, fact)
         revived = []
         for each in older:  # first: a crash in between leaves both, and nothing is lost
             again = attrs.evolve(each, superseded_by=None, updated_at=now)
-            back = await self._put(again, await self._vector(each.text), as_of)
-            revived += [back.fact] if isinstance(back, FactSaved) else []
+            with suppress(FactExists):
+                revived.append(await self._put(again, await self._vector(each.text), as_of))
         await self._writer.run(facts.remove, user, fact, now)
-        return FactUndoResult(None, tuple(revived))
+        return None, tuple(revived)
 
-    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> FactUndoResult | KnownFact:
+    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Fact:
         vector = await self._vector(wanted.text) if wanted.active else None
         again = await self._readers.run(facts.revived_from, wanted.user, wanted.id) if new and wanted.active else []
         restored, older = attrs.evolve(wanted, updated_at=self._now()), again[0].id if again else None
-        done = await self._put(restored, vector, as_of, new=new, supersedes=older)
-        if isinstance(done, KnownFact):
-            return done
+        stored = await self._put(restored, vector, as_of, new=new, supersedes=older)
         for each in again[1:]:
             await self._put(attrs.evolve(each, superseded_by=wanted.id, updated_at=self._now()), None, as_of)
-        return FactUndoResult(done.fact)
+        return stored
 
     async def _put(
         self,
@@ -217,22 +192,11 @@ class Facts:
         *,
         new: bool = False,
         supersedes: FactId | None = None,
-    ) -> FactSaved | KnownFact:
-        """Store a changed fact; KnownFact when another active one says the same in the same words."""
+    ) -> Fact:
         expected: Literal["new", "existing"] = "new" if new else "existing"
-        try:
-            stored = await self._writer.run(
-                facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
-            )
-        except FactExists as error:  # put there by somebody who saves without this class
-            exists = error
-        else:
-            self._embedder.nudge()  # it makes the vector when there was no time for it
-            return FactSaved(stored)
-        there = await self._readers.run(facts.get, fact.user, FactId(exists.fact))
-        if there is None:  # and removed again
-            raise exists
-        return KnownFact(there)
+        stored = await self._writer.run(facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of)
+        self._embedder.nudge()  # it makes the vector when there was no time for it
+        return stored
 
     def _now(self) -> str:
         return iso(self._clock.now())

@@ -290,56 +290,35 @@ def _cut(block: _Block, target: int) -> Iterator[_Block]:
     fence = _FENCE.match(block.lines[0]) if block.kind == "code" else None
     if fence and len(block.lines) > 1 and tokens.estimate(block.lines[0]) <= target // 4:
         body = block.lines[1:-1] if _closes(block.lines[-1], fence[1]) else block.lines[1:]
-        for part in _grouped(_Block(block.line + 1, body, "code"), target, lambda _line: True):
-            for piece in _sentences(part, target) if tokens.estimate(part.text) > target else (part,):
-                yield _Block(piece.line, (block.lines[0], piece.text, fence[1]), "code")
-        return
+        for part in _parts(_Block(block.line + 1, body, "code"), target):
+            yield _Block(part.line, (block.lines[0], part.text, fence[1]), "code")
+    else:
+        yield from _parts(block, target)
+
+
+def _parts(block: _Block, target: int) -> Iterator[_Block]:
+    """A block that is too long, cut between lines (of a list: items), and where a line is too long, within it."""
     margin = min((len(match[1]) for line in block.lines if (match := _ITEM.match(line))), default=0)
-
-    def begins(line: str) -> bool:
-        if block.kind != "list":
-            return True
-        match = _ITEM.match(line)
-        return match is not None and len(match[1]) <= margin
-
-    for part in _grouped(block, target, begins):
-        yield from _sentences(part, target) if tokens.estimate(part.text) > target else (part,)
-
-
-def _grouped(block: _Block, target: int, begins: Callable[[str], bool]) -> Iterator[_Block]:
-    """Groups of a block's lines up to the target, each beginning at a line that may begin one."""
-    units: list[list[str]] = []
-    for line in block.lines:
-        if not units or begins(line):
-            units.append([line])
+    units: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(block.lines, block.line):
+        item = _ITEM.match(line)
+        if units and block.kind == "list" and (item is None or len(item[1]) > margin):
+            units[-1][1].append(line)
         else:
-            units[-1].append(line)
-    at = block.line
-    group: list[str] = []
-    size = 0
-    for unit in units:
-        cost = tokens.estimate("\n".join(unit))
-        if group and size + cost > target:
-            yield _Block(at, tuple(group), block.kind)
-            at, group, size = at + len(group), [], 0
-        group += unit
-        size += cost
-    if group:
-        yield _Block(at, tuple(group), block.kind)
+            units.append((number, [line]))
+    for group in _packed((_Block(at, tuple(lines), block.kind) for at, lines in units), target):
+        if len(group) > 1 or tokens.estimate(group[0].text) <= target:
+            yield _Block(group[0].line, tuple(line for unit in group for line in unit.lines), block.kind)
+        else:
+            yield from _sentences(group[0], target)
 
 
 def _sentences(block: _Block, target: int) -> Iterator[_Block]:
     """A block that is too long, cut between sentences, else between words, else where it is full."""
-    part = ""
-    for sentence in _SENTENCE_END.split(block.text):
-        for piece in _pieces(sentence, target):
-            if part and tokens.estimate(f"{part} {piece}") > target:
-                yield _Block(block.line, (part,), block.kind)
-                part = piece
-            else:
-                part = f"{part} {piece}" if part else piece
-    if part:
-        yield _Block(block.line, (part,), block.kind)
+    sentences = _SENTENCE_END.split(block.text)
+    pieces = (_Block(block.line, (piece,), block.kind) for each in sentences for piece in _pieces(each, target))
+    for group in _packed(pieces, target):
+        yield _Block(block.line, (" ".join(piece.text for piece in group),), block.kind)
 
 
 def _pieces(text: str, target: int) -> Iterator[str]:
@@ -353,6 +332,7 @@ def _pieces(text: str, target: int) -> Iterator[str]:
 
 
 def _packed(blocks: Iterable[_Block], target: int) -> Iterator[list[_Block]]:
+    """Blocks in groups that have at most so many tokens, unless a block alone has more."""
     part: list[_Block] = []
     size = 0
     for block in blocks:

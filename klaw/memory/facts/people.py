@@ -18,13 +18,6 @@ from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
 
 
-@attrs.frozen
-class PersonUndoResult:
-    person: Person | None
-    revived: tuple[Person, ...] = ()
-    """People who are separate again."""
-
-
 @attrs.define(eq=False)
 class People:
     """People of all users over one store. Each method may raise StorageError (SourceForgotten: the user forgot
@@ -165,10 +158,12 @@ class People:
             await self._writer.run(people.change, user, iso(self._clock.now()), removed=[person])
             return present
 
-    async def undo(self, user: UserId, person: PersonId, *, to: int | None = None) -> PersonUndoResult:
-        """Take back a person's newest change, or all after the entry ``to`` of its history. That is a change too, and
-        can be taken back in the same way. Those who were merged into it since then are people of their own again. The
-        person may be merged or removed already. Raises NoSuchPerson, CannotUndo."""
+    async def undo(
+        self, user: UserId, person: PersonId, *, to: int | None = None
+    ) -> tuple[Person | None, tuple[Person, ...]]:
+        """Undo a person's newest change, or all after the entry ``to`` of its history. That is a change too, and can be
+        undone in the same way. The person may be merged or removed already. Returns who it is now, and those who were
+        merged into it since then and are people of their own again. Raises NoSuchPerson, CannotUndo."""
         async with self._one_at_a_time:
             as_of = await self._entry()
             past = await self._readers.run(people.history, user, person)
@@ -186,13 +181,12 @@ class People:
             revived = [attrs.evolve(each, merged_into=None, updated_at=now) for each in back]
             if wanted is None:
                 await self._writer.run(people.change, user, now, put=revived, removed=[person], as_of=as_of)
-                return PersonUndoResult(None, tuple(revived))
+                return None, tuple(revived)
             restored = attrs.evolve(wanted, updated_at=now)
             await self._writer.run(people.change, user, now, put=[restored, *revived], as_of=as_of)
-            return PersonUndoResult(restored, tuple(revived))
+            return restored, tuple(revived)
 
     async def _entry(self, as_of: int | None = None) -> int:
-        """What is read from now on is not older than this entry of the memory journal, unless it is said to be."""
         return as_of if as_of is not None else await self._readers.run(meta.last_entry)
 
     async def _active(self, user: UserId, person: PersonId) -> Person:

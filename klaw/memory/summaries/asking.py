@@ -27,7 +27,7 @@ from klaw.llm.ask_json import Text, Usable, usable
 from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
-from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route
+from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, ToolCall
 from klaw.memory.background_llm import Asker, question
 
 TOOL_TOKENS = 400
@@ -138,13 +138,10 @@ class Notes:
 
 @attrs.frozen(kw_only=True)
 class ToolCallText:
-    """A tool call with its result. ``key``: c1, c2 … in the prompt."""
+    """A tool call with its result. The prompt calls them c1, c2 …"""
 
-    key: str
     seq: int
-    id: str
-    tool: str
-    arguments: str
+    call: ToolCall
     result: str
 
 
@@ -155,25 +152,20 @@ def calls(messages: Sequence[Message]) -> list[ToolCallText]:
         if message.type is MessageKind.TOOL_RESULT and message.content.strip()
     }
     found = [
-        (message.seq, call)
+        ToolCallText(seq=message.seq, call=call, result=results[call.id])
         for message in messages
         if message.type is MessageKind.TOOL_CALL
         for call in calls_of(message)
         if call.id in results
     ]
-    return [
-        ToolCallText(
-            key=f"c{place}", seq=seq, id=call.id, tool=call.name, arguments=call.arguments, result=results[call.id]
-        )
-        for place, (seq, call) in enumerate(found[-MAX_CALLS:], 1)
-    ]
+    return found[-MAX_CALLS:]
 
 
 def notes_prompt(wanted: Sequence[ToolCallText]) -> tuple[ChatMessage, ...]:
     blocks = (
-        f"[{call.key}: call of the tool {plain_name(call.tool)}]\n"
-        f"{tagged('arguments', _shown(call.arguments))}\n{tagged('result', _shown(call.result))}"
-        for call in wanted
+        f"[c{place}: call of the tool {plain_name(each.call.name)}]\n"
+        f"{tagged('arguments', _shown(each.call.arguments))}\n{tagged('result', _shown(each.result))}"
+        for place, each in enumerate(wanted, 1)
     )
     return question("summarize_tools", "\n\n".join(blocks))
 
@@ -185,13 +177,13 @@ def _shown(text: str) -> str:
 def notes_of(answer: Notes, wanted: Sequence[ToolCallText]) -> tuple[ToolNote, ...]:
     """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out. Raises BadAnswer: it has
     no note on any of the calls."""
-    by_key = {call.key: call for call in wanted}
+    by_key = {f"c{place}": each for place, each in enumerate(wanted, 1)}
     found = []
     for note in answer.notes.entries:
-        call = by_key.pop(note.call, None)
+        noted = by_key.pop(note.call, None)
         text = note.text[:MAX_NOTE].strip()
-        if call is not None and any(character.isalnum() for character in text):
-            found.append(ToolNote(seq=call.seq, call=call.id, tool=call.tool, text=text))
+        if noted is not None and any(character.isalnum() for character in text):
+            found.append(ToolNote(seq=noted.seq, call=noted.call.id, tool=noted.call.name, text=text))
     if not found:
         raise BadAnswer("it has no note on any of the calls; use their ids")
     return tuple(sorted(found, key=lambda note: note.seq))
@@ -248,12 +240,9 @@ def _unwrapped(text: str) -> str:
 
 def cut(text: str, max_tokens: int) -> str:
     """The beginning of a text, up to the end of a sentence where there is one in its second half."""
-    estimated = tokens.estimate(text)
-    if estimated <= max_tokens:
+    if tokens.estimate(text) <= max_tokens:
         return text
-    size = max(1, int(len(text) * max_tokens / estimated))
-    while size > 1 and tokens.estimate(text[:size]) > max_tokens:
-        size = int(size * 0.9)
+    size = tokens.fitting(text, max_tokens)
     ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, size) if found.end() > size // 2]
     return text[: ends[-1] if ends else size].rstrip()
 

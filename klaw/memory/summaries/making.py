@@ -52,12 +52,12 @@ def path_of(data_dir: Path, summary: Summary) -> Path:
     return data_dir / copy_path(summary.chat, summary.number)
 
 
-def text_of(summary: Summary) -> str:
+def _copy_of(summary: Summary) -> bytes:
     return (
         f"# Summary {summary.number} of {' '.join(summary.chat.split())}\n\n"
         f"Messages {summary.first_seq} to {summary.last_seq} of segment {summary.segment + 1},"
         f" written {summary.created_at} by {summary.model}.\n\n{summary.text}\n"
-    )
+    ).encode()
 
 
 def settle(data_dir: Path, summaries: Iterable[Summary]) -> None:
@@ -69,7 +69,7 @@ def settle(data_dir: Path, summaries: Iterable[Summary]) -> None:
                 with suppress(FileNotFoundError):
                     path.unlink()
             elif not path.exists():
-                safe_open.replace(data_dir, copy_path(summary.chat, summary.number), text_of(summary).encode("utf-8"))
+                safe_open.replace(data_dir, copy_path(summary.chat, summary.number), _copy_of(summary))
         except OSError as error:
             log.warning("summary_copy_failed", error=error_class(error))
 

@@ -27,7 +27,7 @@ from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
 from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, Whole, usable
 from klaw.memory.background_llm import Asker
-from klaw.memory.facts.facts import Facts, FactSaved, NoOlder
+from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, ProposedPerson, line, people_changes
 from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
@@ -226,23 +226,25 @@ class FactExtractor:
             return old.source is not FactSource.USER and await self._remove(old)
         if old is not None and normal_form(old.text) == normal_form(change.text):
             return False
-        outcome = await self.facts.save(
-            topic.user,
-            change.text,
-            category=change.category,
-            importance=change.importance,
-            source=FactSource.ARCHIVIST,
-            origin=Origin.ASSISTANT,  # a model wrote it down, if also out of the user's words
-            replaces=old.id if old is not None else None,
-            chat=evidence.chat,
-            message=evidence.id,
-            topic=str(topic.id),
-            background=True,
-            as_of=as_of,
-        )
-        if isinstance(outcome, NoOlder):
+        try:
+            _, added = await self.facts.save(
+                topic.user,
+                change.text,
+                category=change.category,
+                importance=change.importance,
+                source=FactSource.ARCHIVIST,
+                origin=Origin.ASSISTANT,  # a model wrote it down, if also out of the user's words
+                replaces=old.id if old is not None else None,
+                chat=evidence.chat,
+                message=evidence.id,
+                topic=str(topic.id),
+                background=True,
+                as_of=as_of,
+            )
+        except NoSuchFact:
             log.info("fact_gone_meanwhile")
-        return isinstance(outcome, FactSaved)
+            return False
+        return added
 
     async def _remove(self, fact: Fact) -> bool:
         try:

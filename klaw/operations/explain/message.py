@@ -12,9 +12,8 @@ from klaw.chats.build_context import plan_of
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Guard, Plan
 from klaw.context.inputs import Budget
-from klaw.domain.message import Message, is_embeddable, is_searchable
+from klaw.domain.message import Message, TurnRecord, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.turn import TurnRecord
 from klaw.llm.router import context_tokens_of
 from klaw.memory.recall.pipeline import CONSIDERED
 from klaw.memory.recall.query import content_words

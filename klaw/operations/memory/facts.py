@@ -1,6 +1,6 @@
 """What is remembered about a user: facts, and core memory. The answers hold it, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import attrs
 
@@ -16,10 +16,6 @@ from klaw.operations.lines import Lines, Table
 from klaw.operations.record_fields import changes, own_fields
 from klaw.operations.records import Records
 
-if TYPE_CHECKING:
-    from klaw.memory.facts.facts import KnownFact
-
-T = TypeVar("T")
 SHOWN_FACTS = 20
 MAX_LINE = 200
 """Characters of a fact at a glance."""
@@ -52,15 +48,6 @@ def fact_lines(answer: dict[str, Any]) -> Lines:
     return [*known, *FACTS.one_lines(answer)]
 
 
-def _written(outcome: "T | KnownFact") -> T:
-    """What was done. Raises OperationError: nothing was changed."""
-    from klaw.memory.facts.facts import KnownFact
-
-    if isinstance(outcome, KnownFact):
-        raise op.OperationError("fact_exists", f"nothing was changed: the fact {outcome.fact.id} says the same")
-    return outcome
-
-
 def _author(caller: Caller) -> dict[str, Any]:
     """Whose statement it is. What a program says is a model's, which may have read anything before."""
     if caller.client is None:
@@ -87,15 +74,13 @@ async def add(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     Save what the user tells of themselves and their world and what shall last, with names instead of he or she and
     dates instead of tomorrow; not what can be looked up. Only after this has answered may you say that you remember it.
     """
-    from klaw.memory.facts.facts import FactSaved, NoOlder
-
     replaces, new = asked.fields.replaces, own_fields(Fact, asked.fields)
-    done = await parts.memory.facts.save(caller.user, **new, replaces=replaces, **_author(caller))
-    if isinstance(done, NoOlder):
-        raise op.OperationError(
-            "bad_fact", "there is no fact with this id, or it was replaced before", field="replaces"
-        )
-    return {"fact": done.fact, "added": isinstance(done, FactSaved)}
+    try:
+        fact, added = await parts.memory.facts.save(caller.user, **new, replaces=replaces, **_author(caller))
+    except NoSuchFact:
+        text = "there is no fact with this id, or it was replaced before"
+        raise op.OperationError("bad_fact", text, field="replaces") from None
+    return {"fact": fact, "added": added}
 
 
 @FACTS.handler("edit", show=fact_lines, mcp="correct")
@@ -105,8 +90,7 @@ async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     For a fact that is wrong or out of date. search and list tell its id; its history stays.
     """
     changed = changes(Fact, asked.fields)
-    done = await parts.memory.facts.edit(caller.user, FactId(asked.fact), **changed, **_author(caller))
-    return {"fact": _written(done).fact}
+    return {"fact": await parts.memory.facts.edit(caller.user, FactId(asked.fact), **changed, **_author(caller))}
 
 
 @FACTS.handler("delete")
@@ -121,8 +105,8 @@ FACTS.declare("history")
 @FACTS.handler("undo")
 async def undo(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Undo the newest change of a fact, also its removal or its creation."""
-    done = _written(await parts.memory.facts.undo(caller.user, FactId(asked.fact), to=asked.entry))
-    return {"id": asked.fact, "fact": done.fact, "revived": done.revived}
+    fact, revived = await parts.memory.facts.undo(caller.user, FactId(asked.fact), to=asked.entry)
+    return {"id": asked.fact, "fact": fact, "revived": revived}
 
 
 # -- all that is remembered, at a glance -----------------------------------------------------------------------------

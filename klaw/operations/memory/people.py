@@ -268,5 +268,5 @@ PEOPLE.declare("history")
 async def undo(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Undo the newest change of a person, also a merge, a removal or the creation."""
     person = await _meant(asked.person, caller, parts)
-    done = await parts.memory.people.undo(caller.user, person, to=asked.entry)
-    return {"id": person, "person": done.person, "revived": done.revived}
+    now, revived = await parts.memory.people.undo(caller.user, person, to=asked.entry)
+    return {"id": person, "person": now, "revived": revived}

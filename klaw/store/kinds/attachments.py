@@ -23,10 +23,9 @@ from klaw.domain.attachment import (
     files_of,
     sniff,
 )
-from klaw.domain.message import Message, NewMessage
+from klaw.domain.message import Message, NewMessage, TurnRecord
 from klaw.domain.names import UserId
 from klaw.domain.text import span
-from klaw.domain.turn import TurnRecord
 from klaw.errors import AttachmentRefused, StorageError, TooMuchToday
 from klaw.store import attachments
 from klaw.store.engine import meta

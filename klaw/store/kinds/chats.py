@@ -12,7 +12,7 @@ import attrs
 from klaw.convert import Form, Wire
 from klaw.domain.forget import MARK
 from klaw.domain.knowledge import BaseId
-from klaw.domain.message import MAX_TITLE, ChatMark, check_mark
+from klaw.domain.message import MAX_TITLE, ChatMark
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
 from klaw.domain.person import Finder
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
@@ -128,7 +128,6 @@ CHAT: Kind[ChatMark] = Kind(
     counted="chats",
     ops={"put": ChatMark},
     key=Form(chat_name, str),
-    check=check_mark,
     apply=_apply,
     tables=(ContentTable(name="chats", first="", statement=_ROWS, small=True),),
 )
@@ -173,7 +172,7 @@ def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], a
     before = frozenset(mark.unrecalled)
     after = before.difference(seqs) if recalled else before.union(seqs)
     mark = attrs.evolve(mark, unrecalled=tuple(sorted(after)))
-    check_mark(mark)
+    CHAT.check(mark)
     if after != before:
         tx.journal(CHAT.put(user, now.name, mark, at))
 
@@ -185,7 +184,7 @@ def bind(tx: Transaction, user: UserId, chat: ChatId, bases: Sequence[BaseId], a
     mark = _mark(tx.connection, user, chat)
     wanted = tuple(dict.fromkeys(bases))
     try:
-        check_mark(attrs.evolve(mark, bases=wanted))
+        CHAT.check(attrs.evolve(mark, bases=wanted))
     except InvalidValue as error:
         raise StorageError(str(error)) from None
     for base in wanted:

@@ -129,7 +129,7 @@ FACT: Kind[Fact] = Kind(
     counted="facts",
     ops={"put": Fact, "remove": None},
     beside=("user_id", "id"),
-    check=check,
+    rule=check,
     apply=_apply,
     tables=(*tables.with_history("facts", "fact", _CONTENT), tables.full_text("full text of facts", "facts_fts")),
 )

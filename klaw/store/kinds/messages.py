@@ -11,10 +11,9 @@ from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import Message, MessageKind, NewMessage, Role, is_searchable
+from klaw.domain.message import Message, MessageKind, NewMessage, Role, TurnRecord, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.notes import Quotes
-from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
 from klaw.store import changes, rows
 from klaw.store.engine.tables import full_text, table

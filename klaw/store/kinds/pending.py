@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
-from klaw.domain.message import Message, MessageKind
+from klaw.domain.message import Message, MessageKind, TurnRecord, TurnStatus
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
-from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, messages, summaries, turns
 from klaw.store.kinds.chats import BoundBases

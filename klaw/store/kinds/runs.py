@@ -300,18 +300,12 @@ def to_repeat(connection: apsw.Connection) -> list[Run]:
     return _RUNS.all(connection, query)
 
 
-def limited(connection: apsw.Connection, user: UserId, since: str, error: str) -> list[Run]:
-    """A user's runs since an instant that one spending limit refused or ended."""
-    where = "WHERE user_id = ? AND started_at >= ? AND error = ? ORDER BY started_at, id"
-    return _RUNS.all(connection, where, user, since, error)
-
-
-def told(connection: apsw.Connection, user: UserId, task: TaskName, since: str) -> bool:
-    """Whether the user was told of a failure of the task since an instant."""
+def told(connection: apsw.Connection, user: UserId, task: TaskName | None, day: str, error: str | None = None) -> bool:
+    """Whether the user was told of a failure (with this error) of a run of the task (None: any) of one day (UTC)."""
     query = """
     SELECT EXISTS (
-        SELECT 1 FROM runs WHERE user_id = ?1 AND task = ?2 AND started_at >= ?3 AND error IS NOT NULL
-            AND json_extract(details, '$.told') = 1
+        SELECT 1 FROM runs WHERE user_id = ?1 AND (?2 IS NULL OR task = ?2) AND started_at BETWEEN ?3 AND ?3 || '~'
+            AND error IS NOT NULL AND (?4 IS NULL OR error = ?4) AND json_extract(details, '$.told') = 1
     )
     """
-    return bool(connection.execute(query, (user, task, since)).get)
+    return bool(connection.execute(query, (user, task, day, error)).get)

@@ -11,7 +11,7 @@ from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
+from klaw.domain.summary import NewSummary, Summary, SummaryState, ToolNote, check
 from klaw.errors import SummaryOutdated
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
@@ -187,12 +187,6 @@ class SummaryPut(NewSummary):
         return Summary(**attrs.asdict(self, recurse=False, filter=lambda field, _: field.name in _OF_SUMMARY))
 
 
-def _check(put: SummaryPut) -> None:
-    check(put)
-    if any(len(note.text) > MAX_NOTE or not note.text.strip() for note in put.notes):
-        raise ValueError("notes: one is empty or too long")
-
-
 def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
     put = entry.value
     if put is None:
@@ -244,7 +238,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     key=Form(read_key, summary_key),
     beside=("user_id", "chat_id", "number"),
     made_of=covering,
-    check=_check,
+    rule=check,
     apply=_apply,
     tables=(
         table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),
@@ -278,7 +272,6 @@ def put(
         StorageError: a value breaks its rule.
     """
     connection = tx.connection
-    check(new)
     session = messages.session(connection, new.chat)
     if session is None or session.user != new.user or session.segment != new.segment:
         raise SummaryOutdated("the segment is over")
@@ -306,6 +299,7 @@ def put(
         evicts=tuple(evicts),
         notes=tuple(notes),
     )
+    SUMMARY.check(put)
     tx.journal(SUMMARY.put(new.user, (new.chat, number), put, new.created_at))
     connection.execute("DELETE FROM summary_failures WHERE chat_id = ?", (new.chat,))
     return put.summary

@@ -9,9 +9,8 @@ import attrs
 
 from klaw.convert import JOURNAL, Wire
 from klaw.domain import context_used
-from klaw.domain.message import Message
+from klaw.domain.message import Message, TurnRecord
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.turn import TurnRecord
 from klaw.store import rows
 from klaw.store.changes import Kind
 from klaw.store.engine.tables import ContentTable, table

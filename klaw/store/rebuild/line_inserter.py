@@ -14,8 +14,7 @@ import apsw
 import attrs
 import structlog
 
-from klaw.domain.message import Message
-from klaw.domain.turn import TurnRecord
+from klaw.domain.message import Message, TurnRecord
 from klaw.store import changes
 from klaw.store.changes import MEMORY
 from klaw.store.engine import meta

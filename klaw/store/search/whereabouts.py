@@ -9,12 +9,11 @@ import apsw
 import attrs
 
 from klaw.domain.fact import FactId
-from klaw.domain.message import Message
+from klaw.domain.message import Message, TurnRecord
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
 from klaw.domain.text import cut
 from klaw.domain.topic import Topic
-from klaw.domain.turn import TurnRecord
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, facts, messages, summaries, topics, turns

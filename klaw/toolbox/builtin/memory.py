@@ -19,8 +19,7 @@ from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, O
 from klaw.domain.message import Role
 from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
-from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
-from klaw.memory.facts.facts import FactSaved, NoOlder
+from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, NoSuchFact, ToolRefused
 from klaw.memory.parts import MemoryParts
 from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
@@ -92,7 +91,7 @@ def _save_tool(memory: MemoryParts) -> ToolSpec:
         """Save a fact about the user or their world for good. Save what the user tells you, not what you look up, and
         not what is saved already. Only after this tool has answered "saved" may you say that you remember it."""
         try:
-            outcome = await memory.facts.save(
+            fact, added = await memory.facts.save(
                 context.user,
                 text,
                 category=category,
@@ -105,10 +104,9 @@ def _save_tool(memory: MemoryParts) -> ToolSpec:
             )
         except InvalidValue as error:
             return ToolFailure(f"Not saved: {error}.")
-        if isinstance(outcome, NoOlder):
+        except NoSuchFact:
             return ToolFailure("Not saved: replaces: this user has no such fact. memory_search shows their ids.")
-        fact = outcome.fact
-        if isinstance(outcome, FactSaved):
+        if added:
             return f"saved as {fact.id}"
         return (
             f"Known already, as {fact.id}: {fact.text}\nNothing was written. If that one is wrong or says less, save a"

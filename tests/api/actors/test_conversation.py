@@ -9,8 +9,8 @@ from klaw.api import conversation
 from klaw.api.conversation import ask
 from klaw.api.problems import of_error
 from klaw.chats import chat as chat_module
+from klaw.domain.message import TurnStatus
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy, IdConflict, StorageFull, TooManyChats
 from klaw.store.kinds import messages
 from tests.support.chats_world import world

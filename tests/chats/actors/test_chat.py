@@ -15,9 +15,8 @@ from klaw.actor.supervisor import ActorState
 from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
 from klaw.domain.events import StepChanged, TextStreamed
-from klaw.domain.message import MessageKind, Role
+from klaw.domain.message import MessageKind, Role, TurnStatus
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
-from klaw.domain.turn import TurnStatus
 from klaw.errors import ActorStopped, IdConflict, InvalidName, TooManyChats
 from klaw.store.kinds import messages
 from tests.support.chats_world import world

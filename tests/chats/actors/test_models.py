@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from klaw.domain.events import TextStreamed
-from klaw.domain.turn import TurnStatus
+from klaw.domain.message import TurnStatus
 from klaw.llm.service import FAILURES_TO_OPEN
 from tests.support.chats_world import world
 from tests.support.llm_server import Hang, Reasoning, Reply, Text, error_reply, serve_llm, text_reply

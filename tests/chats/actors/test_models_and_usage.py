@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.domain.message import Role
-from klaw.domain.turn import TurnStatus
+from klaw.domain.message import Role, TurnStatus
 from klaw.domain.usage import NANO
 from klaw.store.kinds import usage
 from klaw.store.kinds.usage import UsageFilters

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from klaw.domain.events import MessageStored, TextStreamed
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.turn import TurnStatus
 from klaw.llm.providers.adapt import Habits, learned
 from klaw.llm.types import ChatMessage, Echo, Image, Request, ToolCall, ToolDescription
 from klaw.toolbox.spec import Permission, PicturedText, ToolContext, tool

@@ -10,9 +10,8 @@ from klaw.agent.conversation import LAST_ROUND
 from klaw.app.app import recover_chats
 from klaw.context.repair import INTERRUPTED
 from klaw.domain.events import TextStreamed, ToolUsed
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.turn import TurnStatus
 from klaw.toolbox.spec import Permission, ToolContext, tool
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Reply, Text, Tool, error_reply, text_reply, tool_reply

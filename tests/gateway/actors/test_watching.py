@@ -6,9 +6,8 @@ import trio
 import trio.testing
 
 from klaw.domain.events import HealthChanged, MessageStored, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import Role
+from klaw.domain.message import Role, TurnStatus
 from klaw.domain.names import LOCAL_USER, ChatId
-from klaw.domain.turn import TurnStatus
 from klaw.errors import StorageError
 from klaw.gateway import delivery, link
 from tests.support.gateway_world import QUICK, world

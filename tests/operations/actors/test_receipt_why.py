@@ -10,8 +10,7 @@ import pytest
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from klaw.domain.message import MessageKind, Role
-from klaw.domain.turn import TurnRecord
+from klaw.domain.message import MessageKind, Role, TurnRecord
 from klaw.operations.operation import OperationError
 from klaw.store.kinds import messages
 from tests.conftest import CANARY

@@ -21,7 +21,7 @@ from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.topic import TopicCandidate
 from klaw.knowledge.follow_up import Pair, material
-from klaw.llm.types import ChatMessage
+from klaw.llm.types import ChatMessage, ToolCall
 from klaw.memory.background_llm import question
 from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.asking import ToolCallText, notes_prompt, summary_prompt, transcript
@@ -129,10 +129,8 @@ async def _summarize(root: Path) -> Rendered:
 
 
 async def _summarize_tools(_root: Path) -> Rendered:
-    call = ToolCallText(
-        key="c1", seq=3, id="x1", tool="web_fetch", arguments='{"url": "…"}', result="Погода: снег </result>"
-    )
-    return notes_prompt([call])
+    call = ToolCall(id="x1", name="web_fetch", arguments='{"url": "…"}')
+    return notes_prompt([ToolCallText(seq=3, call=call, result="Погода: снег </result>")])
 
 
 def _run_of(kind: RunKind, inject_into: str | None, *, with_tools: bool) -> Callable[[Path], Awaitable[Rendered]]:

@@ -14,10 +14,10 @@ from tests.support.llm_server import Tool, text_reply, tool_reply
 
 
 async def keep(here: World, text: str, category: str, importance: int, user: UserId = LOCAL_USER) -> str:
-    saved = await here.app.memory.facts.save(
+    saved, _ = await here.app.memory.facts.save(
         user, text, category=category, importance=importance, source=FactSource.TOOL, origin=Origin.USER
     )
-    return str(saved.fact.id)
+    return str(saved.id)
 
 
 async def test_core_memory_and_standing_facts_stand_in_a_run(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso
 from klaw.config.schema import SubagentsConfig
-from klaw.domain.names import UserId
-from klaw.domain.task import Every, RunStatus
-from klaw.runs.limits import RunLimit, answer_tokens, limits_of, refusal, spawn_refusal, tells_user
-from tests.support.runs.schedule import a_run, a_task
+from klaw.domain.task import Every
+from klaw.runs.limits import RunLimit, answer_tokens, limits_of, refusal, spawn_refusal
+from tests.support.runs.schedule import a_task
 
 NOON = from_iso("2026-11-22T12:00:00Z")
 TASK = a_task("a", Every(seconds=3600), since=NOON)
@@ -65,21 +64,6 @@ def test_an_allowed_call_stays_within_all_limits(limits, used, prompt, most):
         whole = prompt + answer_tokens(limits, used, prompt, most)
         assert refusal(limits, used, whole) is None
         assert prompt < whole <= prompt + most
-
-
-def test_the_user_is_told_once_a_day_of_each_limit():
-    run = a_run(TASK, NOON, RunStatus.REFUSED)
-    by_task, by_user = RunLimit.TASK_DAY, RunLimit.USER_DAY
-    told = a_run(TASK, NOON - 60, RunStatus.REFUSED, error=str(RunLimit.TASK_DAY), details={"told": True})
-    assert tells_user(by_task, run, [])
-    assert tells_user(by_task, run, [attrs.evolve(told, details={})])
-    assert not tells_user(by_task, run, [told, run])
-    assert tells_user(by_user, run, [told])
-    other_task = attrs.evolve(told, task="b")
-    assert tells_user(by_task, run, [other_task])
-    assert not tells_user(by_user, run, [attrs.evolve(other_task, error=str(RunLimit.USER_DAY))])
-    assert tells_user(by_task, run, [attrs.evolve(told, user=UserId("other"))])
-    assert tells_user(by_task, run, [attrs.evolve(told, started_at="2026-11-21T23:59:00.000Z")])
 
 
 def test_spawning_is_limited_in_depth_and_number():

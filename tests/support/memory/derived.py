@@ -9,10 +9,9 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import iso
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import UserId
 from klaw.domain.task import RunKind, RunStatus
-from klaw.domain.turn import TurnStatus
 from klaw.store.kinds import core_memory, facts, messages, run_edits, tasks
 from klaw.store.store import Store
 from tests.support.facts import fact

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import apsw
 import attrs
 
-from klaw.domain.knowledge import Base, BaseId, BaseRole, check_base
+from klaw.domain.knowledge import Base, BaseId, BaseRole
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
@@ -86,7 +86,6 @@ BASE: Kind[Base] = Kind(
     counted="bases",
     ops={"put": Base, "remove": None},
     beside=("user_id", "id"),
-    check=check_base,
     apply=_apply,
     clear=("DELETE FROM kb_members",),
     tables=(table("knowledge bases", "kb_bases", "id", _CONTENT, first="", small=True),),
@@ -129,7 +128,7 @@ def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
 
 
 def _put(tx: Transaction, base: Base) -> Base:
-    check_base(base)
+    BASE.check(base)
     mine: Sequence[Membership] = of_user(tx.connection, base.user, named=base.name)
     if any(each.base.name == base.name and each.base.user == base.user and each.base.id != base.id for each in mine):
         raise BaseExists

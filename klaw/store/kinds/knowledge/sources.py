@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
-from klaw.domain.knowledge import BaseId, Source, SourceId, check_source
+from klaw.domain.knowledge import BaseId, Source, SourceId
 from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, NoSuchSource, StorageError
 from klaw.store import rows
@@ -70,7 +70,6 @@ SOURCE: Kind[Source] = Kind(
     counted="bases",
     ops={"put": Source, "remove": None},
     beside=("user_id", "id"),
-    check=check_source,
     apply=_apply,
     tables=(table("sources of knowledge bases", "kb_sources", "id", _CONTENT, first="", small=True),),
 )
@@ -81,7 +80,7 @@ def put(tx: Transaction, user: UserId, source: Source) -> Source:
     NotAllowed: the user may not edit the base; InvalidValue: a value breaks its rule; StorageError: the id is another
     base's source's."""
     base = bases.editable(tx.connection, user, source.base)
-    check_source(source)
+    SOURCE.check(source)
     if source.user != base.user:
         raise StorageError("user: is the base's owner")
     there = _SOURCES.one(tx.connection, "WHERE s.id = ?", source.id)

@@ -12,13 +12,13 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
-from klaw.domain.fact import FactSource, Origin
+from klaw.domain.fact import Fact, FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.domain.search import FactResult, FileResult
 from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.worker import Worker
-from klaw.memory.facts.facts import Facts, FactSaved, KnownFact, Outcome
+from klaw.memory.facts.facts import Facts
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
@@ -61,7 +61,7 @@ def saving(tmp_path: Path, embedding_model_dir: Path):
         async with running_store(tmp_path) as store, embedding(store, embedding_model_dir) as embedder:
             kept = Facts(store.writer, store.readers, embedder, SystemClock(), lambda: f"f{next(numbers)}")
 
-            async def save(text: str, user: UserId = LOCAL) -> Outcome:
+            async def save(text: str, user: UserId = LOCAL) -> tuple[Fact, bool]:
                 return await kept.save(user, text, category="other", source=FactSource.TOOL, origin=Origin.ASSISTANT)
 
             yield store, embedder, save
@@ -92,14 +92,14 @@ OTHER = [
 async def test_what_says_nothing_new_is_refused_and_the_rest_is_kept(saving) -> None:
     for one, other in SAME + OTHER:
         async with saving() as (store, _, save):
-            first = await save(one)
-            assert isinstance(first, FactSaved)
-            again = await save(other)
+            first, added = await save(one)
+            assert added
+            again, added = await save(other)
             if (one, other) in SAME:
-                assert again == KnownFact(first.fact), other
+                assert (again, added) == (first, False), other
             else:
-                assert isinstance(again, FactSaved), other
-            assert isinstance(await save(other, UserId("anna")), FactSaved)  # another user's facts do not count
+                assert added, other
+            assert (await save(other, UserId("anna")))[1]  # another user's facts do not count
             for user in (LOCAL, UserId("anna")):
                 for each in await store.readers.run(facts_of, user):
                     await store.writer.run(stored_facts.remove, user, each.id, iso(START))
@@ -136,14 +136,13 @@ async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> N
 
 async def test_a_changed_text_gets_a_new_vector(saving) -> None:
     async with saving() as (store, embedder, save):
-        saved = await save("The user keeps bees.")
-        assert isinstance(saved, FactSaved)
+        saved, _ = await save("The user keeps bees.")
         model = vectors_id("multilingual-e5-small")
         before = await embedder.query("bees and honey")
         near = await store.readers.run(passages.nearest, "fact", LOCAL, before, 5)
         at = iso(START + 1)
         await store.writer.run(
-            stored_facts.put, attrs.evolve(saved.fact, text="Поезд уходит в девять.", updated_at=at), "existing"
+            stored_facts.put, attrs.evolve(saved, text="Поезд уходит в девять.", updated_at=at), "existing"
         )
         assert await store.readers.run(passages.nearest, "fact", LOCAL, before, 5) == []
         embedder.nudge()
@@ -174,8 +173,7 @@ async def test_another_model_embeds_facts_anew(tmp_path: Path, embedding_model_d
 async def test_the_vector_changes_with_the_text(saving) -> None:
     """Of an edited fact, and of one whose change was taken back: found by what it says now."""
     async with saving() as (store, embedder, save):
-        saved = await save("Anna lives in Berlin")
-        assert isinstance(saved, FactSaved)
+        saved, _ = await save("Anna lives in Berlin")
         await save("Кошку зовут Мурка")
         numbers = count(100)
         kept = Facts(store.writer, store.readers, embedder, SystemClock(), lambda: f"f{next(numbers)}")
@@ -184,13 +182,13 @@ async def test_the_vector_changes_with_the_text(saving) -> None:
             """Of the fact's stored vector from a text's."""
             near = await store.readers.run(passages.nearest, "fact", LOCAL, await embedder.passage(text), 5)
             found = await store.readers.run(stored_facts.by_rowids, LOCAL, [each.rowid for each in near])
-            return next(each.distance for each in near if found[each.rowid].id == saved.fact.id)
+            return next(each.distance for each in near if found[each.rowid].id == saved.id)
 
-        await kept.edit(LOCAL, saved.fact.id, text="Собака пользователя любит снег")
+        await kept.edit(LOCAL, saved.id, text="Собака пользователя любит снег")
         assert await distance("Собака пользователя любит снег") < 0.001
-        await kept.undo(LOCAL, saved.fact.id)
+        await kept.undo(LOCAL, saved.id)
         assert await distance("Anna lives in Berlin") < 0.001
-        await kept.remove(LOCAL, saved.fact.id)
+        await kept.remove(LOCAL, saved.id)
         assert len(await store.readers.run(passages.nearest, "fact", LOCAL, await embedder.passage("x"), 5)) == 1
-        await kept.undo(LOCAL, saved.fact.id)
+        await kept.undo(LOCAL, saved.id)
         assert await distance("Anna lives in Berlin") < 0.001

@@ -10,8 +10,7 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.schema import EngineConfig
-from klaw.domain.message import Message, MessageKind, NewMessage, Role
-from klaw.domain.turn import TurnRecord
+from klaw.domain.message import Message, MessageKind, NewMessage, Role, TurnRecord
 from klaw.memory.embed.embedder import Embedder, OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.replay import TurnReplay, replay, totals

@@ -40,22 +40,22 @@ async def test_people_are_put_changed_merged_and_removed_and_all_of_it_taken_bac
         assert [each.id for each in await people.find(ANNA, "ANNIE")] == [anya.id]
         edited = await people.edit(ANNA, anya.id, relation="старшая сестра")
         assert (edited.relation, edited.source) == ("старшая сестра", PersonSource.USER)
-        undone = await people.undo(ANNA, anya.id)
-        assert undone.person is not None
-        assert (undone.person.relation, undone.revived) == ("сестра", ())
+        now, revived = await people.undo(ANNA, anya.id)
+        assert now is not None
+        assert (now.relation, revived) == ("сестра", ())
         past = await store.readers.run(stored_people.history, ANNA, anya.id)
-        undone = await people.undo(ANNA, anya.id, to=past[0].entry)
-        assert [each.id for each in undone.revived] == [anna.id]
+        _, revived = await people.undo(ANNA, anya.id, to=past[0].entry)
+        assert [each.id for each in revived] == [anna.id]
         assert (await the(store, anya.id)).aliases == ()
         assert await names(store) == ["Anna", "Аня"]
         await people.remove(ANNA, anya.id)
         assert await names(store) == ["Anna"]
         await people.undo(ANNA, anya.id)
         assert await names(store) == ["Anna", "Аня"]
-        made = await people.undo(
+        first, _ = await people.undo(
             ANNA, anna.id, to=(await store.readers.run(stored_people.history, ANNA, anna.id))[0].entry
         )
-        assert made.person is not None
+        assert first is not None
         assert (await the(store, anna.id)).aliases == ("Annie",)
 
 
@@ -65,10 +65,10 @@ async def test_a_merge_is_taken_back_from_either_side(tmp_path: Path) -> None:
         anya, anna = await add(store, "Аня"), await add(store, "Anna")
         for side in (anya.id, anna.id):
             await people.merge(ANNA, anna.id, anya.id)
-            undone = await people.undo(ANNA, side)
-            assert undone.person is not None
-            assert (undone.person.id, [each.id for each in undone.revived]) == (anya.id, [anna.id])
-            assert undone.person.aliases == ()
+            now, revived = await people.undo(ANNA, side)
+            assert now is not None
+            assert (now.id, [each.id for each in revived]) == (anya.id, [anna.id])
+            assert now.aliases == ()
             assert await names(store) == ["Anna", "Аня"]
 
 

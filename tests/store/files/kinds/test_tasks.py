@@ -24,6 +24,7 @@ from klaw.errors import (
     StorageFull,
     TaskExists,
 )
+from klaw.runs.limits import RunLimit, was_told
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import chats, messages, pending, run_edits, runs, tasks
@@ -205,6 +206,26 @@ async def test_a_refused_run_is_over_and_its_user_is_told(tmp_path: Path) -> Non
                 run_edits.begin, unknown, notice_message(unknown, chat_id(LOCAL, "no"), "x", iso(START))
             )
         assert await stored(store, unknown) is None
+
+
+async def test_the_user_is_told_once_a_day_of_each_limit(tmp_path: Path) -> None:
+    run, by_task, by_user = run_of(started_at=iso(START)), RunLimit.TASK_DAY, RunLimit.USER_DAY
+    async with running_store(tmp_path) as store:
+
+        async def refuse(error: RunLimit, **changes: Any) -> None:
+            values = {"status": RunStatus.REFUSED, "started_at": iso(START), "details": {"told": True}, **changes}
+            await store.writer.run(run_edits.begin, run_of(error=str(error), **values))
+
+        await refuse(by_task, details={})
+        await refuse(by_task, user="anna")
+        await refuse(by_task, started_at=iso(START - 86_400))
+        await refuse(by_task, name="other")
+        assert not await was_told(store.readers, run, by_task)
+        await refuse(by_task)
+        assert await was_told(store.readers, run, by_task)
+        assert not await was_told(store.readers, run, by_user)
+        await refuse(by_user, name="other")
+        assert await was_told(store.readers, run, by_user)
 
 
 async def test_a_result_is_delivered_with_the_run_in_one_piece(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klaw.actor.clock import iso
+from klaw.domain.message import TurnRecord, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
-from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import FIELDS, UsageSum, add, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
