@@ -32,7 +32,6 @@ class Agent:
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
-    """Answers chats that are linked to knowledge bases."""
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[NamedFile], list[str]]:
         """Keep the pictures of an answer. Returns them, and for each that was not kept a line that says why."""
@@ -90,7 +89,6 @@ class ToolCallRecorder:
         self.tell(call, state, "")
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:
-        """The receipt's part about tools. ``offered``: how many the model had; ``earlier``: rounds of an interrupted
-        turn that this one continued."""
+        """The receipt's part about tools. ``earlier``: rounds of an interrupted turn that this one continued."""
         told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
         return {**told, "earlier_rounds": earlier} if earlier else told

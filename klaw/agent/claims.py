@@ -25,14 +25,12 @@ _NOTE = "(Nothing was saved.)"
 _NOTE_RU = "(Ничего не было сохранено.)"
 
 MAX_CHARACTERS = 20_000
-"""Only the beginning and the end of a longer answer are read."""
 
 log = structlog.get_logger("klaw.turn")
 
 
 def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
-    """The trail of a turn that goes on with the stored tool messages of an interrupted one. The worst is assumed of a
-    tool that is gone meanwhile."""
+    """The trail of a turn that goes on with an interrupted one's tool messages. Of a tool that is gone, the worst."""
     specs = {spec.name: spec for spec in toolbox.all()}
     trail = Trail()
     for message in unfinished:
@@ -48,8 +46,6 @@ def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
 
 @attrs.define
 class Claims:
-    """The save-claim guard of one turn; ``trail`` says what its tools did."""
-
     trail: Trail
     account: Literal["corrected", "noted"] | None = None
     """For the receipt: an answer claimed a write that did not happen, and was made again, or got a note."""
@@ -100,7 +96,6 @@ _ENDS |= {"cancelled", "canceled", "timeout", "time_limit", "interrupted", "inco
 
 
 def cut_because(finish_reason: str) -> str | None:
-    """Why an answer ended before its end; None when it did not."""
     return finish_reason if finish_reason in _ENDS else None
 
 

@@ -31,7 +31,6 @@ log = structlog.get_logger("klaw.turn")
 
 BAD_REQUEST = frozenset({400, 413, 415, 422})
 MAX_PICTURES = 8
-"""The most pictures from tools that one conversation shows to the model."""
 PICTURES_OF = "[Klaw: the pictures of the result of {name}]"
 MAX_BAD_CALLS = 2
 BAD_CALL = (
@@ -53,8 +52,6 @@ class ModelCall:
 
 
 class Host(Protocol):
-    """What a turn and a run do each in their own way."""
-
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
         """The messages to begin with. Called again when they prove too long."""
         ...
@@ -84,7 +81,6 @@ class ConversationOutcome:
     ending: Ending
     rounds: int
     calls: tuple[str, ...]
-    """Names of the tools that were called, in order."""
     llm_calls: int
     finish_reason: str
     echo: Echo | None = None
@@ -120,13 +116,11 @@ class Conversation:
     _shortened: bool = attrs.field(init=False, default=False)
     """The provider found the messages too long, and they were made shorter."""
     _tail: list[ChatMessage] = attrs.field(init=False, factory=list)
-    """The rounds so far."""
     _names: list[str] = attrs.field(init=False, factory=list)
     _ids: set[str] = attrs.field(init=False)
     _rounds: int = attrs.field(init=False, default=0)
     _llm_calls: int = attrs.field(init=False, default=0)
     _pictures: int = attrs.field(init=False, default=0)
-    """How many pictures tools brought."""
     _bad_calls: int = attrs.field(init=False, default=0)
     _spent: int = attrs.field(init=False, default=0)
     """Tokens of all calls; estimated where the provider does not count."""
@@ -137,7 +131,6 @@ class Conversation:
 
     @property
     def reply_tokens(self) -> int:
-        """What one answer may take."""
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
     async def run(self) -> ConversationOutcome:

@@ -75,7 +75,6 @@ class Workspace:
         return otherwise
 
     def read(self, user: UserId) -> PromptTexts:
-        """Read the agent's own files, and USER.md and core memory of one user. Blocks."""
         problems: list[str] = []
         if self.skills is not None:
             found_wrong = self.skills.known.problems

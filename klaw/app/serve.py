@@ -69,7 +69,6 @@ async def serve(
 
 
 def _tell(notifier: Notifier, step: Progress) -> None:
-    """Tell systemd that the start goes on, and how far it is."""
     text = f"making klaw.db from the logs: {step.phase}, {step.percent} %"
     notifier.send(f"EXTEND_TIMEOUT_USEC={EXTEND_S * 1_000_000}", f"STATUS={text}")
 

@@ -31,8 +31,7 @@ from klaw.store.kinds.pending import read_rows
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
 WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages. What comes over another channel is answered
-without waiting for more."""
+"""The channel of people, who may write a thought in several messages; other channels are answered at once."""
 
 log = structlog.get_logger("klaw.chat")
 
@@ -116,11 +115,9 @@ class _ChatActor:
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    """Until when it waits for a message."""
     storing: Reply[tuple[AppendedMessage, ...]] | None = attrs.field(default=None, init=False)
     """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
-    """How many plain messages are not stored yet."""
     instructions: str = attrs.field(default="", init=False)
     """``Submit.instructions`` for the next turn."""
 

@@ -15,7 +15,6 @@ ALIKE = 0.9
 
 
 MAX_WORD = 32
-"""Longer words are never taken for mistyped commands."""
 
 
 class Command(enum.StrEnum):
@@ -85,7 +84,6 @@ class SlashAnswer:
     text: str
     metadata: dict[str, Any] = attrs.Factory(dict)
     before: tuple[NewMessage, ...] = ()
-    """Messages that are stored before the answer."""
 
 
 class SlashCommands(Protocol):

@@ -22,12 +22,10 @@ class Debounce:
         return attrs.evolve(self, first_at=now - self.longest_s, last_at=now - self.quiet_s)
 
     def clear(self) -> "Debounce":
-        """The turn has started, or there is nothing to answer any more."""
         return attrs.evolve(self, first_at=None, last_at=None)
 
     @property
     def due(self) -> float | None:
-        """When the turn is to start; None when nothing waits."""
         if self.first_at is None or self.last_at is None:
             return None
         return min(self.last_at + self.quiet_s, self.first_at + self.longest_s)

@@ -47,8 +47,7 @@ class ChatDirectory:
         return handle is not None and not handle.mailbox.closed and self._closing is None
 
     async def start(self, user: UserId, name: str) -> None:
-        """Have a chat run; the first message creates a chat of a new name. Raises InvalidName, TooManyChats,
-        ActorStopped."""
+        """Have a chat run; its first message creates it. Raises InvalidName, TooManyChats, ActorStopped."""
         await self._handle(names.chat_id(user, name))
 
     def submit(
@@ -100,7 +99,6 @@ class ChatDirectory:
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
     async def session(self, user: UserId, name: str) -> ChatRow | None:
-        """A chat's row; None for an unknown chat. Raises InvalidName."""
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
     async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[StoredChat]:
@@ -108,7 +106,6 @@ class ChatDirectory:
         return await self._agent.core.readers.run(chats.listed, user, limit, archived=archived)
 
     async def after(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
-        """Messages of a chat after a seq, oldest first."""
         return await self._agent.core.readers.run(messages.after, chat, seq, limit)
 
     async def before(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
@@ -131,7 +128,6 @@ class ChatDirectory:
         return await self._agent.core.readers.run(turns.answering, chat, seq)
 
     def chat_status(self, chat: ChatId) -> dict[str, Any]:
-        """As ``ChatHandle.status``."""
         handle = self._handles.get(chat)
         if handle is None or handle.mailbox.closed:
             return {"state": "idle"}

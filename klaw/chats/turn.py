@@ -83,7 +83,6 @@ class Turn:
 
     @property
     def answering(self) -> bool:
-        """Whether the first piece of the answer has arrived."""
         return bool(self._pieces)
 
     async def run(self) -> TurnStatus | None:
@@ -291,7 +290,6 @@ class Turn:
         return status
 
     async def _fail(self, error: Exception) -> TurnStatus:
-        """Record a failure and tell the user what to do; the messages stay pending."""
         code, why = describe_failure(error)
         told = error.told() if isinstance(error, ProviderError) else why
         log.warning("turn_failed", code=code, error=error_class(error), where=where(error))

@@ -16,7 +16,6 @@ from klaw.errors import BadValue
 FILES = "files"
 MAX_FILES = 10
 DOCUMENT_TOKENS = 2_000
-"""Estimated; what a message holds of the text of all its documents."""
 HEAD_BYTES = 65_536
 """What is looked at of a file: enough for ``DOCUMENT_TOKENS`` in any script."""
 MAX_NAME = 120
@@ -54,9 +53,8 @@ class Attachment:
     """Media type by its content: one of ``PICTURES``, ``application/pdf``, ``TEXT`` or ``OTHER``."""
     bytes: int
     text: Annotated[str, OMIT] = attrs.field(default="", repr=False)
-    """The beginning of a text."""
+    """The beginning of a text; ``cut``: it goes on."""
     cut: Annotated[bool, OMIT] = False
-    """Whether the text goes on."""
 
     @property
     def is_picture(self) -> bool:
@@ -103,8 +101,7 @@ def _decoded(head: bytes) -> str | None:
 
 
 def beginning(head: bytes, size: int, max_tokens: int) -> tuple[str, bool]:
-    """The beginning of a text in at most ``max_tokens`` (estimated), and whether it goes on. ``size``: bytes of the
-    whole file, which begins with ``head``."""
+    """The beginning of a text (estimated tokens), and whether it goes on. ``size``: bytes of the whole file."""
     text = clean_output(_decoded(head) or "").strip()
     if tokens.estimate(text) > max_tokens:
         return text[: tokens.fitting(text, max_tokens) if max_tokens else 0], True

@@ -15,7 +15,6 @@ KEY = "context_used"
 _TEXTS = ("text", "sparql", "iri")
 
 _MOST_TOLD = 3
-"""Other places of a passage that are named."""
 
 Follows: TypeAlias = Literal["", "pair", "model"]
 """How the query came from the question: as it is, with the last pair before it, or rewritten by the model."""
@@ -56,11 +55,9 @@ class ContextUsed:
 
     @property
     def places(self) -> Iterator[Place]:
-        """Where the passages stand, also in further documents."""
         return (place for each in self.passages for place in (each, *each.also))
 
     def written(self) -> dict[str, Any]:
-        """The JSON of a receipt."""
         told: dict[str, Any] = JOURNAL.write(self)
         return told
 

@@ -17,7 +17,6 @@ MAX_TOKENS = 500
 MAX_NAME = 64
 MAX_VALUE = 1_000
 MAX_BYTES = 256 * 1024
-"""A larger file is not core memory."""
 
 
 def parse(data: bytes) -> Document:

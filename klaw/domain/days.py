@@ -16,7 +16,6 @@ from klaw.domain.names import clock_text
 from klaw.errors import InvalidValue
 
 MAX_QUERY_CHARACTERS = 2_000
-"""Only the beginning of a longer text is read."""
 MAX_PERIODS = 4
 
 _ENGLISH_MONTHS = (

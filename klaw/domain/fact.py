@@ -51,8 +51,7 @@ class Origin(enum.StrEnum):
 
 
 def fact_text(text: str) -> str:
-    """A text as it is kept: without control characters and outer space. Raises InvalidValue: nothing is left, or it is
-    too long."""
+    """A text as it is kept: without control characters and outer space. Raises InvalidValue: is empty or too long."""
     kept = clean_output(text).strip()
     if not any(character.isalnum() for character in kept):
         raise InvalidValue("text: is empty, or has no letter or digit")
@@ -106,7 +105,6 @@ class Fact:
     turn: Annotated[str | None, Wire("turn_id"), MadeFrom("turn")] = None
     """The turn, or the run, that saved it."""
     topic: Annotated[str | None, MadeFrom("topic"), Column(alone=True)] = None
-    """The topic that it was drawn from."""
     created_at: str
     updated_at: Annotated[str, Column("changed")]
     superseded_by: Annotated[FactId | None, Column("replaced by", alone=True)] = None

@@ -74,8 +74,6 @@ def _stored_id(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class ImportedMessage:
-    """A message of an export, as it is stored here."""
-
     id: Annotated[str, Check(_stored_id, Bounds(pattern=rf"{CLIENT_ID_FORM}(/([0-9]{{1,9}}|notice))?"))]
     role: Role
     type: MessageKind = MessageKind.TEXT

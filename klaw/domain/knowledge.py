@@ -82,14 +82,11 @@ class Base:
     members: Annotated[Mapping[Annotated[str, Check(user_id)], Literal["editor", "viewer"]], Bounds(0, MAX_MEMBERS)] = (
         attrs.Factory(dict)
     )
-    """The users it is shared with."""
     created_at: str
     updated_at: Annotated[str, Column("changed", alone=True)]
 
 
 class SourceKind(enum.StrEnum):
-    """Where knowledge comes from."""
-
     FILE = "file"
     FOLDER = "folder"
     """Watched; its files stay where they are."""
@@ -221,6 +218,4 @@ class UsedPassage(Place):
     text: Annotated[str, OMIT] = ""
     """As it was given: a document may change later."""
     iri: Annotated[str, OMIT] = ""
-    """What the graph tells about."""
     sparql: Annotated[str, OMIT] = ""
-    """The query that found it."""

@@ -21,8 +21,6 @@ class Role(enum.StrEnum):
 
 
 class MessageKind(enum.StrEnum):
-    """The ``type`` of a message."""
-
     TEXT = "text"
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
@@ -48,8 +46,7 @@ Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 
 ECHO = "echo"
-"""Key in an answer's metadata: what the provider wants back with it (``klaw.llm.types.Echo``). Neither shown nor
-exported."""
+"""Key in an answer's metadata: what the provider wants back with it (``Echo``). Neither shown nor exported."""
 CUT = "cut"
 """Key in the metadata of an answer that was cut off: why, a word of ``Completion.finish_reason``."""
 SHOWN = "forgetting"

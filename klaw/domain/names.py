@@ -90,7 +90,6 @@ _CITIES = {
     "+10:30": "Australia/Lord_Howe", "+12:45": "Pacific/Chatham", "-03:30": "America/St_Johns",
     "-09:30": "Pacific/Marquesas",
 }  # fmt: skip
-"""What people call a zone that IANA does not know by this name."""
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 """Files beside the zones on some systems; what they mean depends on the machine."""
 _NO_AREAS = ("posix/", "right/")

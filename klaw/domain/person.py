@@ -96,7 +96,6 @@ class Person:
         Edit("who the person is to the user, for instance sister", title="Who it is to you", given=_Relation),
         Column(wide=True),
     ] = ""
-    """In the user's language."""
     source: Annotated[PersonSource, Column(alone=True)]
     said_at: str
     """When the user said what name and relation say: an older message does not change them."""
@@ -199,7 +198,6 @@ _FLEETING = ("ел", "ек", "ок", "ец", "ен")
 
 
 def word_forms(word: str) -> frozenset[str]:
-    """A word of a name (folded) as it may stand in a sentence; only the word itself if it is not Russian."""
     if len(word) < 3 or not _CYRILLIC.fullmatch(word):
         return frozenset((word,))
     ends: dict[str, tuple[str, ...]] = {}
@@ -236,7 +234,6 @@ class Finder:
         return self._pattern.search(folded(text)) is not None
 
     def without(self, text: str, mark: str) -> str:
-        """A text with a mark in place of each name."""
         if not self.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
             return text
         text = normalized("NFC", text)

@@ -96,8 +96,6 @@ class FactResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class FileResult(ResultMatch):
-    """A piece of a memory file."""
-
     kind: Literal["file"] = attrs.field(default="file", init=False)
     path: str
     """Relative to the user's workspace."""
@@ -125,8 +123,6 @@ class NamedFact:
 
 @attrs.frozen(kw_only=True)
 class PersonResult:
-    """Somebody whom the query names, and what is known of them."""
-
     id: PersonId
     name: str
     aliases: tuple[str, ...]
@@ -241,7 +237,6 @@ class SearchOutcome(Generic[C]):
     candidates: tuple[C, ...] = ()
     """Every candidate, the best first."""
     query_words: int = 0
-    """How many content words the query has."""
     found: int = 0
     """How many the searches brought up; the candidates are the best of them."""
     degraded: tuple[str, ...] = ()
@@ -264,7 +259,6 @@ class RecallOutcome(SearchOutcome[Candidate]):
     stands in the place of the best of them."""
 
     days: tuple[tuple[date, date], ...] = ()
-    """First and last days that the query names."""
     first_seq: int | None = None
     """Where the search began; None when there was none."""
     end_seq: int | None = None

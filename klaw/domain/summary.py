@@ -20,7 +20,6 @@ class SummaryState(enum.StrEnum):
     LIVE = "live"
     """It stands in the context while its segment lasts."""
     SUPERSEDED = "superseded"
-    """A newer one was made from it and holds its range."""
     EVICTED = "evicted"
     """It had to make room: its messages are found by search only."""
 

@@ -49,8 +49,7 @@ def minute(time: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with escapes for all that does not print as itself: no control or invisible characters, no change of the
-    direction of writing."""
+    """The text with escapes for all that does not print as itself, also what changes the direction of writing."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -164,7 +163,6 @@ def tagged(name: str, text: str) -> str:
 
 
 def listed(names: Sequence[str], limit: int = 5) -> str:
-    """The first few names, and how many more there are."""
     more = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
@@ -190,7 +188,6 @@ _LETTER = rb"[\xa3\xa8\xb3\xb8\xc0-\xff]"
 _CYRILLIC_WORD = re.compile(_LETTER + rb"{3,}")
 _BESIDE_LATIN = re.compile(rb"(?<=[A-Za-z])" + _LETTER + rb"|" + _LETTER + rb"(?=[A-Za-z])")
 _HEAD_BYTES = 2048
-"""A page declares its charset within these."""
 
 
 def decode(data: bytes, header: str | None = None, *, declares: bool = True) -> str:

@@ -44,12 +44,8 @@ class Topic:
 
 
 class Fate(enum.StrEnum):
-    """What became of a topic that was found."""
-
     CHOSEN = "chosen"
-    """It goes into the prompt."""
     NOT_CHOSEN = "not_chosen"
-    """The reranker left it out."""
     TOO_FAR = "too_far"
     """Neither its vector nor its words show that it is about the question."""
     OVER_COUNT = "over_count"
@@ -102,7 +98,6 @@ class ChosenTopics:
     fallback: str | None = None
     """Why a model that was to choose did not: ``timeout``, ``bad_answer``, ``llm_…``."""
     loads: int = 0
-    """How often the model looked into topics before it chose."""
     degraded: tuple[str, ...] = ()
     """Codes of what was missing: ``embedding_late``, ``topics_late`` …"""
     timings_ms: dict[str, float] = attrs.Factory(dict)

@@ -22,11 +22,9 @@ class UsageSum:
     cached_tokens: int = 0
     """The part of the prompts that was read from the provider's cache."""
     cache_write_tokens: int = 0
-    """The part that was written to it."""
     cost_nano: int = 0
     """Nano-dollars; without the calls whose price is not known."""
     unpriced_calls: int = 0
-    """Calls whose price is not known."""
     unpriced_tokens: int = 0
     """Their prompt and completion tokens."""
     estimated_calls: int = 0
@@ -42,7 +40,6 @@ class UsageSum:
 
     @property
     def cost_usd(self) -> float:
-        """For people and scripts; not for sums."""
         return self.cost_nano / NANO
 
 

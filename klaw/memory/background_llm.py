@@ -83,8 +83,7 @@ class Asker:
     async def ask(
         self, task: Task, name: str, material: str, form: str, answer: type[T], read: Callable[[T], R]
     ) -> R | None:
-        """Ask for JSON; see ``ask_json``. Raises ProviderError: the model failed; ConfigError: there is no model for
-        the task."""
+        """Ask for JSON; see ``ask_json``. Raises ProviderError; ConfigError: there is no model for the task."""
         route = self.llm.router.route(task=task)
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:

@@ -87,7 +87,6 @@ class StartPlan:
 
 
 def decide(state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
-    """Say which runs start now and when to look again."""
     ready: list[Fire] = []
     unusable: list[TaskKey] = []
     wake_at = state.now + MAX_SLEEP_S
@@ -261,7 +260,6 @@ class ClockTrust:
     what is due then is not known before the clock is set."""
 
     last_seen: float
-    """Time of the newest message when Klaw started, in Unix seconds."""
     since: float
     """When Klaw started, in Trio's seconds."""
     trusted: bool = False

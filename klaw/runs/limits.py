@@ -1,7 +1,6 @@
 """Spending limits in tokens, limits of spawning, and the ledger of what is spent.
 
-A run is checked before each call of the model: what was used, and what the call may need, must stay within every
-limit."""
+Before each call of a model, what was used and what the call may need must stay within every limit."""
 
 import enum
 from collections import Counter
@@ -58,8 +57,7 @@ def day_of(moment: str) -> str:
 
 
 def refusal(limits: TokenCounts, used: TokenCounts, needed: int) -> LimitReached | None:
-    """Why a call of the model must not be made; None when it may. ``needed``: estimated tokens of its prompt and of the
-    shortest useful answer."""
+    """Why a call must not be made; None: it may. ``needed``: tokens of its prompt and the shortest useful answer."""
     for limit, most in limits.items():
         if used[limit] + needed > most:
             so_far = f"{used[limit]} are used and the next step needs about {needed}"
@@ -115,7 +113,6 @@ class Ledger:
                 del self._days[old]
 
     def used(self, run: Run) -> TokenCounts:
-        """What counts against the limits of a run."""
         spent = self._days[day_of(run.started_at)]
         return {
             RunLimit.USER_DAY: sum(tokens for (user, _), tokens in spent.items() if user == run.user),

@@ -96,8 +96,7 @@ async def _interrupt(run: Run, core: Core) -> None:
 
 
 async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) -> Run:
-    """The run's end as the chats know it: a process that died between the logs of a delivery or of an end left its
-    messages without the run's new state."""
+    """The run's end as the chats know it: a kill may have left messages there without the run's new state."""
     said = await core.readers.run(runs.delivered_of, run.user, run.id)
     result = run.result or (said[-1].content if said else "")
     error = run.error

@@ -1,8 +1,6 @@
 """One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler.
 
-The context is system prompt, core memory, the task's last runs, then the request; what does not fit is left out run by
-run, oldest first.
-"""
+The context is system prompt, core memory, the task's last runs (the oldest are left out first), then the request."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -67,8 +65,6 @@ async def carry_out(live: LiveRun, agent: Agent, ledger: Ledger) -> None:
 
 @attrs.define(kw_only=True)
 class _Course:
-    """The host of a run's conversation."""
-
     live: LiveRun
     agent: Agent
     ledger: Ledger
@@ -76,7 +72,6 @@ class _Course:
     _with_tools: bool = False
 
     async def run(self) -> tuple[Verdict, str]:
-        """How the run ends, and its final text."""
         live = self.live
         try:
             with trio.move_on_after(live.timeout_s), live.scope:
@@ -239,9 +234,8 @@ def assemble(
     with_tools: bool,
     budget: Budget,
 ) -> RunContext:
-    """Make the messages of a run's first request. ``history``: the last complete runs, oldest first; without tools
-    their calls are left out. What differs from run to run (``situation``) stands last, so that prompt caches keep the
-    rest."""
+    """The messages of a run's first request. ``history``: the last complete runs, oldest first; without tools their
+    calls are left out. What differs from run to run (``situation``) stands last, for prompt caches."""
     usable = budget.usable
     texts = {
         "system_prompt": system_prompt,
@@ -276,7 +270,6 @@ def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
 
 
 def instructions(run: Run, *, with_tools: bool) -> str:
-    """The instructions of a subagent; the same for all runs of a task."""
     parts = [prompt("subagent")]
     if run.kind is RunKind.HEARTBEAT:
         parts.append(prompt("subagent_heartbeat"))

@@ -1,7 +1,6 @@
 """A run while it runs: the one place where its record changes, and what its final text means.
 
-Every write is shielded for a bounded time: a cancelled write may be stored or not, and the next one would contradict
-it."""
+Every write is shielded for a bounded time: one that was cancelled may be stored, and the next would contradict it."""
 
 import json
 import re
@@ -120,7 +119,6 @@ WRITE_S = 30.0
 """A write that takes longer is given up. Whether it was stored is unknown then: nothing more is written from here, and
 ``recovery.settle`` goes by what the store holds."""
 DISK_FULL = Backoff(1.0, 60.0)
-"""Pauses between attempts to store a run's end on a full disk."""
 CHANNEL = "scheduler"
 QUEUED = "queued"
 """Stands in a run's details while it waits for a place: if Klaw stops then, that counts as no attempt."""
@@ -166,7 +164,6 @@ class LiveRun:
 
     @property
     def target(self) -> ChatId | None:
-        """The chat that gets the result."""
         return chat_id(self.run.user, self.run.inject_into) if self.run.inject_into is not None else None
 
     def spend(self, usage: Usage) -> None:
@@ -178,7 +175,6 @@ class LiveRun:
         )
 
     def describe(self, **details: Any) -> None:
-        """Add to the record's details."""
         self.run = attrs.evolve(self.run, details={**self.run.details, **details})
 
     async def transcribe(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
@@ -196,7 +192,6 @@ class LiveRun:
             await self.save()
 
     async def save(self) -> None:
-        """Store how far it is."""
         async with self._lock:
             await self._write(lambda: self.core.writer.run(run_edits.save, self.run))
 

@@ -35,7 +35,6 @@ CANCELLED = "cancelled by the user"
 BROKEN = "an internal error occurred; see the log"
 LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
-"""How long nothing is started after an error of the store."""
 SYNCHRONIZED = Path("/run/systemd/timesync/synchronized")
 """A file that exists once systemd has set the clock by the network."""
 

@@ -26,14 +26,12 @@ from klaw.store.kinds import tasks as stored_tasks
 _T = TypeVar("_T")
 ANSWER_S = 30.0
 MAX_TASKS = 200
-"""Tasks that one user may have."""
 SHOWN_FIRES = 3
 PREVIEWED_FIRES = 5
 WAITING = "waiting"
 """The status shown for a run that is stored as running but waits for a place."""
 LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
-"""For how long undelivered results are counted."""
 
 
 class Scheduling:
@@ -58,8 +56,7 @@ class Scheduling:
         return await self._view(task)
 
     async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> Any:
-        """Change the given fields of a task. A run that goes on keeps what it was begun with. Raises TaskError,
-        NoSuchTask."""
+        """Change fields of a task; a run that goes on keeps what it was begun with. Raises TaskError, NoSuchTask."""
         task = await self._readers.run(stored_tasks.existing, user, _name(name))
         if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
             problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"

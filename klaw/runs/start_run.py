@@ -41,7 +41,6 @@ class Spawn:
     user: UserId
     order: SubagentOrder
     parent: str | None
-    """Id of the run that asks."""
     notify: str | None
     """Name of the chat that is notified of the end."""
     depth: int
@@ -193,14 +192,12 @@ def timed_heartbeat(task: Task, interval_s: int) -> Task | None:
 
 
 def _says_something(text: str) -> bool:
-    """Whether a list has anything to look after: more than headings, comments and empty items."""
     lines = _COMMENT.sub("", text).splitlines()
     return any(not line.lstrip().startswith("#") and not _NOTHING.fullmatch(line) for line in lines)
 
 
 def read_heartbeat(workspace: Path, user: UserId) -> str | None:
-    """A user's list, cut at the length of a request; None when it is missing, says nothing or cannot be read.
-    Blocks."""
+    """A user's list, cut at the length of a request; None: it is missing, says nothing or is unreadable. Blocks."""
     try:
         with safe_open.opened(workspace, below_of_user(user, HEARTBEAT_FILE)) as file:
             raw = file.head(MAX_TASK_MESSAGE_BYTES)

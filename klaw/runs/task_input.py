@@ -28,7 +28,6 @@ CLEARABLE = {given: field for given, field in FIELDS.items() if attrs.fields_dic
 
 
 def _clear(given: Any) -> frozenset[str]:
-    """A list of fields, or one text with commas."""
     names = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [None]
     found = frozenset(name.strip() if isinstance(name, str) else "" for name in names)
     if not found <= CLEARABLE.keys():

@@ -17,7 +17,6 @@ from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, to
 MAX_DELIVERIES = 10
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
-"""How much of a result the model sees."""
 
 Name = Annotated[str, "a-z, 0-9, _ and -"]
 _SET = {**notes(Task, Edit), **notes(TriggerInput, Edit)}

@@ -1,5 +1,4 @@
-"""Reading runs from their transcripts, which are the truth here, from the end, and no more than is needed. All
-functions block."""
+"""Reading runs from the ends of their transcripts, and no more than is needed. All functions block."""
 
 import json
 import os
@@ -94,8 +93,7 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
 
 
 def of_run(conversations: Path, run: Run) -> tuple[list[ChatMessage], bool]:
-    """What was said in a run, oldest first, and whether that is all; no messages if it came to none. What cannot be
-    read is left out, with a warning."""
+    """What was said in a run, oldest first, and whether that is all. What cannot be read is left out."""
     path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
     found: list[ChatMessage] = []
     chars = 0

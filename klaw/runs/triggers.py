@@ -91,8 +91,7 @@ def next_fires(trigger: Trigger, *, anchor: float, after: float, count: int) -> 
 
 @lru_cache(maxsize=4096)
 def first_fire(trigger: Trigger, anchor: float, after: float) -> int | None:
-    """The first fire time after ``anchor`` and ``after``; None when there is none. Cached: the scheduler asks the same
-    for every task each time it wakes."""
+    """The first fire time after ``anchor`` and ``after``. Cached: the scheduler asks the same each time it wakes."""
     return next(_fires(trigger, anchor, after), None)
 
 
@@ -179,7 +178,6 @@ _ALIASES = {
 }
 _SECOND = dt.timedelta(seconds=1)
 _LAST_YEAR = 9900
-"""Far below the end of Python's calendar, so that no arithmetic here can overflow."""
 
 
 def normalise(text: str) -> str:
@@ -233,8 +231,7 @@ def cron_fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
 
 
 def moment_of(local: dt.datetime, zone: ZoneInfo) -> int:
-    """The moment of a zone's local time, in Unix seconds: the first of a doubled time, the end of the gap for a skipped
-    one."""
+    """The moment of a local time, in Unix seconds: the first of a doubled time, the end of the gap of a skipped one."""
     return _moments(local, zone)[0]
 
 

@@ -40,7 +40,6 @@ from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 ACTOR_NAME = "memory.files"
 SCAN_S = 20.0
 MAX_BYTES = 1024 * 1024
-"""A larger file is left out, as by the file tools."""
 MAX_LOOKED_AT = 20_000
 """Names in a user's folder; a program can make any number."""
 MAX_FILES = 2_000
@@ -50,8 +49,7 @@ log = structlog.get_logger("klaw.memory")
 
 
 class MemoryFiles(Nudge):
-    """The actor and its handle: a nudge says that files may have changed. ``embed`` is called when there are new
-    pieces."""
+    """The actor and its handle; a nudge: files may have changed. ``embed`` is called when there are new pieces."""
 
     def __init__(self, workspace: Path, writer: Writer, readers: Readers, embed: Callable[[], None]) -> None:
         super().__init__()
@@ -98,7 +96,6 @@ class MemoryFiles(Nudge):
 
 
 def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
-    """The memory files that there are now. Blocks."""
     return [file for user in users for below in ("", FOLDER) for file in _files_in(workspace, user, below)]
 
 
@@ -174,7 +171,6 @@ class _Block:
     line: int
     lines: tuple[str, ...]
     kind: str
-    """text, list, code."""
 
     @property
     def text(self) -> str:

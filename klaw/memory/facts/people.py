@@ -31,7 +31,6 @@ class People:
     _one_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def find(self, user: UserId, text: str) -> list[Person]:
-        """Who a user means: by id, else all who have this name or alias."""
         by_id = await self._readers.run(people.get, user, PersonId(text))
         if by_id is not None:
             return [by_id]
@@ -49,8 +48,7 @@ class People:
         mention: Mention | None = None,
         as_of: int | None = None,
     ) -> Person:
-        """Keep a person; the caller has looked whether somebody of this name is known. Raises InvalidValue.
-        ``said_at``: None for now."""
+        """Keep a person whose name is not known yet. Raises InvalidValue. ``said_at``: None for now."""
         now = iso(self._clock.now())
         kept = rules.person_name(name)
         person = Person(
@@ -77,8 +75,7 @@ class People:
         aliases: Sequence[str] | None = None,
         relation: str | None = None,
     ) -> Person:
-        """Change what is given, on the user's behalf; ``aliases`` takes the place of all. Raises InvalidValue,
-        NoSuchPerson."""
+        """Change what is given, for the user; ``aliases`` replaces all. Raises InvalidValue, NoSuchPerson."""
         async with self._one_at_a_time:
             as_of = await self._entry()
             present = await self._active(user, person)

@@ -120,7 +120,6 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
 
 MAX_CALLS = 40
 NOTE_TOKENS = 80
-"""What the answer may use for each."""
 
 
 @attrs.frozen
@@ -249,14 +248,11 @@ def cut(text: str, max_tokens: int) -> str:
 
 @attrs.define(kw_only=True)
 class SummaryModel:
-    """Calls of one model for one summary."""
-
     asker: Asker
     route: Route
     correction: TokenCorrection
     vitals: Vitals
     model: str = ""
-    """Who answered last."""
 
     async def summarise(self, parts: Sequence[str], *, base: str, earlier: str, max_tokens: int, words: int) -> str:
         """The summary of a transcript that is read in parts, each together with the summary of those before it. Raises

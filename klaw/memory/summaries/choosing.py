@@ -19,7 +19,6 @@ PART_SHARE = 0.5
 ROLL_SHARE = 0.6
 """A summary that fills less than this share of its part is made again together with what follows it."""
 LABEL_TOKENS = 8
-"""What the label before a message takes in the prompt."""
 CATCH_UP_ROOMS = 4
 """A segment that was never summarised is summarised from its newest messages, at most so many prompts' worth of them: a
 summary of older ones would be evicted at once."""
@@ -27,8 +26,6 @@ summary of older ones would be evicted at once."""
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """The keys of the configuration that decide."""
-
     threshold_fraction: float
     left_out_tokens: int
     max_tokens: int
@@ -60,8 +57,7 @@ class SummaryChunk:
 
 
 def is_due(history: Sequence[Message], usable: int, rules: Rules) -> bool:
-    """Whether the uncovered part of a segment is too large. ``usable``: estimated tokens of a context of the chat's
-    model (``Budget.usable``)."""
+    """Whether the uncovered part of a segment is too large. ``usable``: see ``Budget.usable``."""
     return cost(history) > rules.threshold(usable) or _left_out(history, rules) > rules.left_out_tokens
 
 
@@ -148,7 +144,6 @@ def evicted(live: Sequence[Summary], base: Summary | None, new_tokens: int, rule
 
 
 def joined(summaries: Sequence[Summary]) -> str:
-    """The summaries of a segment as the context has them, oldest first."""
     return "\n\n".join(summary.text for summary in summaries)
 
 

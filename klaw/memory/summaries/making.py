@@ -77,8 +77,7 @@ def settle(data_dir: Path, summaries: Iterable[Summary]) -> None:
 MAX_ROWS = 1_000
 """Messages of a segment that are looked at; older ones without a summary are found by search."""
 MAX_ROOM, LEAST_ROOM = 8_000, 128
-"""Estimated tokens of messages in one prompt, also for models with a very long context: a summary of more would say
-little of each."""
+"""Estimated tokens of messages in one prompt: a summary of more would say little of each."""
 PROMPT_TOKENS = 500
 
 log = structlog.get_logger("klaw.summarizer")

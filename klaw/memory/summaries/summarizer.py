@@ -23,13 +23,11 @@ from klaw.store.kinds.summaries import SummaryFailure
 
 ACTOR_NAME = "memory.summarizer"
 SWEEP_S = 600.0
-"""How often the store is asked for chats that were missed."""
 SWEEP_CHATS = 1_000
 SWEEP_MESSAGES = 4
 """A chat with fewer uncovered messages is not looked at by a sweep."""
 STORE_PAUSE_S = 60.0
 SHOWN_FAILURES = 3
-"""A chat that failed so often in a row is shown as degraded."""
 
 log = structlog.get_logger("klaw.summarizer")
 
@@ -43,7 +41,6 @@ class SummarizerStatus:
     waiting: int = 0
     failing: int = 0
     failing_long: int = 0
-    """Chats that failed several times in a row."""
     next_try: float | None = None
     code: str | None = None
 
