@@ -148,4 +148,4 @@ class ChatMark:
     """The chat's last ``seq`` when it was archived; a later message brings it back. 0: it was not."""
     unrecalled: Annotated[tuple[int, ...], OMIT, Bounds(0, MAX_UNRECALLED)] = ()
     """Numbers of messages that recall never brings back by itself."""
-    bases: Annotated[tuple[BaseId, ...], OMIT, Bounds(0, MAX_BASES)] = ()
+    bases: Annotated[tuple[BaseId, ...], OMIT, Bounds(at_most=MAX_BASES)] = ()

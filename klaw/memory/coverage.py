@@ -20,7 +20,7 @@ from klaw.errors import StorageError
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.search import coverage as sql
-from klaw.store.search.coverage import Damage, IndexRow, Tallies, add_rows
+from klaw.store.search.coverage import ChatTally, Damage, IndexRow, Tallies, add_rows
 
 ACTOR_NAME = "memory.coverage"
 REPAIR_ROWS = 16
@@ -119,29 +119,13 @@ class Coverage(Nudge):
     def chat(self, chat: ChatId) -> dict[str, int] | None:
         """A chat's counts; None when it has none yet."""
         tally = self._count.tallies.get(chat)
-        if tally is None:
-            return None
-        return {
-            "messages": tally.messages,
-            "searchable": tally.messages - tally.not_searchable,
-            "not_searchable": tally.not_searchable,
-            "wordless": tally.wordless,
-            "uncovered": self._lost.get(chat, 0),
-        }
+        return _sums([tally], self._lost.get(chat, 0)) if tally is not None else None
 
     def report(self) -> dict[str, Any]:
         """The sums over all chats, and each chat that has something uncovered, as JSON."""
-        tallies = self._count.tallies.values()
-        messages, others = sum(t.messages for t in tallies), sum(t.not_searchable for t in tallies)
-        return {
-            **attrs.asdict(self.status),
-            "messages": messages,
-            "searchable": messages - others,
-            "not_searchable": others,
-            "wordless": sum(tally.wordless for tally in tallies),
-            "uncovered": self.uncovered,
-            "chats": {chat: count for chat, count in sorted(self._lost.items()) if count},
-        }
+        sums = _sums(self._count.tallies.values(), self.uncovered)
+        lost = {chat: count for chat, count in sorted(self._lost.items()) if count}
+        return {**attrs.asdict(self.status), **sums, "chats": lost}
 
     async def _step(self) -> float:
         """Count what is new, or some more of a pass. Returns how long to wait, unless nudged."""
@@ -205,3 +189,14 @@ class Coverage(Nudge):
         self.status.repaired_texts += texts
         self.status.repaired_vectors += vectors
         return bool(texts or vectors)
+
+
+def _sums(tallies: Collection[ChatTally], uncovered: int) -> dict[str, int]:
+    messages, others = sum(each.messages for each in tallies), sum(each.not_searchable for each in tallies)
+    return {
+        "messages": messages,
+        "searchable": messages - others,
+        "not_searchable": others,
+        "wordless": sum(each.wordless for each in tallies),
+        "uncovered": uncovered,
+    }

@@ -162,15 +162,10 @@ def _look(
     if upcoming is not None and upcoming <= state.now:
         found = missed(task.trigger, anchor=anchor, after=floor, now=state.now)
         if found is not None:
-            fire = Fire(
-                task=task,
-                due=found.latest,
-                attempt=1,
-                ready_at=found.latest,
-                skipped=found.count - 1,
-                note=_note(found.latest, found.count - 1, attempts, state),
-            )
-            return fire, first_fire(task.trigger, anchor, found.latest)
+            latest, skipped = found[0], found[1] - 1
+            note = _note(latest, skipped, attempts, state)
+            fire = Fire(task=task, due=latest, attempt=1, ready_at=latest, skipped=skipped, note=note)
+            return fire, first_fire(task.trigger, anchor, latest)
     retry = _retry(task, attempts, anchor, upcoming, state.now, rules)
     if retry is None:
         return None, upcoming

@@ -18,11 +18,10 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import attrs
 from cronsim import CronSim, CronSimError
 
 from klaw.actor.clock import from_iso, iso
@@ -41,13 +40,6 @@ MAX_COUNTED = 1000
 
 _MAX_TEXT = 64
 _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,8})?", re.ASCII)
-
-
-@attrs.frozen(kw_only=True)
-class MissedFires:
-    latest: int
-    count: int
-    """The latest included; at most ``MAX_COUNTED``."""
 
 
 def read_every(interval: Any) -> Every:
@@ -95,19 +87,13 @@ def first_fire(trigger: Trigger, anchor: float, after: float) -> int | None:
     return next(_fires(trigger, anchor, after), None)
 
 
-def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> MissedFires | None:
-    """The fire times after ``anchor`` and ``after``, up to and with ``now``; None when there are none."""
-    times = _fires(trigger, anchor, after)
-    counted = 0
-    latest = None
-    for moment in times:
-        if moment > now:
-            break
-        counted, latest = counted + 1, moment
-        if counted == MAX_COUNTED:
-            latest = _latest(trigger, anchor, after, now)
-            break
-    return None if latest is None else MissedFires(latest=latest, count=counted)
+def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> tuple[int, int] | None:
+    """The latest fire time up to ``now`` that is after ``anchor`` and ``after``, and how many there are, counted up to
+    ``MAX_COUNTED``; None when there is none."""
+    times = list(islice(takewhile(lambda moment: moment <= now, _fires(trigger, anchor, after)), MAX_COUNTED))
+    if len(times) == MAX_COUNTED:
+        return _latest(trigger, anchor, after, now), MAX_COUNTED
+    return (times[-1], len(times)) if times else None
 
 
 def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:

@@ -5,7 +5,6 @@ one that fails waits (5 minutes, doubled each time, 6 hours at most, also over a
 
 from typing import Any
 
-import attrs
 import structlog
 import trio
 
@@ -32,24 +31,14 @@ SHOWN_FAILURES = 3
 log = structlog.get_logger("klaw.summarizer")
 
 
-@attrs.define(kw_only=True)
-class SummarizerStatus:
-    """What is known now. Times are Unix seconds."""
-
-    made: int = 0
-    last_made: float | None = None
-    waiting: int = 0
-    failing: int = 0
-    failing_long: int = 0
-    next_try: float | None = None
-    code: str | None = None
-
-
 class Summarizer(Nudge):
     def __init__(self, maker: SummaryMaker) -> None:
         super().__init__()
         self.enabled = maker.config.summaries.enabled
-        self.status = SummarizerStatus()
+        self._made = 0
+        self._last_made: str | None = None
+        self._code: str | None = None
+        """Of the last failure."""
         self.queue: dict[ChatId, None] = {}
         """Chats to look at, in order, each once."""
         self._maker = maker
@@ -73,18 +62,25 @@ class Summarizer(Nudge):
 
     def problems(self) -> dict[str, str]:
         """Whether summaries fail again and again. All users see this: no numbers, no names."""
-        if not self.status.failing_long:
+        if not self._failing_long:
             return {}
         return {"summaries_failing": "some chats could not be summarised; older messages are found by search"}
 
     def report(self) -> dict[str, Any]:
-        status = self.status
         return {
-            **attrs.asdict(status),
             "enabled": self.enabled,
-            "last_made": iso(status.last_made) if status.last_made is not None else None,
-            "next_try": iso(status.next_try) if status.next_try is not None else None,
+            "made": self._made,
+            "last_made": self._last_made,
+            "waiting": len(self.queue),
+            "failing": len(self._failures),
+            "failing_long": self._failing_long,
+            "next_try": min((failure.retry_at for failure in self._failures.values()), default=None),
+            "code": self._code if self._failures else None,
         }
+
+    @property
+    def _failing_long(self) -> int:
+        return sum(failure.failures >= SHOWN_FAILURES for failure in self._failures.values())
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Summarise until cancelled. What is being made then is given up: the next start makes it again."""
@@ -129,7 +125,6 @@ class Summarizer(Nudge):
             self.queue[chat] = None
         if due:
             return
-        self._show()
         vitals.doing("idle")
         pauses = [from_iso(failure.retry_at) - now for failure in self._failures.values()]
         await self.wait_for_news(max(0.0, min([SWEEP_S, self._sweep_at - trio.current_time(), *pauses])))
@@ -153,8 +148,8 @@ class Summarizer(Nudge):
             outcome = SummaryFailed("internal")
         match outcome:
             case "made":
-                self.status.made += 1
-                self.status.last_made = self._maker.clock.now()
+                self._made += 1
+                self._last_made = iso(self._maker.clock.now())
                 self._failures.pop(chat, None)
                 self.queue[chat] = None  # behind the others: there may be more
             case "forgotten":
@@ -163,7 +158,6 @@ class Summarizer(Nudge):
                 self._failures.pop(chat, None)
             case SummaryFailed():
                 await self._wait(chat, outcome, past)
-        self._show()
 
     async def _wait(self, chat: ChatId, failed: SummaryFailed, past: SummaryFailure | None) -> None:
         now = self._maker.clock.now()
@@ -171,18 +165,11 @@ class Summarizer(Nudge):
         until = failed.until if failed.until is not None else now + SLOW.pause_s(count)
         failure = SummaryFailure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
         self._failures[chat] = failure
-        self.status.code = failed.code
+        self._code = failed.code
         try:
             await self._maker.writer.run(summaries.note_failure, failure)
         except StorageFull:
             log.warning("summary_failure_not_stored")
-
-    def _show(self) -> None:
-        failures, status = self._failures.values(), self.status
-        status.waiting, status.failing = len(self.queue), len(failures)
-        status.failing_long = sum(failure.failures >= SHOWN_FAILURES for failure in failures)
-        status.next_try = min((from_iso(failure.retry_at) for failure in failures), default=None)
-        status.code = status.code if failures else None
 
 
 def is_open(now: float, stored: float) -> bool:

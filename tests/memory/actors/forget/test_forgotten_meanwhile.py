@@ -53,7 +53,7 @@ async def test_a_summary_that_was_under_way_is_dropped_and_made_anew_at_once(tmp
         assert [each.text for each in made]
         assert all(each.text == "About a safe." for each in made)
         assert all(CANARY not in request.last_user for request in s.llm.requests[1:])
-        assert s.summarizer.status.failing == 0  # it did not wait for minutes
+        assert s.summarizer.report()["failing"] == 0  # it did not wait for minutes
         assert holding(tmp_path, CANARY) == {}
 
 

@@ -301,7 +301,7 @@ async def test_pauses_grow_and_a_success_ends_them(tmp_path: Path) -> None:
                 (failed,) = await s.store.readers.run(summaries.failures, 9)
                 assert failed.failures == count
                 assert from_iso(failed.retry_at) == pytest.approx(clock.now() + SLOW.pause_s(count), abs=2)
-            assert s.summarizer.status.failing_long == 1
+            assert s.summarizer.report()["failing_long"] == 1
             assert len(s.llm.requests[-1].last_user) < len(s.llm.requests[0].last_user)
             s.llm.respond = lambda _request: text_reply("Short.")
             mock.jump(1_000)  # the provider's breaker lets a call through again
@@ -315,7 +315,7 @@ async def test_pauses_grow_and_a_success_ends_them(tmp_path: Path) -> None:
             await s.settle()
             assert await s.live()
             assert await s.store.readers.run(summaries.failures, 9) == []
-            assert s.summarizer.status.failing == 0
+            assert s.summarizer.report()["failing"] == 0
 
     async def until_requests(s: Any, count: int) -> None:
         with trio.fail_after(1e6):
