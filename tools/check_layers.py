@@ -56,7 +56,6 @@ PURE = (
     "actor/backoff.py",
     "domain",
     "context",
-    "chats/debounce.py",
     "chats/commands.py",
     "knowledge/citations.py",
     "knowledge/follow_up.py",

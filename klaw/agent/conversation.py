@@ -74,24 +74,9 @@ class Ending(enum.StrEnum):
     BUDGET = "budget"
 
 
-@attrs.frozen(kw_only=True)
-class ConversationOutcome:
-    text: str
-    """The final answer; may be empty when the model only wanted tools that it could not have."""
-    ending: Ending
-    rounds: int
-    calls: tuple[str, ...]
-    llm_calls: int
-    finish_reason: str
-    echo: Echo | None = None
-    """What goes back with the answer of a conversation with tools."""
-    images: tuple[bytes, ...] = ()
-    """Pictures that are part of the answer; files, unchecked."""
-
-
 @attrs.define(kw_only=True)
 class Conversation:
-    """The conversation of one turn, or of one run. An exception of the host or the recorder ends it."""
+    """The conversation of one turn, or of one run, and its outcome. An exception of host or recorder ends it."""
 
     agent: Agent
     host: Host
@@ -105,6 +90,19 @@ class Conversation:
     """Rounds of an interrupted conversation that this one goes on with; they count."""
     max_tokens: int | None = None
     """Prompts and answers of all calls together; None for no limit."""
+    text: str = attrs.field(init=False, default="")
+    """The final answer; may be empty when the model only wanted tools that it could not have."""
+    ending: Ending = attrs.field(init=False, default=Ending.ANSWERED)
+    rounds: int = attrs.field(init=False, default=0)
+    calls: tuple[str, ...] = attrs.field(init=False, default=())
+    """Names of the tools that were called, in order."""
+    llm_calls: int = attrs.field(init=False, default=0)
+    finish_reason: str = attrs.field(init=False, default="stop")
+    """Why the last call ended."""
+    echo: Echo | None = attrs.field(init=False, default=None)
+    """What goes back with the answer of a conversation with tools."""
+    images: tuple[bytes, ...] = attrs.field(init=False, default=())
+    """Pictures that are part of the answer; files, unchecked."""
     answered_by: str = attrs.field(init=False, default="")
     adapted: tuple[str, ...] = attrs.field(init=False, default=())
     """What its model turned out to refuse, see ``Completion.adapted``."""
@@ -116,15 +114,11 @@ class Conversation:
     _shortened: bool = attrs.field(init=False, default=False)
     """The provider found the messages too long, and they were made shorter."""
     _tail: list[ChatMessage] = attrs.field(init=False, factory=list)
-    _names: list[str] = attrs.field(init=False, factory=list)
     _ids: set[str] = attrs.field(init=False)
-    _rounds: int = attrs.field(init=False, default=0)
-    _llm_calls: int = attrs.field(init=False, default=0)
     _pictures: int = attrs.field(init=False, default=0)
     _bad_calls: int = attrs.field(init=False, default=0)
     _spent: int = attrs.field(init=False, default=0)
     """Tokens of all calls; estimated where the provider does not count."""
-    _finish_reason: str = attrs.field(init=False, default="stop")
 
     def __attrs_post_init__(self) -> None:
         self.claims = Claims(self.about.trail)
@@ -133,14 +127,15 @@ class Conversation:
     def reply_tokens(self) -> int:
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
-    async def run(self) -> ConversationOutcome:
+    async def run(self) -> None:
         """Ask the model until it answers without calling tools. Raises ProviderError; what was recorded stays."""
         await self._begin(self.route)
         self._ids = {call.id for message in self._prompt for call in message.tool_calls}
         while True:
             last = self._last_call()
             if last is Ending.BUDGET and not self._affords(calls=1):
-                return self._outcome("", Ending.BUDGET)
+                self.ending = Ending.BUDGET
+                return
             try:
                 completion = await self._ask(() if last else self.tools, final=last is not None and bool(self._tail))
             except BadCall:
@@ -155,9 +150,10 @@ class Conversation:
             # Once, and while tools can still be called; neither the answer nor the hint is stored.
             hint = self.claims.object_to(completion.text) if last is None and self.claims.account is None else None
             if hint is None:
-                done = self._outcome(self.claims.settle(completion.text), last or Ending.ANSWERED)
-                echo = completion.echo if self._rounds + self.rounds_done else None
-                return attrs.evolve(done, echo=echo, images=completion.images)
+                self.text, self.ending = self.claims.settle(completion.text), last or Ending.ANSWERED
+                self.echo = completion.echo if self.rounds + self.rounds_done else None
+                self.images = completion.images
+                return
             self._tail.append(ChatMessage(role="assistant", content=completion.text))
             self._tail.append(ChatMessage(role="user", content=hint))
 
@@ -197,7 +193,7 @@ class Conversation:
         """Whether the next call must be the last, without tools, and why."""
         if not self.tools:
             return Ending.ANSWERED
-        if self.rounds_done + self._rounds >= self.agent.core.config.processing.max_tool_call_rounds:
+        if self.rounds_done + self.rounds >= self.agent.core.config.processing.max_tool_call_rounds:
             return Ending.ROUNDS
         # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
         return None if self._affords(calls=2) else Ending.BUDGET
@@ -226,8 +222,8 @@ class Conversation:
             if error.finish_reason != "content_filter":
                 raise
             completion = Completion(text="", finish_reason=error.finish_reason, usage=error.usage)
-        self._llm_calls += 1
-        self._finish_reason = completion.finish_reason
+        self.llm_calls += 1
+        self.finish_reason = completion.finish_reason
         used = _usage(request_tokens(messages), completion)
         self._spent += used.prompt_tokens + used.completion_tokens
         return completion
@@ -263,8 +259,8 @@ class Conversation:
             on_start=lambda call: self.recorder.started(by_id[call.id]),
             on_result=self.recorder.ended,
         )
-        self._rounds += 1
-        self._names += [prepared.call.name for prepared in calls]
+        self.rounds += 1
+        self.calls += tuple(prepared.call.name for prepared in calls)
         own = tuple(prepared.call for prepared in calls)
         said = ChatMessage(role="assistant", content=completion.text, tool_calls=own, echo=completion.echo)
         self._tail.append(said)
@@ -275,16 +271,6 @@ class Conversation:
             if pictures:  # providers take them from users only
                 told = PICTURES_OF.format(name=result.call.name)
                 self._tail.append(ChatMessage(role="user", content=told, images=pictures))
-
-    def _outcome(self, text: str, ending: Ending) -> ConversationOutcome:
-        return ConversationOutcome(
-            text=text,
-            ending=ending,
-            rounds=self._rounds,
-            calls=tuple(self._names),
-            llm_calls=self._llm_calls,
-            finish_reason=self._finish_reason,
-        )
 
 
 def describe_failure(error: Exception) -> tuple[str, str]:

@@ -118,7 +118,7 @@ async def _start(app: App) -> None:
     await app.memory.start_embedder()
     await app.llm.start()
     await app.tools.start()
-    await app.tasks.start(app.agent)
+    await app.core.supervisor.start(app.tasks.scheduler.spec(app.agent))
     await app.memory.start()
     await app.knowledge.start()
     await app.core.supervisor.start(health.spec(app.core.health.problems, app.hub))

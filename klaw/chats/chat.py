@@ -17,7 +17,6 @@ from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
-from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import NamedFile
 from klaw.domain.events import Step, StepChanged
@@ -71,6 +70,28 @@ class TurnOver:
 
 
 Msg: TypeAlias = Submit | StopTurn | Recover | TurnOver
+
+
+@attrs.define(kw_only=True)
+class Debounce:
+    """When the messages that have come in become a turn: ``quiet_s`` after the last one, at the latest ``longest_s``
+    after the first. Times are in seconds of the caller's clock."""
+
+    quiet_s: float
+    longest_s: float
+    first_at: float | None = None
+    due: float | None = None
+
+    def add(self, now: float) -> None:
+        self.first_at = now if self.first_at is None else self.first_at
+        self.due = min(now + self.quiet_s, self.first_at + self.longest_s)
+
+    def hurry(self, now: float) -> None:
+        """Make the turn due at once (``/retry``, recovery, shutdown)."""
+        self.first_at, self.due = now - self.longest_s, now
+
+    def clear(self) -> None:
+        self.first_at = self.due = None
 
 
 class ChatHandle:
@@ -162,7 +183,7 @@ class _ChatActor:
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         oldest = iso(self.agent.core.clock.now() - self.agent.core.config.recovery.answer_pending_s)
         if rows is not None and (however_old or rows.pending[-1].created_at >= oldest):
-            self.debounce = self.debounce.hurry(trio.current_time())
+            self.debounce.hurry(trio.current_time())
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -194,9 +215,8 @@ class _ChatActor:
         if warning is None:
             return
         try:
-            await self.agent.core.writer.run(
-                messages.append, [self._system(MessageKind.TEXT, warning, {"budget": "warning"})]
-            )
+            notice = self._system(MessageKind.TEXT, warning, {"budget": "warning"})
+            await self.agent.core.writer.run(messages.append, [notice])
         except KlawError as error:
             log.warning("warning_not_stored", error=type(error).__name__)
 
@@ -204,15 +224,13 @@ class _ChatActor:
         """Hand messages to the writer, in order; each is answered by itself. The actor does not wait for that."""
         if self.unstored >= MAX_BATCH:
             await self._settle()
+        writer, limits = self.agent.core.writer, self.agent.core.config.attachments
         for submit in submits:
             new = self._message(submit, MessageKind.TEXT)
             if submit.files:
-                limits = self.agent.core.config.attachments
-                storing = await self.agent.core.writer.begin(
-                    attachments.append, new, submit.files, limits, self.most_bytes
-                )
+                storing = await writer.begin(attachments.append, new, submit.files, limits, self.most_bytes)
             else:
-                storing = await self.agent.core.writer.begin(attachments.append_plain, new, self.most_bytes)
+                storing = await writer.begin(attachments.append_plain, new, self.most_bytes)
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
@@ -246,7 +264,7 @@ class _ChatActor:
         if not appended.repeated:
             self.instructions = submit.instructions or self.instructions
             now = trio.current_time()
-            self.debounce = self.debounce.add(now) if submit.channel == WEBSOCKET else self.debounce.hurry(now)
+            (self.debounce.add if submit.channel == WEBSOCKET else self.debounce.hurry)(now)
             self.agent.memory.embedder.nudge()
             self._show_state()
             self.waiting.deadline = self._wake_at()
@@ -303,10 +321,9 @@ class _ChatActor:
     async def _retry(self) -> str:
         if self.turn is not None:
             return "An answer is already being written."
-        rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
-        if rows is None:
+        if await self.agent.core.readers.run(read_rows, self.chat, 1) is None:
             return "Nothing to retry."
-        self.debounce = self.debounce.hurry(trio.current_time())
+        self.debounce.hurry(trio.current_time())
         return "Trying again."
 
     # -- turns -----------------------------------------------------------------------------------------------------
@@ -322,7 +339,7 @@ class _ChatActor:
         return self.turn is None and self.debounce.due is not None and self.debounce.due <= trio.current_time()
 
     def _start_turn(self) -> Turn:
-        self.debounce = self.debounce.clear()
+        self.debounce.clear()
         instructions, self.instructions = self.instructions, ""
         turn = Turn(
             id=self.agent.core.new_id(), chat=self.chat, agent=self.agent, vitals=self.vitals, instructions=instructions
@@ -349,7 +366,8 @@ class _ChatActor:
             return True
         if self.debounce.due is None:
             return False
-        self.debounce, self.instructions = self.debounce.clear(), ""
+        self.debounce.clear()
+        self.instructions = ""
         await leave_unanswered(self.agent, self.chat)
         return True
 

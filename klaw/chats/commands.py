@@ -2,7 +2,7 @@
 
 import difflib
 import enum
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import attrs
@@ -56,13 +56,14 @@ def parse(text: str, others: Collection[str] = ()) -> SlashCommand | UnknownComm
         return None
     lowered = word.lower()
     known = lowered in set(Command) or lowered in others
-    if rest and not known and not _mistyped(lowered, [*map(str, Command), *others]):
+    mistyped = len(lowered) <= MAX_WORD and _close(lowered, others, cutoff=ALIKE)
+    if rest and not known and not mistyped:
         return None
     return SlashCommand(lowered, rest.strip()) if known else UnknownCommand(lowered)
 
 
-def _mistyped(word: str, commands: Sequence[str]) -> bool:
-    return len(word) <= MAX_WORD and bool(difflib.get_close_matches(word, commands, n=1, cutoff=ALIKE))
+def _close(word: str, others: Collection[str], cutoff: float = 0.6) -> list[str]:
+    return difflib.get_close_matches(word, [*map(str, Command), *others], n=1, cutoff=cutoff)
 
 
 def help_text(others: Mapping[str, str]) -> str:
@@ -75,7 +76,7 @@ def help_text(others: Mapping[str, str]) -> str:
 
 def unknown_text(unknown: UnknownCommand, others: Collection[str] = ()) -> str:
     word = unknown.word[:MAX_WORD]
-    close = difflib.get_close_matches(word, [*map(str, Command), *others], n=1)
+    close = _close(word, others)
     return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists all commands."
 
 

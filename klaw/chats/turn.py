@@ -13,7 +13,7 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent, ToolCallRecorder
 from klaw.agent.claims import cut_because, resumed_trail, with_end
-from klaw.agent.conversation import Conversation, ConversationOutcome, ModelCall, describe_failure
+from klaw.agent.conversation import Conversation, ModelCall, describe_failure
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
@@ -65,7 +65,8 @@ class Turn:
     """All pieces that were streamed, also those of rounds before."""
     _meter: Meter | None = None
     _answered_by: str = ""
-    _outcome: ConversationOutcome | None = None
+    _conversation: Conversation | None = None
+    """Once it has ended with an answer."""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -165,7 +166,7 @@ class Turn:
             rounds_done=earlier,
         )
         try:
-            outcome = await conversation.run()
+            await conversation.run()
         finally:
             self._answered_by = conversation.answered_by or route.name
             if tools and self._receipt:
@@ -174,13 +175,13 @@ class Turn:
                 self._receipt["save_claim"] = conversation.claims.account
             if conversation.adapted:
                 self._receipt["adapted"] = list(conversation.adapted)
-        filtered = outcome.finish_reason == "content_filter"  # then a note says so
-        if not outcome.text.strip() and not outcome.images and not filtered:
+        filtered = conversation.finish_reason == "content_filter"  # then a note says so
+        if not conversation.text.strip() and not conversation.images and not filtered:
             raise ProviderMalformed("the model only called tools and gave no answer")
-        if cut_because(outcome.finish_reason) is not None:
-            self._receipt["finish_reason"] = outcome.finish_reason
-        self._outcome = outcome
-        return outcome.text
+        if cut_because(conversation.finish_reason) is not None:
+            self._receipt["finish_reason"] = conversation.finish_reason
+        self._conversation = conversation
+        return conversation.text
 
     # -- the host of the conversation ------------------------------------------------------------------------------
 
@@ -269,7 +270,7 @@ class Turn:
         files: list[NamedFile] = []
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
-        elif (outcome := self._outcome) is not None:
+        elif (outcome := self._conversation) is not None:
             files, problems = await self.agent.keep_pictures(self._rows.session.user, outcome.images)
             answer = with_end("\n\n".join(filter(None, (answer, *problems))), outcome.finish_reason)
             if outcome.echo is not None:

@@ -46,13 +46,9 @@ def chat_name(text: str) -> str:
         raise InvalidName(f"a chat name has 1 to {MAX_CHAT_NAME} characters, got {len(name)}")
     if not name[0].isalnum() or name[-1] == " " or "  " in name or ".." in name:
         raise InvalidName("a chat name begins with a letter or digit and has no '..' and no doubled or final space")
-    if not all(_may_stand_in_chat_name(character) for character in name):
+    if not all(each in "_-. " or unicodedata.category(each)[0] in "LNM" for each in name):
         raise InvalidName("a chat name has letters, digits, '_', '-', '.' and spaces only")
     return name
-
-
-def _may_stand_in_chat_name(character: str) -> bool:
-    return character in "_-. " or unicodedata.category(character)[0] in "LNM"
 
 
 def chat_id(user: UserId, name: str) -> ChatId:

@@ -4,7 +4,8 @@ The database says what is to be done, so a crash loses nothing. One chunk at a t
 fails backs off by itself, five minutes doubling to six hours, and the rest goes on; when several different chunks in a
 row found no model that answers, all questions to models pause in the same way."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -37,9 +38,8 @@ PAGE_ROWS = 2_000
 BATCH_TOPICS = 50
 MODEL_FAILURES = 3
 """So many chunks in a row without an answer: then it is the model and not the chunk."""
-_MODEL: Literal["model"] = "model"
-
 Key: TypeAlias = tuple[str, object]
+_MODEL: Key = ("model", None)
 OnTopic: TypeAlias = Callable[[Topic, Sequence[Message]], Awaitable[None]]
 """Draws facts from a topic: called once for every topic, with its messages, before it is compared with others. When it
 raises a KlawError it is called again later. What is stored carries the topic's id; ``topics.resolve`` tells where that
@@ -114,31 +114,39 @@ class Archivist(Nudge):
             ends.append(self._opened + self._config.chunk_interval_s - self._clock.now())
         return max(1.0, min(ends))
 
-    def _waits(self, *key: object) -> bool:
-        return self.backoff.waits(key, trio.current_time())  # type: ignore[arg-type]  # kind and what it is of
+    def _waits(self, key: Key) -> bool:
+        return self.backoff.waits(key, trio.current_time())
 
-    def _failed(self, error: KlawError, *key: object) -> None:
-        now = trio.current_time()
-        pause = self.backoff.fail(key, now)  # type: ignore[arg-type]  # likewise
-        self.status.error = error_class(error)
-        log.warning("archivist_backs_off", kind=str(key[0]), error=error_class(error), retry_s=round(pause))
-        if isinstance(error, ProviderError):
-            self.model_failures += 1
-            if self.model_failures >= MODEL_FAILURES:
-                self.backoff.fail((_MODEL, None), now)
-
-    def _succeeded(self, *key: object) -> None:
-        self.backoff.succeed(key)  # type: ignore[arg-type]  # likewise
-        self.status.error = None
+    @contextmanager
+    def _attempt(self, key: Key, *expected: type[KlawError]) -> Iterator[None]:
+        """After one of the expected errors of the body, the key waits."""
+        try:
+            yield
+        except ActorStopped:
+            raise
+        except expected as error:
+            now = trio.current_time()
+            pause = self.backoff.fail(key, now)
+            self.status.error = error_class(error)
+            log.warning("archivist_backs_off", kind=key[0], error=error_class(error), retry_s=round(pause))
+            if key[0] == "chunk":
+                self._metrics.failed.add()
+            if isinstance(error, ProviderError):
+                self.model_failures += 1
+                if self.model_failures >= MODEL_FAILURES:
+                    self.backoff.fail(_MODEL, now)
+        else:
+            self.backoff.succeed(key)
+            self.status.error = None
 
     def _model_answers(self) -> None:
         self.model_failures = 0
-        self.backoff.succeed((_MODEL, None))
+        self.backoff.succeed(_MODEL)
 
     # -- chunks ----------------------------------------------------------------------------------------------------
 
     async def _archive_next(self, vitals: Vitals) -> bool:
-        if self._waits(_MODEL, None):
+        if self._waits(_MODEL):
             return False
         found = await self._next_chunk()
         if found is None:
@@ -146,15 +154,8 @@ class Archivist(Nudge):
         user, chunk = found
         self._last_user = user
         vitals.doing(f"dividing {len(chunk.rowids)} messages")
-        try:
+        with self._attempt(("chunk", chunk.key), ProviderError, ConfigError, TopicChanged):
             await self._archive(user, chunk)
-        except ActorStopped:
-            raise
-        except (ProviderError, ConfigError, TopicChanged) as error:
-            self._metrics.failed.add()
-            self._failed(error, "chunk", chunk.key)
-        else:
-            self._succeeded("chunk", chunk.key)
         return True
 
     async def _next_chunk(self) -> tuple[UserId, TopicChunk] | None:
@@ -176,7 +177,7 @@ class Archivist(Nudge):
             now = self._clock.now()
             found = cut(page, now, config.chunk_interval_s, config.max_chunk_size, more=more)
             for chunk in found.chunks:
-                if not self._waits("chunk", chunk.key):
+                if not self._waits(("chunk", chunk.key)):
                     return chunk
             if not more:
                 if found.open_since is not None:
@@ -213,7 +214,7 @@ class Archivist(Nudge):
         readers, after = self._readers, 0
         while page := await readers.run(topic_vectors.unembedded, after, BATCH_TOPICS):
             for user, topic in page:
-                if not self._waits("vector", topic):
+                if not self._waits(("vector", topic)):
                     vitals.doing("embedding a topic")
                     stored = await self._maker.embed(user, topic)
                     if stored is None:
@@ -229,16 +230,16 @@ class Archivist(Nudge):
         facts = bool(self._on_topic)
         while page := await self._readers.run(topics.unfinished, with_facts=facts, after=after, limit=BATCH_TOPICS):
             for topic in page:
-                if not self._waits("topic", topic.id) and await self._finish(vitals, topic):
+                if not self._waits(("topic", topic.id)) and await self._finish(vitals, topic):
                     return True
             after = page[-1].id
         return False
 
     async def _finish(self, vitals: Vitals, topic: Topic) -> bool:
         """One step of a topic. Returns whether something was done or tried."""
-        if self._waits(_MODEL, None):
+        if self._waits(_MODEL):
             return False
-        try:
+        with self._attempt(("topic", topic.id), KlawError):
             if self._on_topic and not topic.facts:
                 vitals.doing("drawing facts from a topic")
                 own = await self._readers.run(topics.read, topic.user, topic.id)
@@ -247,12 +248,6 @@ class Archivist(Nudge):
                 await self._mark(topic, "facts")
             elif not await self._consolidate(vitals, topic):
                 return False
-        except ActorStopped:
-            raise
-        except KlawError as error:
-            self._failed(error, "topic", topic.id)
-        else:
-            self._succeeded("topic", topic.id)
         return True
 
     async def _consolidate(self, vitals: Vitals, topic: Topic) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 import attrs
 import structlog
 
-from klaw.agent.agent import Agent
 from klaw.config.schema import SYSTEM_ZONE
 from klaw.core import Core
 from klaw.domain.names import MAX_ZONE, zone
@@ -21,20 +20,16 @@ from klaw.toolbox.spec import ToolSpec
 
 @attrs.frozen(kw_only=True)
 class TaskParts:
-    core: Core
     scheduler: Scheduler
     scheduling: Scheduling
     tools: Sequence[ToolSpec]
-
-    async def start(self, agent: Agent) -> None:
-        await self.core.supervisor.start(self.scheduler.spec(agent))
 
 
 def build(core: Core) -> TaskParts:
     planner = Scheduler()
     scheduling = Scheduling(planner, core, default_zone=default_zone(core.config.subagents.zone))
     core.health.add(planner.problems)
-    return TaskParts(core=core, scheduler=planner, scheduling=scheduling, tools=scheduling_tools(scheduling, planner))
+    return TaskParts(scheduler=planner, scheduling=scheduling, tools=scheduling_tools(scheduling, planner))
 
 
 FALLBACK = "UTC"

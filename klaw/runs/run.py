@@ -120,13 +120,19 @@ class _Course:
             tools=tools,
             max_tokens=self.ledger.left(run, live.limits),
         )
-        outcome = await conversation.run()
-        live.describe(**attrs.asdict(outcome, filter=attrs.filters.exclude("text", "echo", "images")))
+        await conversation.run()
+        live.describe(
+            ending=conversation.ending,
+            rounds=conversation.rounds,
+            calls=conversation.calls,
+            llm_calls=conversation.llm_calls,
+            finish_reason=conversation.finish_reason,
+        )
         if conversation.claims.account is not None:
             live.describe(save_claim=conversation.claims.account)
-        text = clean(outcome.text).strip()
-        text = with_end(text, outcome.finish_reason) if text else text
-        reached = self._reached(conversation.reply_tokens) if outcome.ending is Ending.BUDGET else None
+        text = clean(conversation.text).strip()
+        text = with_end(text, conversation.finish_reason) if text else text
+        reached = self._reached(conversation.reply_tokens) if conversation.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text
 
     def _reached(self, needed: int) -> LimitReached:

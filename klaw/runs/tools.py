@@ -51,10 +51,6 @@ def _in_chat(context: ToolContext) -> bool:
     return context.run is None
 
 
-def _delivers(context: ToolContext) -> bool:
-    return context.run is not None and context.deliver_to is not None
-
-
 def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.WRITE, when=_in_chat, arguments=_ADD)
     async def schedule_add(context: ToolContext, **given: str) -> Any:
@@ -131,7 +127,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
-    @tool(permission=Permission.WRITE, when=_delivers, lasting=False)
+    @tool(permission=Permission.WRITE, when=lambda context: bool(context.run and context.deliver_to), lasting=False)
     async def schedule_deliver(
         context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Bounds(at_least=1)]
     ) -> Any:

@@ -57,8 +57,10 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
         raise ValueError(form)
     try:
         when = dt.datetime.fromisoformat(text.strip())
-        local = moment_of(when.replace(microsecond=0), zone_of(zone)) if when.tzinfo is None and zone else None
-        moment = math.floor(when.timestamp()) if local is None else local
+        if when.tzinfo is None and zone is not None:
+            moment = _moments(when.replace(microsecond=0), zone_of(zone))[0]
+        else:
+            moment = math.floor(when.timestamp())
     except (ValueError, OverflowError) as error:
         raise ValueError(form) from error
     if when.tzinfo is None and zone is None:
@@ -216,11 +218,6 @@ def cron_fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
     yield from (moment for moment in second_passes if moment > last)
 
 
-def moment_of(local: dt.datetime, zone: ZoneInfo) -> int:
-    """The moment of a local time, in Unix seconds: the first of a doubled time, the end of the gap of a skipped one."""
-    return _moments(local, zone)[0]
-
-
 def _check_field(index: int, field: str) -> None:
     lone = ["*"] * len(_FIELDS)
     lone[index] = field
@@ -238,7 +235,8 @@ def _check_field(index: int, field: str) -> None:
 
 
 def _moments(local: dt.datetime, zone: ZoneInfo) -> tuple[int, int | None, bool]:
-    """A local time's moment, its second moment if the clock shows it twice, and whether the clock skips it."""
+    """A local time's moment in Unix seconds (the end of the gap, if the clock skips it), its second moment if the clock
+    shows it twice, and whether the clock skips it."""
     first = int(local.replace(tzinfo=zone, fold=0).timestamp())
     second = int(local.replace(tzinfo=zone, fold=1).timestamp())
     if first <= second:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.agent.conversation import LAST_ROUND, Conversation, ConversationOutcome, Ending, ModelCall
+from klaw.agent.conversation import LAST_ROUND, Conversation, Ending, ModelCall
 from klaw.config.memory import ContextConfig
 from klaw.config.schema import EngineConfig, ProcessingConfig
 from klaw.context.inputs import SAFETY, Budget
@@ -82,7 +82,7 @@ def says(text: str, usage: Usage | None = None) -> Completion:
 
 async def run(
     script: Script, *, tools: bool = True, reply_tokens: int = 0, max_rounds: int = 10, **options: Any
-) -> ConversationOutcome:
+) -> Conversation:
     toolbox = Toolbox()
     toolbox.register(look)
     ids = (f"new{number}" for number in itertools.count(1))
@@ -115,7 +115,8 @@ async def run(
         tools=offered,
         **options,
     )
-    return await conversation.run()
+    await conversation.run()
+    return conversation
 
 
 async def test_an_answer_without_calls_ends_it() -> None:

@@ -3,33 +3,37 @@
 import pytest
 
 from klaw.chats import commands
+from klaw.chats.chat import Debounce
 from klaw.chats.commands import Command, SlashCommand, UnknownCommand
-from klaw.chats.debounce import Debounce
 from klaw.llm.client import TokenCorrection
 from klaw.operations.chat import context_lines
 
-EMPTY = Debounce(quiet_s=1.5, longest_s=15)
+
+@pytest.fixture
+def debounce() -> Debounce:
+    return Debounce(quiet_s=1.5, longest_s=15)
 
 
-def test_nothing_is_due_at_first() -> None:
-    assert EMPTY.due is None
+def test_each_message_restarts_the_timer(debounce: Debounce) -> None:
+    assert debounce.due is None
+    debounce.add(10)
+    assert debounce.due == 11.5
+    debounce.add(11)
+    assert debounce.due == 12.5
 
 
-def test_each_message_restarts_the_timer() -> None:
-    assert EMPTY.add(10).due == 11.5
-    assert EMPTY.add(10).add(11).due == 12.5
-
-
-def test_a_steady_stream_is_answered_at_the_latest_after_the_longest_time() -> None:
-    state = EMPTY
+def test_a_steady_stream_is_answered_at_the_latest_after_the_longest_time(debounce: Debounce) -> None:
     for second in range(30):
-        state = state.add(float(second))
-    assert state.due == 15
+        debounce.add(float(second))
+    assert debounce.due == 15
 
 
-def test_hurry_is_due_at_once_and_clear_forgets() -> None:
-    assert EMPTY.hurry(100).due == 100
-    assert EMPTY.add(1).clear().due is None
+def test_hurry_is_due_at_once_and_clear_forgets(debounce: Debounce) -> None:
+    debounce.hurry(100)
+    debounce.add(101)
+    assert debounce.due == 100
+    debounce.clear()
+    assert debounce.due is None
 
 
 @pytest.mark.parametrize(
