@@ -1,5 +1,4 @@
-"""The files that a person writes for the agent: prompt files of the workspace and the core memory. Read before each
-turn.
+"""The files that a person writes for the agent: prompt files and core memory. Read before each turn.
 
 A missing file is normal. A file that cannot be read or is malformed is left out, warned of in the log and named in the
 receipt; the turn goes on. Programs can write here, so no link is followed, and nothing that could wait is opened."""

@@ -1,7 +1,6 @@
 """``klaw serve``: the running parts with their listeners, systemd's notifications, and signals.
 
-SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothing acknowledged is lost either way.
-"""
+SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothing acknowledged is lost either way."""
 
 import gc
 import linecache
@@ -50,9 +49,8 @@ log = structlog.get_logger("klaw.serve")
 async def serve(
     config: EngineConfig, paths: Paths, *, on_ready: Callable[[str], None], fsync: Callable[[int], None] = os.fsync
 ) -> None:
-    """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens.
-
-    Raises StorageError, ConfigError: it cannot start; ExceptionGroup: one of them, or a vital actor failed."""
+    """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens. Raises
+    StorageError, ConfigError: it cannot start; ExceptionGroup: one of them, or a vital actor failed."""
     process.use_one_arena()
     sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))

@@ -90,8 +90,8 @@ class Gatherer:
     _looked_up: ContextUsed | None = None
 
     async def gather(self, budget: Budget, tools_tokens: int) -> tuple[Context, dict[str, Any]]:
-        """Read, search, and assemble the context of a request, with its receipt. The caller holds an LLM slot when it
-        asks for the first time. ``tools_tokens``: estimated, of the tool list."""
+        """Read, search, and assemble the context of a request, with its receipt. The first time the caller holds an
+        LLM slot."""
         agent, config, rows = self.agent, self.agent.core.config, self.rows
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)

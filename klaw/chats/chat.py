@@ -74,8 +74,7 @@ Msg: TypeAlias = Submit | StopTurn | Recover | TurnOver
 
 @attrs.define(kw_only=True)
 class Debounce:
-    """When the messages that have come in become a turn: ``quiet_s`` after the last one, at the latest ``longest_s``
-    after the first. Times are in seconds of the caller's clock."""
+    """When messages become a turn: ``quiet_s`` after the last one, at the latest ``longest_s`` after the first."""
 
     quiet_s: float
     longest_s: float

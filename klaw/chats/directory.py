@@ -88,7 +88,7 @@ class ChatDirectory:
 
     async def stop(self, user: UserId, name: str, seq: int | None = None) -> bool:
         """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers. Returns
-        whether one was running. Raises InvalidName, ActorStopped."""
+        whether one was running."""
         handle = self._handles.get(names.chat_id(user, name))
         if handle is None or handle.mailbox.closed:
             return False

@@ -29,8 +29,7 @@ Sha256 = Annotated[str, Bounds(pattern="[0-9a-f]{64}")]
 
 
 def clean_name(name: str) -> str:
-    """A name from outside as data: its last part, without what does not print, at most ``MAX_NAME`` long; the end of
-    the name, which tells its kind, is kept."""
+    """A name from outside as data: the last part, without what does not print. Of a long one, beginning and end."""
     last = re.split(r"[/\\]", normalized("NFC", name))[-1]
     plain = " ".join("".join(c if c.isprintable() else " " for c in last if unicodedata.category(c) != "Cf").split())
     if len(plain) > MAX_NAME:

@@ -1,5 +1,5 @@
-"""What a chat that is bound to knowledge bases was answered from, for the turn's receipt; without the texts also in the
-answer's metadata, so that clients know what its marks refer to. Pure."""
+"""What a chat that is bound to knowledge bases was answered from, for the turn's receipt, and without the texts for the
+answer's metadata. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias

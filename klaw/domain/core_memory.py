@@ -40,8 +40,7 @@ def dump(document: Document) -> bytes:
 
 
 def updated(document: Document, section: str, key: str, value: str) -> Document:
-    """The document with a value added or replaced. Raises InvalidValue: a name or the value is invalid, the section is
-    not an object, or there is no room."""
+    """The document with a value added or replaced. Raises InvalidValue, which says why."""
     section, key, value = _line("section", section), _line("key", key), _line("value", value, MAX_VALUE)
     present = document.get(section, {})
     if not isinstance(present, dict):
@@ -57,8 +56,7 @@ def updated(document: Document, section: str, key: str, value: str) -> Document:
 
 
 def removed(document: Document, section: str, key: str | None) -> Document:
-    """The document without a value, or without a whole section; a section that becomes empty goes too. Raises
-    InvalidValue: there is nothing of that name."""
+    """The document without a value or a section; a section that becomes empty goes too. Raises InvalidValue."""
     section = _line("section", section)
     if section not in document:
         raise InvalidValue(f"section: there is no such section; core memory has: {_listed(document)}")

@@ -250,8 +250,7 @@ _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
 def read_since(text: str, now: float) -> float:
-    """The beginning of a time that a person gave, in Unix seconds; "yesterday" is counted from ``now``. Raises
-    InvalidValue, which lists the possible forms."""
+    """The beginning of a time that a person gave, in Unix seconds. Raises InvalidValue, which lists the forms."""
     return _read(text, now)[0]
 
 

@@ -54,8 +54,7 @@ SHOWN = "forgetting"
 TOLD = "told"
 """Key in an answer's metadata: the digest of the streamed words, where those are not the words stored."""
 SESSION_PAUSE_S = 3600
-"""Two messages of a chat with a longer pause between them belong to different sessions and do not explain each other;
-the default of ``topics.chunkIntervalSeconds``."""
+"""A longer pause in a chat ends a session; the default of ``topics.chunkIntervalSeconds``."""
 
 
 @attrs.frozen(kw_only=True)

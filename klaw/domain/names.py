@@ -37,8 +37,7 @@ def user_id(name: str) -> UserId:
 
 @lru_cache(maxsize=4096)
 def chat_name(text: str) -> str:
-    """Check and normalise (NFC) a chat's name: letters and digits of any script, ``_``, ``-``, ``.`` and single inner
-    spaces, beginning with a letter or digit. Raises InvalidName."""
+    """Check and normalise (NFC) a chat's name. Raises InvalidName, which says the rule."""
     if len(text) > MAX_CHAT_NAME * _MOST_PIECES:  # before anything is done with it: it comes from anybody
         raise InvalidName(f"a chat name has at most {MAX_CHAT_NAME} characters")
     name = unicodedata.normalize("NFC", text)

@@ -42,8 +42,7 @@ class PersonSource(enum.StrEnum):
 
 
 def person_name(text: str, field: str = "name") -> str:
-    """A name as it is kept: one line, without control characters. Raises InvalidValue: nothing is left, it is too long,
-    or it names the user, the assistant or nobody."""
+    """A name as it is kept: one line, without control characters. Raises InvalidValue, also for nobody's name."""
     kept = one_line(clean_output(text))
     if len(kept) > MAX_NAME:
         raise InvalidValue(f"{field}: has at most {MAX_NAME} characters")
@@ -155,8 +154,7 @@ def check(person: Person) -> None:
 
 
 def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Aliases as they are kept: each once, in order, without the name itself. Raises InvalidValue: one is not a name,
-    or there are too many."""
+    """Aliases as they are kept: each once, in order, without the name itself. Raises InvalidValue."""
     found = _others(name, [person_name(alias, "aliases") for alias in given])
     if len(found) > MAX_ALIASES:
         raise InvalidValue(f"aliases: at most {MAX_ALIASES}")

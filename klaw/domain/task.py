@@ -1,5 +1,4 @@
-"""Scheduled tasks and their runs: the values that the store, the scheduler and the tools share, and what a run says in
-a chat.
+"""Scheduled tasks and their runs, and what a run says in a chat. Pure.
 
 A task is a standing order of one user; a run is one execution of it, or of a subagent that was spawned at once. Ids of
 a run's messages follow from the run, so a repetition is recognised; no client can choose one: ``/`` is not allowed in a
@@ -282,8 +281,8 @@ def delivery_message(run: Run, number: int, chat: ChatId, text: str, created_at:
 
 
 def notice_message(run: Run, chat: ChatId, text: str, created_at: str) -> NewMessage:
-    """The notice in a chat that a run has ended, and how, because a process that dies between this message and the
-    run's own record leaves no other trace; at most one for each run."""
+    """The one notice in a chat that a run has ended. It says how: a kill before the run's own record leaves no other
+    trace."""
     how = {"status": run.status.value} | ({} if run.error is None else {"error": run.error})
     return _message(run, notice_id(run.id), chat, text, created_at, origin=NOTICE_ORIGIN, **how)
 

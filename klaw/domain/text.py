@@ -74,15 +74,12 @@ def clean_output(text: str) -> str:
 
 
 _MARKS = re.compile(r"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){30}")
-"""So many characters that may be combining marks, one behind the other; no word of any language has so many (UAX #15,
-"stream-safe": 30)."""
+"""Characters that may be combining marks; no word of any language has so many (UAX #15, "stream-safe": 30)."""
 
 
 def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """``unicodedata.normalize`` in linear time.
-
-    It sorts the marks of a character, which takes the square of their number: 10 s and the interpreter's lock for 64 KB
-    of nothing else. So a long run of marks is normalised in pieces."""
+    """``unicodedata.normalize`` in linear time: it sorts the marks of a character, which takes the square of their
+    number (10 s for 64 KB of nothing else), so a long run of marks is normalised in pieces."""
     if text.isascii():
         return text
     pieces, done = [], 0
@@ -101,8 +98,8 @@ _JOINERS = frozenset("\u200c\u200d")
 
 
 def title(text: str, most: int) -> str:
-    """What a user calls something, as it is kept: NFC, one line, at most ``most`` characters; may be empty. Raises
-    InvalidValue: it is too long, or has a character that hides something."""
+    """What a user calls something, as it is kept: NFC, one line; may be empty. Raises InvalidValue: it is too long, or
+    has a character that hides something."""
     if len(text) > 8 * most:  # before anything is done with it: it comes from anybody
         raise InvalidValue(f"has at most {most} characters")
     kept = normalized("NFC", " ".join(text.split()))

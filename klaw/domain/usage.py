@@ -51,8 +51,8 @@ def add(spent: Iterable[UsageSum]) -> UsageSum:
 
 
 def record(by_model: Mapping[str, UsageSum]) -> dict[str, Any]:
-    """What a turn or a run keeps of its calls, as JSON: the sums, and the same for each model (``provider/model``, the
-    first to answer first). Empty when there was no call."""
+    """What a turn or a run keeps of its calls, as JSON: the sums, and the same for each model, the first to answer
+    first."""
     if not by_model:
         return {}
     parts = [{"model": model, **attrs.asdict(spent)} for model, spent in by_model.items()]

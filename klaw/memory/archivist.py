@@ -41,9 +41,8 @@ MODEL_FAILURES = 3
 Key: TypeAlias = tuple[str, object]
 _MODEL: Key = ("model", None)
 OnTopic: TypeAlias = Callable[[Topic, Sequence[Message]], Awaitable[None]]
-"""Draws facts from a topic: called once for every topic, with its messages, before it is compared with others. When it
-raises a KlawError it is called again later. What is stored carries the topic's id; ``topics.resolve`` tells where that
-topic's messages are after a merge."""
+"""Draws facts from a topic with its messages: called once for each, before it is compared with others, and again later
+after a KlawError. What is stored carries the topic's id; ``topics.resolve`` follows merges."""
 
 log = structlog.get_logger("klaw.archivist")
 

@@ -102,8 +102,7 @@ class Asker:
         priority: Priority | None = Priority.BACKGROUND,
         vitals: Vitals | None = None,
     ) -> Completion:
-        """One call. Raises ProviderError. ``max_tokens`` of the answer; None: the default for questions. ``priority``
-        of the slot; None: the caller holds one."""
+        """One call. Raises ProviderError. ``priority`` of the slot; None: the caller holds one."""
         request = Request(
             model=route.model,
             messages=messages,

@@ -62,8 +62,8 @@ class Count:
 
 @attrs.define(eq=False, slots=False)
 class Coverage(Nudge):
-    """The actor and its handle: the nudge in, the counts out. ``wake_embedder``: called when vectors have to be made;
-    ``with_summaries``: messages that a live summary holds are covered too."""
+    """The actor and its handle. ``wake_embedder``: called when vectors have to be made; ``with_summaries``: messages
+    that a live summary holds are covered too."""
 
     clock: Clock
     readers: Readers

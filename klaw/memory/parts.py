@@ -97,8 +97,8 @@ def build(
     stop_run: Callable[[UserId, str], Awaitable[None]],
     tasks_changed: Callable[[], None],
 ) -> MemoryParts:
-    """Make the parts; nothing runs yet. ``stop_run`` ends a run of a task whose messages are forgotten, and returns
-    when its end is stored; ``tasks_changed`` is called when tasks were forgotten."""
+    """Make the parts; nothing runs yet. ``stop_run`` ends a run whose messages are forgotten, and returns when its end
+    is stored; ``tasks_changed`` is called when tasks were forgotten."""
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     embed = Embedder(clock, enabled=config.embedding.enabled)
     remote = remote_of(config, llm, core.paths.models_dir, clock, writer)

@@ -7,7 +7,7 @@ The rules:
 - Misfire: after downtime, suspend or a busy time a task fires once, for its latest fire time; the run's note says how
   late it is and how many fire times before it were skipped.
 - A task never overlaps itself: what comes due while it runs fires once when the run has ended.
-- At most ``subagents.maxConcurrent`` runs; who has waited longest goes first.
+- At most ``subagents.maxConcurrent`` runs; the longest waiting first.
 - A run that failed for a passing reason is tried again after 60 s, 120 s …, unless the task's next fire time comes
   first. A one-shot that was interrupted is tried again once. Neither is when something of it was delivered already.
 """
@@ -229,8 +229,7 @@ THRESHOLD_S = 5.0
 
 @attrs.define(kw_only=True)
 class ClockWatch:
-    """The two clocks (Unix seconds, Trio's seconds) when they were last looked at. The monotonic one stands still while
-    a machine is suspended."""
+    """The two clocks when they were last looked at; the monotonic one stands still while a machine is suspended."""
 
     wall: float
     monotonic: float
@@ -251,8 +250,7 @@ PATIENCE_S = 86_400.0
 
 @attrs.define(kw_only=True)
 class ClockTrust:
-    """Whether the clock can be right. A board without one of its own starts in the year 1970, or where it was stopped;
-    what is due then is not known before the clock is set."""
+    """Whether the clock can be right: a board without one of its own starts in 1970, or where it was stopped."""
 
     last_seen: float
     since: float
@@ -261,8 +259,7 @@ class ClockTrust:
     """Once it was right, somebody who sets it back means it."""
 
     def doubt(self, *, wall: float, monotonic: float, synchronized: Callable[[], bool]) -> str | None:
-        """Why the clock is not believed, for people; None if it is. ``wall``: what it says, in Unix seconds;
-        ``synchronized`` asks whether the system has set it by the network."""
+        """Why the clock is not believed, for people. ``synchronized``: whether the system has set it by the network."""
         told = f"the clock says {iso(wall)[:16].replace('T', ' ')} UTC"
         if wall < EARLIEST:
             return f"{told}, which cannot be right"

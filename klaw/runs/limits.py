@@ -1,6 +1,5 @@
-"""Spending limits in tokens, limits of spawning, and the ledger of what is spent.
-
-Before each call of a model, what was used and what the call may need must stay within every limit."""
+"""Spending limits in tokens, limits of spawning, and the ledger of what is spent. Before each call of a model, what was
+used and what the call may need must stay within every limit."""
 
 import enum
 from collections import Counter
@@ -71,8 +70,7 @@ def left_of(limits: TokenCounts, used: TokenCounts) -> int | None:
 
 
 def answer_tokens(limits: TokenCounts, used: TokenCounts, prompt: int, most: int) -> int:
-    """How many tokens an answer may have, at least 1 and at most ``most``, so that a call whose prompt takes ``prompt``
-    stays within all limits. Ask ``refusal`` before."""
+    """How many tokens (1 to ``most``) an answer may have, so that an allowed call stays within all limits."""
     left = left_of(limits, used)
     return max(1, most if left is None else min(most, left - prompt))
 

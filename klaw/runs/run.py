@@ -191,8 +191,8 @@ class _Course:
 
 
 async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
-    """Whether the user is notified of a failure: not while another attempt follows, and once a day for each task and
-    each limit; always of a run that a person started."""
+    """Whether the user is told of a failure: after the last attempt, once a day for each task and limit, and always of
+    a run that a person started."""
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
     if verdict.error in set(RunLimit):
@@ -268,10 +268,10 @@ def assemble(
 def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
     said = []
     for message in run.messages:
-        if message.ends_a_run:
-            said.append(attrs.evolve(message.said, content=message.said.content.strip() or EMPTY_ANSWER))
-        elif message.said.role == "user" or (with_tools and message.said.role != "system"):
-            said.append(message.said)
+        if transcripts.ends_a_run(message):
+            said.append(attrs.evolve(message, content=message.content.strip() or EMPTY_ANSWER))
+        elif message.role == "user" or (with_tools and message.role != "system"):
+            said.append(message)
     return repair(said)
 
 

@@ -116,8 +116,7 @@ def notice_of(run: Run, text: str | None, created_at: str) -> NewMessage | None:
 
 
 WRITE_S = 30.0
-"""A write that takes longer is given up. Whether it was stored is unknown then: nothing more is written from here, and
-``recovery.settle`` goes by what the store holds."""
+"""A write that takes longer may be stored or not: nothing more is written then, and ``recovery.settle`` decides."""
 DISK_FULL = Backoff(1.0, 60.0)
 CHANNEL = "scheduler"
 QUEUED = "queued"
@@ -215,11 +214,8 @@ class LiveRun:
 
     async def end(self, verdict: Verdict, text: str, *, tells: bool) -> None:
         """Store the end: final text, record, delivery and notice (see ``notice_text``), all or nothing. Tried again
-        while the disk is full; when cancelled meanwhile it is not stored.
-
-        Raises:
-            ActorStopped: the store is gone.
-            ActorTooSlow, StorageError: the end may be stored or not; see ``recovery.settle``."""
+        while the disk is full; when cancelled meanwhile it is not stored. Raises ActorStopped; ActorTooSlow,
+        StorageError: it may be stored or not."""
         ended_at = self._now()  # the same at each attempt, so that a repetition is recognised
         kept = text
         if self.undelivered is not None and self.run.inject_into is not None:

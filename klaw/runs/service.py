@@ -85,8 +85,7 @@ class Scheduling:
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
     def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """When a task with these raw fields (``cron`` and ``zone``, ``every`` or ``at``) would run next. Raises
-        TaskError: fields are wrong; all are named."""
+        """When a task with ``cron`` and ``zone``, ``every`` or ``at`` would run next. Raises TaskError."""
         now = self._core.clock.now()
         trigger = task_input.trigger_of(raw, now=now, default_zone=self._zone)
         zone, anchor = raw.get("zone") or self._zone, task_input.anchor(trigger, now)
@@ -141,8 +140,7 @@ class Scheduling:
         outside: bool = False,
     ) -> Run:
         """Start a subagent, at once and once. ``raw``: ``name``, ``message``, ``model``, ``injectInto``; for the others
-        see ``Spawn``. Raises TaskError: fields are wrong; NotStarted: a limit forbids it, or the name is a task's;
-        ConfigError: there is no such model."""
+        see ``Spawn``. Raises TaskError, ConfigError; NotStarted: a limit forbids it, or the name is a task's."""
         order = task_input.subagent_order(raw, providers=self._providers)
         about: dict[str, Any] = {"parent": parent, "notify": notify, "depth": depth, "outside": outside}
         return await self._ask(lambda reply: Spawn(user=user, order=order, reply=reply, **about))

@@ -133,8 +133,7 @@ class TaskInput:
 def draft(
     raw: Mapping[str, Any], *, user: UserId, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
-    """Make a task of ``name``, ``message``, exactly one of ``cron``, ``every`` and ``at``, and what else is given.
-    Raises TaskError."""
+    """Make a task of ``name``, ``message``, one of ``cron``, ``every`` and ``at``, and more. Raises TaskError."""
     asked = TaskInput(raw, required=("name", "message"), providers=providers)
     trigger = asked.trigger(now=now, default_zone=default_zone)
     if "clear" in asked.given:

@@ -36,17 +36,11 @@ log = structlog.get_logger("klaw.runs")
 
 
 @attrs.frozen(kw_only=True)
-class PastMessage:
-    said: ChatMessage
-    ends_a_run: bool
-
-
-@attrs.frozen(kw_only=True)
 class PastRun:
     """A complete run: it begins with the request and ends with an answer."""
 
     id: str
-    messages: tuple[PastMessage, ...]
+    messages: tuple[ChatMessage, ...]
 
 
 _Text = Annotated[str, Check(lambda text: text.replace("\0", ""))]
@@ -74,20 +68,20 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
     if runs <= 0 or max_tokens <= 0:
         return ()
     folder = conversations / run_folder(user_id(user), task_name(name))
-    kept: dict[str, list[PastMessage]] = {}
+    kept: dict[str, list[ChatMessage]] = {}
     incomplete: set[str] = set()
     whole: dict[str, int] = {}  # tokens of the runs whose request is found
     for run, message in _messages(_files(folder), _BytesLeft(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)):
         if run not in kept:
             if len(whole) >= runs or sum(whole.values()) >= max_tokens:
                 break
-            if not message.ends_a_run:
+            if not ends_a_run(message):
                 incomplete.add(run)
             if run in incomplete:
                 continue
         kept.setdefault(run, []).append(message)
-        if message.said.role == "user":
-            whole[run] = request_tokens([each.said for each in kept[run]])
+        if message.role == "user":
+            whole[run] = request_tokens(kept[run])
     found = [run for run in kept if run in whole][:runs]
     return tuple(PastRun(id=run, messages=tuple(reversed(kept[run]))) for run in reversed(found))
 
@@ -98,9 +92,8 @@ def of_run(conversations: Path, run: Run) -> tuple[list[ChatMessage], bool]:
     found: list[ChatMessage] = []
     chars = 0
     left = _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES)
-    for owner, message in _messages([path] if path.exists() else [], left):
+    for owner, said in _messages([path] if path.exists() else [], left):
         if owner == run.id:
-            said = message.said
             chars += len(said.content) + sum(len(call.arguments) for call in said.tool_calls)
             if chars > MAX_SHOWN_CHARS and found:
                 break
@@ -110,23 +103,24 @@ def of_run(conversations: Path, run: Run) -> tuple[list[ChatMessage], bool]:
     return found, False
 
 
-def read_line(record: object) -> tuple[str, PastMessage]:
+def ends_a_run(message: ChatMessage) -> bool:
+    return message.role == "assistant" and not message.tool_calls
+
+
+def read_line(record: object) -> tuple[str, ChatMessage]:
     """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
     line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
-    if line.type is MessageKind.TOOL_CALL and about.calls is None:
+    if line.type is MessageKind.TOOL_CALL and not about.calls:
         raise BadValue([Problem("metadata.calls", "is required")])
     if line.role is Role.TOOL and about.call is None:
         raise BadValue([Problem("metadata.call", "is required")])
-    said = ChatMessage(
+    return about.run, ChatMessage(
         role=line.role.value,
         content=line.content,
         tool_calls=about.calls or () if line.type is MessageKind.TOOL_CALL else (),
         tool_call_id=about.call if line.role is Role.TOOL else None,
         echo=echo_of({ECHO: about.echo}) if line.role is Role.ASSISTANT else None,
-    )
-    return about.run, PastMessage(
-        said=said, ends_a_run=line.role is Role.ASSISTANT and line.type is not MessageKind.TOOL_CALL
     )
 
 
@@ -148,7 +142,7 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, reverse=True)]
 
 
-def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, PastMessage]]:
+def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, ChatMessage]]:
     for path in files:
         yield from _messages_of(path, left)
         if left.parsed <= 0 or left.scanned <= 0:
@@ -156,7 +150,7 @@ def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, Pa
             return
 
 
-def _messages_of(path: Path, left: _BytesLeft) -> Iterator[tuple[str, PastMessage]]:
+def _messages_of(path: Path, left: _BytesLeft) -> Iterator[tuple[str, ChatMessage]]:
     warned = False
 
     def warn(error: str) -> None:

@@ -78,8 +78,7 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
 
 
 def next_fires(trigger: Trigger, *, anchor: float, after: float, count: int) -> tuple[int, ...]:
-    """The next fire times after ``after``, at most ``count``, in Unix seconds. Those up to ``anchor``, the task's
-    ``anchor_at``, are over, and intervals are counted from it."""
+    """The next fire times after ``after`` and ``anchor``, from which intervals are counted; in Unix seconds."""
     return tuple(islice(_fires(trigger, anchor, after), count))
 
 
@@ -191,8 +190,7 @@ def normalise(text: str) -> str:
 
 
 def cron_fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
-    """Fire times of a normalised expression in Unix seconds, after ``after`` and strictly rising; ends when 50 years
-    bring none."""
+    """Fire times of a normalised expression after ``after``, strictly rising; ends when 50 years bring none."""
     first_field = expression.split(" ", 1)[0]
     start = dt.datetime.fromtimestamp(math.floor(after), zone).replace(tzinfo=None, fold=0)
     once, again, _ = _moments(start, zone)

@@ -88,8 +88,7 @@ class Facts:
         whether it was added. Raises InvalidValue, SourceForgotten; NoSuchFact: there is nothing to replace.
 
         ``replaces``: an active fact that becomes history by it; ``background``: nobody waits, so its vector is made
-        behind those that somebody waits for; ``as_of``: the memory journal's last entry before what it is drawn from
-        was read."""
+        last; ``as_of``: the memory journal's last entry before what it is drawn from was read."""
         now = self._now()
         fact = Fact(
             id=FactId(self._new_id()),
@@ -151,10 +150,9 @@ class Facts:
             return await self._writer.run(facts.remove, user, fact, self._now())
 
     async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> tuple[Fact | None, tuple[Fact, ...]]:
-        """Undo a fact's newest change, or all after the entry ``to`` of its history. That is a change too, and can be
-        undone in the same way. The fact may be removed already. Returns what it is now, and the older facts that it had
-        replaced and that hold again: those are there when its creation is undone, and become history when that is
-        undone in turn, unless they were changed meanwhile. Raises NoSuchFact, CannotUndo."""
+        """Undo the newest change of a fact, which may be removed already, or all after the entry ``to`` of its history.
+        That can be undone, too. Returns what it is now, and when its creation was undone the older facts that it had
+        replaced: they hold again. Raises NoSuchFact, CannotUndo."""
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
             past = await self._readers.run(facts.history, user, fact)

@@ -31,6 +31,7 @@ from klaw.domain import tokens
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import MEMORY_FILE as TOP
 from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
+from klaw.domain.text import has_forbidden
 from klaw.errors import StorageError
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -129,11 +130,7 @@ def read(workspace: Path, file: MemoryFile) -> str | None:
 
 
 def _is_memory(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8
-        return False
-    return name.endswith(".md") and not name.startswith(".")
+    return name.endswith(".md") and not name.startswith(".") and not has_forbidden(name)
 
 
 def _stamp_of(name: str, folder: int) -> str | None:

@@ -107,8 +107,7 @@ class People:
     ) -> tuple[bool, bool]:
         """Note that a topic names a person, and what it says that is new. Aliases are added; another name and another
         relation count only when they were said after what is known, and the former name stays as an alias. Returns
-        whether the person became different, and whether the mention is new. Raises InvalidValue (nothing was written),
-        NoSuchPerson."""
+        whether the person became different, and whether the mention is new. Raises InvalidValue, NoSuchPerson."""
         async with self._one_at_a_time:
             as_of = await self._entry(as_of)
             present = await self._readers.run(people.resolve, user, person)
@@ -158,9 +157,9 @@ class People:
     async def undo(
         self, user: UserId, person: PersonId, *, to: int | None = None
     ) -> tuple[Person | None, tuple[Person, ...]]:
-        """Undo a person's newest change, or all after the entry ``to`` of its history. That is a change too, and can be
-        undone in the same way. The person may be merged or removed already. Returns who it is now, and those who were
-        merged into it since then and are people of their own again. Raises NoSuchPerson, CannotUndo."""
+        """Undo the newest change of a person, who may be merged or removed, or all after the entry ``to`` of the
+        history. That can be undone, too. Returns who it is now, and those who were merged into it since then and are
+        people of their own again. Raises NoSuchPerson, CannotUndo."""
         async with self._one_at_a_time:
             as_of = await self._entry()
             past = await self._readers.run(people.history, user, person)

@@ -174,8 +174,7 @@ def _shown(text: str) -> str:
 
 
 def notes_of(answer: Notes, wanted: Sequence[ToolCallText]) -> tuple[ToolNote, ...]:
-    """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out. Raises BadAnswer: it has
-    no note on any of the calls."""
+    """The notes of an answer, one for each known call. Raises BadAnswer: there is none."""
     by_key = {f"c{place}": each for place, each in enumerate(wanted, 1)}
     found = []
     for note in answer.notes.entries:
@@ -210,8 +209,8 @@ _AGAIN = {"empty": EMPTY_AGAIN, "too_long": TOO_LONG_AGAIN, "refused": REFUSED_A
 
 
 def judge(answer: str, max_tokens: int, *, last: bool) -> str:
-    """Take a summary of about ``max_tokens`` (estimated) out of an answer. One that is too long is cut if this is the
-    ``last`` attempt. Raises NoSummary: it is of no use."""
+    """Take a summary of about ``max_tokens`` out of an answer. The ``last`` attempt's is cut if it is too long. Raises
+    NoSummary."""
     text = _unwrapped(clean_output(answer).strip())
     if not any(character.isalnum() for character in text):
         raise NoSummary("empty")

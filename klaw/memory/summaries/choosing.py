@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from klaw.config.memory import SummariesConfig
 from klaw.context.request import cost, exchanges, is_tool
 from klaw.domain import tokens
 from klaw.domain.message import Message
@@ -20,24 +21,21 @@ ROLL_SHARE = 0.6
 """A summary that fills less than this share of its part is made again together with what follows it."""
 LABEL_TOKENS = 8
 CATCH_UP_ROOMS = 4
-"""A segment that was never summarised is summarised from its newest messages, at most so many prompts' worth of them: a
-summary of older ones would be evicted at once."""
+"""Of a segment that was never summarised at most so many prompts' worth of messages, the newest, are summarised."""
 
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    threshold_fraction: float
-    left_out_tokens: int
-    max_tokens: int
+    config: SummariesConfig
     sliding_window: int
 
     @property
     def part_tokens(self) -> int:
-        return max(1, int(self.max_tokens * PART_SHARE))
+        return max(1, int(self.config.max_tokens * PART_SHARE))
 
     def threshold(self, usable: int) -> int:
         """Estimated tokens of uncovered messages from which on there is something to do."""
-        return max(1, int(usable * self.threshold_fraction))
+        return max(1, int(usable * self.config.threshold_fraction))
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +56,7 @@ class SummaryChunk:
 
 def is_due(history: Sequence[Message], usable: int, rules: Rules) -> bool:
     """Whether the uncovered part of a segment is too large. ``usable``: see ``Budget.usable``."""
-    return cost(history) > rules.threshold(usable) or _left_out(history, rules) > rules.left_out_tokens
+    return cost(history) > rules.threshold(usable) or _left_out(history, rules) > rules.config.left_out_tokens
 
 
 def _left_out(history: Sequence[Message], rules: Rules) -> int:
@@ -136,7 +134,7 @@ def evicted(live: Sequence[Summary], base: Summary | None, new_tokens: int, rule
     total = new_tokens + sum(summary.tokens for summary in others)
     gone = []
     for summary in others:
-        if total <= rules.max_tokens:
+        if total <= rules.config.max_tokens:
             break
         total -= summary.tokens
         gone.append(summary.number)

@@ -84,8 +84,7 @@ log = structlog.get_logger("klaw.summarizer")
 
 
 Made: TypeAlias = Literal["made", "nothing", "forgotten"]
-"""A summary was stored; there was nothing to summarise, or the segment ended meanwhile; what it was made of was
-forgotten, so that it can be made again at once."""
+"""Stored; nothing to summarise, or the segment ended meanwhile; what it was made of was forgotten: make it again."""
 
 
 @attrs.frozen
@@ -111,13 +110,7 @@ class SummaryMaker:
 
     @property
     def rules(self) -> Rules:
-        settings = self.config.summaries
-        return Rules(
-            threshold_fraction=settings.threshold_fraction,
-            left_out_tokens=settings.left_out_tokens,
-            max_tokens=settings.max_tokens,
-            sliding_window=self.config.context.sliding_window,
-        )
+        return Rules(config=self.config.summaries, sliding_window=self.config.context.sliding_window)
 
     async def make(self, chat: ChatId, failures: int, vitals: Vitals) -> Made | SummaryFailed:
         """Make the next summary of a chat, if one is due. Each of the ``failures`` in a row until now halves what one
@@ -182,7 +175,7 @@ class SummaryMaker:
         budget = Budget(
             context_tokens=route.context_tokens, reply_reserve_tokens=answer, correction=self.correction.of(route.name)
         )
-        room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
+        room = budget.usable - PROMPT_TOKENS - rules.config.max_tokens * 2
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
     async def _limited(self, found: UnsummarisedPart, chunk: SummaryChunk) -> SummaryFailed | None:
@@ -268,13 +261,7 @@ class SummaryMaker:
         return noted or ()
 
     def _failed(self, error: KlawError) -> SummaryFailed:
-        match error:
-            case ProviderError() | NoSummary():
-                code = error.code
-            case StorageFull():
-                code = "storage_full"
-            case _:
-                code = "config"
+        code = "storage_full" if isinstance(error, StorageFull) else error.code or "config"
         log.warning("summary_failed", code=code, error=error_class(error))
         return SummaryFailed(code)
 

@@ -173,6 +173,5 @@ class Summarizer(Nudge):
 
 
 def is_open(now: float, stored: float) -> bool:
-    """Whether an attempt may be made. A moment that is farther off than any pause was written by a clock that was set
-    back since: it does not count. Unix seconds."""
+    """Whether an attempt may be made. What is farther off than any pause was written by a clock that was ahead."""
     return now >= stored or stored - now > SLOW.most_s + 24 * 3600

@@ -38,16 +38,16 @@ def test_a_missing_folder_is_no_history(tmp_path, warnings):
 def test_one_run_with_its_tool_calls(tmp_path, warnings):
     write(tmp_path, "news", "2026-11-22", a_run("r1"))
     (run,) = load(tmp_path, "local", "news", runs=5, max_tokens=MANY)
-    assert [(message.said.role, message.ends_a_run) for message in run.messages] == [
+    assert [(message.role, transcripts.ends_a_run(message)) for message in run.messages] == [
         ("user", False),
         ("assistant", False),
         ("tool", False),
         ("assistant", True),
     ]
-    assert run.messages[0].said.content == "Что нового?"
-    assert run.messages[1].said.tool_calls[0].arguments == '{"url": "x"}'
-    assert run.messages[2].said.tool_call_id == "c1"
-    assert run_tokens(run) > request_tokens([message.said for message in run.messages[2:]])
+    assert run.messages[0].content == "Что нового?"
+    assert run.messages[1].tool_calls[0].arguments == '{"url": "x"}'
+    assert run.messages[2].tool_call_id == "c1"
+    assert run_tokens(run) > request_tokens(run.messages[2:])
     assert not warnings
 
 
@@ -153,7 +153,7 @@ def test_a_line_of_50_megabytes_is_left_out(tmp_path, warnings):
 def test_a_nul_in_a_text_is_taken_out(tmp_path):
     write(tmp_path, "news", "2026-11-22", [request("r1", "a\0b"), answer("r1")])
     (run,) = load(tmp_path, "local", "news", runs=1, max_tokens=MANY)
-    assert run.messages[0].said.content == "ab"
+    assert run.messages[0].content == "ab"
 
 
 def test_files_of_other_names_are_not_looked_at(tmp_path, warnings):
@@ -247,5 +247,5 @@ def test_whatever_stands_in_the_file_only_complete_runs_come_out(tmp_path_factor
     assert len(found) <= runs
     assert len({run.id for run in found}) == len(found)
     for run in found:
-        assert any(message.said.role == "user" for message in run.messages)
-        assert run.messages[-1].ends_a_run
+        assert any(message.role == "user" for message in run.messages)
+        assert transcripts.ends_a_run(run.messages[-1])

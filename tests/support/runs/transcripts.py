@@ -12,7 +12,7 @@ from klaw.runs.transcripts import PastRun
 
 def run_tokens(run: PastRun) -> int:
     """Estimated tokens of a run in a request."""
-    return request_tokens([message.said for message in run.messages])
+    return request_tokens(run.messages)
 
 
 def line(run: str, role: str, kind: str, content: str, **metadata: Any) -> dict[str, Any]:

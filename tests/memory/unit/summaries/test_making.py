@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.actor.backoff import SLOW
+from klaw.config.memory import SummariesConfig
 from klaw.context.request import cost, exchanges
 from klaw.domain import tokens
 from klaw.domain.message import Message, MessageKind, Role
@@ -22,7 +23,8 @@ from klaw.memory.summaries.making import next_day
 from klaw.memory.summaries.summarizer import is_open
 from tests.support.stores import dialogue, stored
 
-RULES = Rules(threshold_fraction=0.5, left_out_tokens=10_000, max_tokens=600, sliding_window=6)
+CONFIG = SummariesConfig(threshold_fraction=0.5, left_out_tokens=10_000, max_tokens=600)
+RULES = Rules(config=CONFIG, sliding_window=6)
 CHAT = chat_id(UserId("local"), "main")
 
 
@@ -69,7 +71,7 @@ def test_what_left_the_sliding_window_is_due_by_itself() -> None:
     """Also with a model whose context is so long that its share is never reached."""
     many = dialogue(40)
     assert not is_due(many, 100_000, RULES)
-    assert is_due(many, 100_000, attrs.evolve(RULES, left_out_tokens=300))
+    assert is_due(many, 100_000, attrs.evolve(RULES, config=attrs.evolve(CONFIG, left_out_tokens=300)))
 
 
 def test_a_prompt_holds_only_so_much() -> None:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klaw.actor.clock import iso
+from klaw.config.memory import SummariesConfig
 from klaw.context.assemble import assemble, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain.message import MessageKind, Role
@@ -37,7 +38,7 @@ from tests.support.stores import START, FullDisk, new, running_store
 from tests.support.turns import record
 from tests.support.waiting import until
 
-RULES = Rules(threshold_fraction=0.4, left_out_tokens=150, max_tokens=80, sliding_window=4)
+RULES = Rules(config=SummariesConfig(threshold_fraction=0.4, left_out_tokens=150, max_tokens=80), sliding_window=4)
 BUDGET = Budget(context_tokens=1_200, reply_reserve_tokens=100)
 TEXTS = st.sampled_from(
     ["ok", "Моя сестра живёт в Риге", "a longer English sentence about the garden and the gate", "…"]
