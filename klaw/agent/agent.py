@@ -1,9 +1,8 @@
-"""The parts that turns of chats and runs of tasks share, and the recorder of their tool calls."""
+"""The parts that turns of chats and runs of tasks share."""
 
 import io
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 
@@ -11,15 +10,11 @@ from klaw.agent.workspace import Workspace
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.attachment import HEAD_BYTES, PICTURES, NamedFile, sniff
-from klaw.domain.message import ECHO, MessageKind, Role
 from klaw.domain.names import UserId
-from klaw.domain.text import clean
 from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.dialogue import Dialogue
 from klaw.llm.client import Llm
-from klaw.llm.types import Echo, ToolCall
 from klaw.memory.parts import MemoryParts
-from klaw.toolbox.executor import CallResult, PreparedCall, in_short
 from klaw.toolbox.tools import Tools
 
 
@@ -53,42 +48,3 @@ class Agent:
             left -= len(data)
             kept.append(NamedFile(sha256=file.sha256, name=name))
         return kept, problems
-
-
-@attrs.define(kw_only=True)
-class ToolCallRecorder:
-    store: Callable[[Role, MessageKind, str, dict[str, Any]], Awaitable[None]]
-    tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
-    count: int = 0
-    calls: list[dict[str, Any]] = attrs.Factory(list)
-    """For the receipt: name, round, and once it ended its state, length and time; no arguments and no results."""
-    _by_id: dict[str, dict[str, Any]] = attrs.Factory(dict)
-
-    async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
-        """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. The tools run when this returns."""
-        own = [prepared.call for prepared in calls]
-        told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
-        kept = {ECHO: attrs.asdict(echo)} if echo is not None else {}
-        await self.store(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(text), {"calls": told, **kept})
-        self.count += 1
-        for call in own:
-            self._by_id[call.id] = account = {"name": call.name, "round": self.count, "state": "interrupted"}
-            self.calls.append(account)
-
-    def started(self, call: PreparedCall) -> None:
-        self.tell(call.call, "started", in_short(call.arguments))
-
-    async def ended(self, result: CallResult) -> None:
-        """A tool ended; may run for several at once. The origin of the text is kept where the role does not show it."""
-        call, state = result.call, "failed" if result.failed else "done"
-        self._by_id[call.id] |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
-        metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
-        if result.origin != "tool":
-            metadata["origin"] = result.origin
-        await self.store(Role.TOOL, MessageKind.TOOL_RESULT, result.text, metadata)
-        self.tell(call, state, "")
-
-    def describe(self, offered: int, earlier: int) -> dict[str, Any]:
-        """The receipt's part about tools. ``earlier``: rounds of an interrupted turn that this one continued."""
-        told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
-        return {**told, "earlier_rounds": earlier} if earlier else told

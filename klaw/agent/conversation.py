@@ -7,24 +7,26 @@ while tools run."""
 import enum
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.agent.agent import Agent, ToolCallRecorder
+from klaw.agent.agent import Agent
 from klaw.agent.claims import Claims
 from klaw.context.inputs import Budget
 from klaw.context.request import make_room
 from klaw.domain import tokens
+from klaw.domain.message import ECHO, MessageKind, Role
+from klaw.domain.text import clean
 from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefused
 from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolDescription, Usage
-from klaw.toolbox.executor import MAX_CALLS, prepare
+from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolCall, ToolDescription, Usage
+from klaw.toolbox.executor import MAX_CALLS, CallResult, in_short, prepare
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")
@@ -64,6 +66,14 @@ class Host(Protocol):
         """A piece of the model's answer arrived. Must not raise."""
         ...
 
+    async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
+        """Store a message with calls of tools, or with a result, whose tools run several at once."""
+        ...
+
+    def tool_used(self, call: ToolCall, state: str, what: str) -> None:
+        """A tool has ``started``, with ``what`` arguments in short, is ``done``, or ``failed``. Must not raise."""
+        ...
+
 
 class Ending(enum.StrEnum):
     """Why a conversation ended. When rounds or tokens are used up, the text is the answer to a last call without tools;
@@ -76,16 +86,13 @@ class Ending(enum.StrEnum):
 
 @attrs.define(kw_only=True)
 class Conversation:
-    """The conversation of one turn, or of one run, and its outcome. An exception of host or recorder ends it."""
+    """The conversation of one turn, or of one run, and its outcome. An exception of the host ends it."""
 
     agent: Agent
     host: Host
-    recorder: ToolCallRecorder
     route: Route
     meter: Meter
     about: ToolContext
-    tools: tuple[ToolDescription, ...]
-    """What the model is offered; none asks it once."""
     rounds_done: int = 0
     """Rounds of an interrupted conversation that this one goes on with; they count."""
     max_tokens: int | None = None
@@ -94,7 +101,10 @@ class Conversation:
     """The final answer; may be empty when the model only wanted tools that it could not have."""
     ending: Ending = attrs.field(init=False, default=Ending.ANSWERED)
     rounds: int = attrs.field(init=False, default=0)
-    calls: tuple[str, ...] = attrs.field(init=False, default=())
+    tools: tuple[ToolDescription, ...] = attrs.field(init=False, default=())
+    """What the model is offered; none asks it once."""
+    accounts: dict[str, dict[str, Any]] = attrs.field(init=False, factory=dict)
+    """For the receipt, by id of the call: name, round, and once it ended state, length and time."""
     """Names of the tools that were called, in order."""
     llm_calls: int = attrs.field(init=False, default=0)
     finish_reason: str = attrs.field(init=False, default="stop")
@@ -122,6 +132,18 @@ class Conversation:
 
     def __attrs_post_init__(self) -> None:
         self.claims = Claims(self.about.trail)
+        if self.route.tools and self.agent.core.config.processing.max_tool_call_rounds:
+            self.tools = self.agent.tools.executor.toolbox.describe(self.about)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Names of the tools that were called, in order."""
+        return tuple(account["name"] for account in self.accounts.values())
+
+    def describe_tools(self) -> dict[str, Any]:
+        """The receipt's part about tools: no arguments and no results."""
+        told = {"offered": len(self.tools), "rounds": self.rounds, "calls": [*self.accounts.values()]}
+        return {**told, "earlier_rounds": self.rounds_done} if self.rounds_done else told
 
     @property
     def reply_tokens(self) -> int:
@@ -252,16 +274,19 @@ class Conversation:
         calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()
-        await self.recorder.called(completion.text, calls, completion.echo)
+        own = tuple(prepared.call for prepared in calls)
+        told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
+        kept = {ECHO: attrs.asdict(completion.echo)} if completion.echo is not None else {}
+        await self.host.keep(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(completion.text), {"calls": told, **kept})
+        self.rounds += 1
+        for call in own:
+            self.accounts[call.id] = {"name": call.name, "round": self.rounds, "state": "interrupted"}
         results = await self.agent.tools.executor.run(
             calls,
             self.about,
-            on_start=lambda call: self.recorder.started(by_id[call.id]),
-            on_result=self.recorder.ended,
+            on_start=lambda call: self.host.tool_used(call, "started", in_short(by_id[call.id].arguments)),
+            on_result=self._ended,
         )
-        self.rounds += 1
-        self.calls += tuple(prepared.call.name for prepared in calls)
-        own = tuple(prepared.call for prepared in calls)
         said = ChatMessage(role="assistant", content=completion.text, tool_calls=own, echo=completion.echo)
         self._tail.append(said)
         self._tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
@@ -271,6 +296,15 @@ class Conversation:
             if pictures:  # providers take them from users only
                 told = PICTURES_OF.format(name=result.call.name)
                 self._tail.append(ChatMessage(role="user", content=told, images=pictures))
+
+    async def _ended(self, result: CallResult) -> None:
+        call, state = result.call, "failed" if result.failed else "done"
+        self.accounts[call.id] |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
+        metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
+        if result.origin != "tool":  # the role does not show it
+            metadata["origin"] = result.origin
+        await self.host.keep(Role.TOOL, MessageKind.TOOL_RESULT, result.text, metadata)
+        self.host.tool_used(call, state, "")
 
 
 def describe_failure(error: Exception) -> tuple[str, str]:

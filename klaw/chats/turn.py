@@ -11,7 +11,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Vitals
-from klaw.agent.agent import Agent, ToolCallRecorder
+from klaw.agent.agent import Agent
 from klaw.agent.claims import cut_because, resumed_trail, with_end
 from klaw.agent.conversation import Conversation, ModelCall, describe_failure
 from klaw.chats.build_context import Gatherer
@@ -27,7 +27,7 @@ from klaw.knowledge import citations
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Route, TakenBack, TextDelta, ToolCall, ToolDescription
+from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Route, TakenBack, TextDelta, ToolCall
 from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.pending import ChatRows, read_rows
 from klaw.toolbox.spec import ToolContext, Trail
@@ -125,8 +125,7 @@ class Turn:
             self._meter = meter = agent.llm.meter()
             route = agent.llm.router.route(rows.session.model, key="/model")
             self._answered_by = route.name
-            toolbox = agent.tools.executor.toolbox
-            self._trail = resumed_trail(rows.unfinished, toolbox)
+            self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
             about = ToolContext(
                 user=rows.session.user,
                 chat=self.chat,
@@ -136,10 +135,8 @@ class Turn:
                 before_seq=rows.pending[0].seq,
                 trail=self._trail,
             )
-            tools: tuple[ToolDescription, ...] = ()
-            if route.tools and core.config.processing.max_tool_call_rounds:
+            if route.tools:
                 await agent.workspace.refresh_skills()
-                tools = toolbox.describe(about)
             self._gatherer = Gatherer(
                 agent=agent,
                 vitals=self.vitals,
@@ -148,29 +145,19 @@ class Turn:
                 sees=route.images,
                 instructions=self.instructions,
             )
-            return await self._converse(rows, route, meter, about, tools)
+            return await self._converse(rows, route, meter, about)
 
-    async def _converse(
-        self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext, tools: tuple[ToolDescription, ...]
-    ) -> str:
+    async def _converse(self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext) -> str:
         earlier = sum(message.type is MessageKind.TOOL_CALL for message in rows.unfinished)
-        recorder = ToolCallRecorder(store=self._keep, tell=self._tell_call)
         conversation = Conversation(
-            agent=self.agent,
-            host=self,
-            recorder=recorder,
-            route=route,
-            meter=meter,
-            about=about,
-            tools=tools,
-            rounds_done=earlier,
+            agent=self.agent, host=self, route=route, meter=meter, about=about, rounds_done=earlier
         )
         try:
             await conversation.run()
         finally:
             self._answered_by = conversation.answered_by or route.name
-            if tools and self._receipt:
-                self._receipt["tools"] = recorder.describe(len(tools), earlier)
+            if conversation.tools and self._receipt:
+                self._receipt["tools"] = conversation.describe_tools()
             if conversation.claims.account is not None:
                 self._receipt["save_claim"] = conversation.claims.account
             if conversation.adapted:
@@ -237,11 +224,11 @@ class Turn:
         self.step = step
         self.agent.core.events.emit(StepChanged(chat=self.chat, turn=self.id, step=step))
 
-    def _tell_call(self, call: ToolCall, state: str, what: str) -> None:
+    def tool_used(self, call: ToolCall, state: str, what: str) -> None:
         used = ToolUsed(chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what)
         self.agent.core.events.emit(used)
 
-    async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
+    async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         calling = kind is MessageKind.TOOL_CALL
         if calling and self._used is not None:
             text = citations.check(text, self._used.texts).text

@@ -80,22 +80,14 @@ class Fact:
         str, Quotes(), Edit("one statement that makes sense alone", title="Text", given=_Text), Column(wide=True)
     ]
     category: Annotated[
-        str,
-        Edit(
-            "identity, preference, person, project, event and so on",
-            title="Category",
-            given=Category,
-            offered=CATEGORIES,
-        ),
+        Category,
+        Edit("identity, preference, person, project, event and so on", title="Category", offered=CATEGORIES),
         Column(),
     ] = "other"
     importance: Annotated[
         int,
-        Edit(
-            "0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP",
-            title="Importance",
-            given=Annotated[int, Bounds(0, 100)],
-        ),
+        Bounds(0, 100),
+        Edit("0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP", title="Importance"),
         Column(right=True),
     ] = DEFAULT_IMPORTANCE
     source: Annotated[FactSource, Column(alone=True)]

@@ -59,18 +59,10 @@ class Base:
     id: Annotated[BaseId, Column("base")]
     user: Annotated[UserId, Wire("user_id")]
     name: Annotated[
-        str,
-        Bounds(1, MAX_NAME),
-        Quotes(),
-        Edit("the base's name, which no other base of yours has", title="Name", given=_Name),
-        Column(wide=True),
+        _Name, Quotes(), Edit("the base's name, which no other base of yours has", title="Name"), Column(wide=True)
     ]
     description: Annotated[
-        str,
-        Bounds(0, MAX_DESCRIPTION),
-        Quotes(),
-        Edit("what is in it", title="What is in it", given=_Description),
-        Column("about", alone=True),
+        _Description, Quotes(), Edit("what is in it", title="What is in it"), Column("about", alone=True)
     ] = ""
     language: Annotated[
         str,

@@ -22,6 +22,7 @@ from klaw.json_schema import SchemaType
 
 TaskName = NewType("TaskName", str)
 """Unique among the tasks of one user."""
+TaskKey: TypeAlias = tuple[UserId, TaskName]
 
 MAX_TASK_MESSAGE_BYTES = 16_384
 MAX_TIMEOUT_S = 86_400

@@ -15,7 +15,6 @@ The rules:
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import structlog
@@ -24,12 +23,9 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import EARLIEST, from_iso, iso
 from klaw.actor.failure import error_class, where
 from klaw.config.schema import SubagentsConfig
-from klaw.domain.names import UserId
-from klaw.domain.task import At, Run, RunStatus, Task, TaskName
+from klaw.domain.task import At, Run, RunStatus, Task, TaskKey
 from klaw.domain.text import span
 from klaw.runs.triggers import MAX_COUNTED, first_fire, missed
-
-TaskKey: TypeAlias = tuple[UserId, TaskName]
 
 MAX_SLEEP_S = 60.0
 """The scheduler looks at least this often, so that a jump of the clock or a suspend is noticed."""
@@ -225,23 +221,6 @@ def _note(due: int, skipped: int, attempts: Sequence[Run], state: SchedulerState
 
 THRESHOLD_S = 5.0
 """Smaller differences are a clock that is being steered, or a thread that had to wait."""
-
-
-@attrs.define(kw_only=True)
-class ClockWatch:
-    """The two clocks when they were last looked at; the monotonic one stands still while a machine is suspended."""
-
-    wall: float
-    monotonic: float
-
-    def jumped_s(self, *, wall: float, monotonic: float) -> float:
-        """How far the wall clock went beyond the time that passed since the last look: positive after suspend or when
-        it was set forward, negative when it was set back, 0 when it did not jump."""
-        jump = (wall - self.wall) - (monotonic - self.monotonic)
-        self.wall, self.monotonic = wall, monotonic
-        return jump if abs(jump) >= THRESHOLD_S else 0.0
-
-
 BEHIND_S = 86_400.0
 """A clock that is so far behind the newest message was not set yet."""
 PATIENCE_S = 86_400.0
@@ -249,21 +228,31 @@ PATIENCE_S = 86_400.0
 
 
 @attrs.define(kw_only=True)
-class ClockTrust:
-    """Whether the clock can be right: a board without one of its own starts in 1970, or where it was stopped."""
+class Clocks:
+    """The clock and the monotonic one, which stands still while a machine is suspended, when they were last looked at;
+    and whether the clock can be right: a board without one of its own starts in 1970, or where it was stopped."""
 
-    last_seen: float
-    since: float
-    """When Klaw started, in Trio's seconds."""
+    wall: float
+    monotonic: float
+    last_seen: float = -math.inf
+    """Time of the newest message when Klaw started, in Unix seconds."""
+    since: float = attrs.field(default=attrs.Factory(lambda self: self.monotonic, takes_self=True), init=False)
     trusted: bool = False
     """Once it was right, somebody who sets it back means it."""
 
-    def doubt(self, *, wall: float, monotonic: float, synchronized: Callable[[], bool]) -> str | None:
+    def jumped_s(self, *, wall: float, monotonic: float) -> float:
+        """How far the clock went beyond the time that passed since the last look: positive after suspend or when it was
+        set forward, negative when it was set back, 0 when it did not jump."""
+        jump = (wall - self.wall) - (monotonic - self.monotonic)
+        self.wall, self.monotonic = wall, monotonic
+        return jump if abs(jump) >= THRESHOLD_S else 0.0
+
+    def doubt(self, *, synchronized: Callable[[], bool]) -> str | None:
         """Why the clock is not believed, for people. ``synchronized``: whether the system has set it by the network."""
-        told = f"the clock says {iso(wall)[:16].replace('T', ' ')} UTC"
-        if wall < EARLIEST:
+        told = f"the clock says {iso(self.wall)[:16].replace('T', ' ')} UTC"
+        if self.wall < EARLIEST:
             return f"{told}, which cannot be right"
         if not self.trusted:
-            late = wall < self.last_seen - BEHIND_S and monotonic - self.since < PATIENCE_S
+            late = self.wall < self.last_seen - BEHIND_S and self.monotonic - self.since < PATIENCE_S
             self.trusted = not late or synchronized()
         return None if self.trusted else f"{told}, and the newest message is of {iso(self.last_seen)[:10]}"

@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 from klaw.agent.conversation import ModelCall
 from klaw.config.schema import SubagentsConfig
-from klaw.domain.names import UserId
-from klaw.domain.task import Run, Task, TaskName
+from klaw.domain.task import Run, Task, TaskKey
 from klaw.errors import LimitReached
 from klaw.llm.types import Usage
 from klaw.store.engine.database import Readers
@@ -37,7 +36,6 @@ _WORDS = {
 }
 TokenCounts: TypeAlias = Mapping[RunLimit, int]
 """Tokens, prompts and answers together: the limits that hold, or what is used of them."""
-Key: TypeAlias = tuple[UserId, TaskName]
 
 
 def limits_of(task: Task | None, config: SubagentsConfig) -> TokenCounts:
@@ -98,13 +96,13 @@ class Ledger:
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
-        self._days: dict[str, Counter[Key]] = {}
+        self._days: dict[str, Counter[TaskKey]] = {}
 
     async def open(self, run: Run) -> None:
         """Load the run's day; call it before anything else with the run."""
         day = day_of(run.started_at)
         if day not in self._days:
-            used: Mapping[Key, int] = await self._readers.run(runs.tokens_by_task, day)
+            used: Mapping[TaskKey, int] = await self._readers.run(runs.tokens_by_task, day)
             # Another run may have opened the day meanwhile, and what it spent since is newer.
             self._days.setdefault(day, Counter(used))
             for old in [*self._days][:-KEPT_DAYS]:

@@ -14,7 +14,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
-from klaw.agent.agent import Agent, ToolCallRecorder
+from klaw.agent.agent import Agent
 from klaw.agent.claims import with_end
 from klaw.agent.conversation import Conversation, Ending, ModelCall, describe_failure
 from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
@@ -32,7 +32,7 @@ from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Delta, Usage
+from klaw.llm.types import ChatMessage, Delta, ToolCall, Usage
 from klaw.prompts import prompt
 from klaw.runs import transcripts
 from klaw.runs.due import is_retried
@@ -106,20 +106,9 @@ class _Course:
             sees=route.images,
             trail=Trail(outside=run.details.get(OUTSIDE) is True),
         )
-        offers = route.tools and agent.core.config.processing.max_tool_call_rounds
-        tools = agent.tools.executor.toolbox.describe(about) if offers else ()
-        self._with_tools = bool(tools)
-        recorder = ToolCallRecorder(store=self._keep)
-        conversation = Conversation(
-            agent=agent,
-            host=self,
-            recorder=recorder,
-            route=route,
-            meter=self.meter,
-            about=about,
-            tools=tools,
-            max_tokens=self.ledger.left(run, live.limits),
-        )
+        left = self.ledger.left(run, live.limits)
+        conversation = Conversation(agent=agent, host=self, route=route, meter=self.meter, about=about, max_tokens=left)
+        self._with_tools = bool(conversation.tools)
         await conversation.run()
         live.describe(
             ending=conversation.ending,
@@ -139,11 +128,6 @@ class _Course:
         note = f"the limit of one run is {self.live.limits.get(RunLimit.RUN)} tokens"
         used = self.ledger.used(self.live.run)
         return refusal(self.live.limits, used, needed) or LimitReached(RunLimit.RUN.value, note)
-
-    async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
-        await self.live.transcribe(role, kind, text, metadata)
-        if kind is MessageKind.TOOL_CALL:
-            await self.live.save()  # what was spent counts against the day's limits also after a crash
 
     # -- the host of the conversation ------------------------------------------------------------------------------
 
@@ -188,6 +172,14 @@ class _Course:
 
     def heard(self, delta: Delta) -> None:
         """Nobody watches a run."""
+
+    def tool_used(self, call: ToolCall, state: str, what: str) -> None:
+        """Likewise."""
+
+    async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
+        await self.live.transcribe(role, kind, text, metadata)
+        if kind is MessageKind.TOOL_CALL:
+            await self.live.save()  # what was spent counts against the day's limits also after a crash
 
 
 async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:

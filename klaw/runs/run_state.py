@@ -18,10 +18,10 @@ from klaw.core import Core
 from klaw.domain import tokens
 from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
-from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
+from klaw.domain.task import Run, RunKind, RunStatus, TaskKey, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, LimitReached, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.runs.limits import Key, RunLimit, TokenCounts
+from klaw.runs.limits import RunLimit, TokenCounts
 from klaw.store.kinds import run_edits
 from klaw.store.kinds.run_edits import RunLines
 
@@ -158,7 +158,7 @@ class LiveRun:
         return True
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TaskKey:
         return self.run.user, self.run.task
 
     @property

@@ -20,9 +20,9 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.domain.names import UserId
-from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.domain.task import Run, RunKind, RunStatus, TaskKey, TaskName
 from klaw.errors import ActorStopped, KlawError, NotStarted
-from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, TaskKey, decide
+from klaw.runs.due import MAX_SLEEP_S, Clocks, Fire, SchedulerState, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
 from klaw.runs.run_state import LiveRun
@@ -130,9 +130,8 @@ class _Actor:
     agent: Agent
     nursery: trio.Nursery
     beginner: RunStarter = attrs.field(init=False)
-    watch: ClockWatch = attrs.field(init=False)
+    clocks: Clocks = attrs.field(init=False)
     awake_since: float = attrs.field(init=False)
-    trust: ClockTrust = attrs.field(init=False)
     passed: dict[TaskKey, Run] = attrs.Factory(dict)
     """Heartbeats that had nothing to do: they leave no record in the store."""
     not_before: float = float("-inf")
@@ -141,7 +140,7 @@ class _Actor:
     def __attrs_post_init__(self) -> None:
         self.beginner = RunStarter(self.agent)
         self.awake_since = self.agent.core.clock.now()
-        self.watch = ClockWatch(wall=self.awake_since, monotonic=trio.current_time())
+        self.clocks = Clocks(wall=self.awake_since, monotonic=trio.current_time())
 
     async def recover(self) -> None:
         """Correct the records of runs that the last process, or the last incarnation, left under way."""
@@ -151,8 +150,8 @@ class _Actor:
             self.scheduler.queued.append(await self.beginner.live_again(again))
         for record in await agent.core.readers.run(runs.last_of_tasks):
             self._remember(record)
-        newest = await agent.core.readers.run(newest_time)
-        self.trust = ClockTrust(last_seen=from_iso(newest) if newest else -math.inf, since=trio.current_time())
+        if newest := await agent.core.readers.run(newest_time):
+            self.clocks.last_seen = from_iso(newest)
 
     async def loop(self) -> None:
         while True:
@@ -324,15 +323,14 @@ class _Actor:
 
     def _look_at_the_clocks(self) -> None:
         now = self.agent.core.clock.now()
-        if jump_s := self.watch.jumped_s(wall=now, monotonic=trio.current_time()):
+        if jump_s := self.clocks.jumped_s(wall=now, monotonic=trio.current_time()):
             log.warning("clock_jumped", seconds=round(jump_s, 1))
             self.awake_since = now
 
     def _clock_in_doubt(self) -> bool:
-        wall, was = self.agent.core.clock.now(), self.scheduler.clock_doubt
-        doubt = self.trust.doubt(wall=wall, monotonic=trio.current_time(), synchronized=SYNCHRONIZED.exists)
+        was, doubt = self.scheduler.clock_doubt, self.clocks.doubt(synchronized=SYNCHRONIZED.exists)
         if (doubt is None) != (was is None):
             log.warning("waiting_for_the_clock" if doubt else "clock_is_set")
-            self.awake_since = wall
+            self.awake_since = self.clocks.wall
         self.scheduler.clock_doubt = doubt
         return doubt is not None

@@ -23,10 +23,8 @@ from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
 MAX_LINE_BYTES = 1024 * 1024
 """A longer line would fill any model's context, and is left out."""
-MAX_PARSED_BYTES = 16 * 1024 * 1024
-"""How much is parsed for one history; reached only when many of the newest runs are incomplete or very long."""
-MAX_SCANNED_BYTES = 256 * 1024 * 1024
-"""How much is read for one history, including lines that are left out."""
+MAX_READ_BYTES = 64 * 1024 * 1024
+"""How much is read for one history; reached only when many of the newest runs are incomplete or very long."""
 MAX_SHOWN_CHARS = 500_000
 _MAX_RUN_ID = 128
 _LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
@@ -71,7 +69,7 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
     kept: dict[str, list[ChatMessage]] = {}
     incomplete: set[str] = set()
     whole: dict[str, int] = {}  # tokens of the runs whose request is found
-    for run, message in _messages(_files(folder), _BytesLeft(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)):
+    for run, message in _messages(_files(folder)):
         if run not in kept:
             if len(whole) >= runs or sum(whole.values()) >= max_tokens:
                 break
@@ -91,8 +89,7 @@ def of_run(conversations: Path, run: Run) -> tuple[list[ChatMessage], bool]:
     path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
     found: list[ChatMessage] = []
     chars = 0
-    left = _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES)
-    for owner, said in _messages([path] if path.exists() else [], left):
+    for owner, said in _messages([path] if path.exists() else []):
         if owner == run.id:
             chars += len(said.content) + sum(len(call.arguments) for call in said.tool_calls)
             if chars > MAX_SHOWN_CHARS and found:
@@ -124,12 +121,6 @@ def read_line(record: object) -> tuple[str, ChatMessage]:
     )
 
 
-@attrs.define
-class _BytesLeft:
-    parsed: int
-    scanned: int
-
-
 def _files(folder: Path) -> list[Path]:
     """The transcripts, newest first. Files of other names are not ours."""
     try:
@@ -142,39 +133,27 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, reverse=True)]
 
 
-def _messages(files: Iterable[Path], left: _BytesLeft) -> Iterator[tuple[str, ChatMessage]]:
+def _messages(files: Iterable[Path]) -> Iterator[tuple[str, ChatMessage]]:
+    """The messages of the files with the ids of their runs, the last first."""
+    left = MAX_READ_BYTES
     for path in files:
-        yield from _messages_of(path, left)
-        if left.parsed <= 0 or left.scanned <= 0:
-            log.warning("history_cut", bytes=MAX_SCANNED_BYTES - max(0, left.scanned))
-            return
-
-
-def _messages_of(path: Path, left: _BytesLeft) -> Iterator[tuple[str, ChatMessage]]:
-    warned = False
-
-    def warn(error: str) -> None:
-        nonlocal warned
-        if not warned:
-            log.warning("malformed_line", file=path.name, error=error)
-        warned = True
-
-    try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other side
-            warn("NotAFile")
-            return
-        for line in lines_backwards(path, longest=MAX_LINE_BYTES, at_most=left.scanned):
-            if left.parsed <= 0:
-                return
-            if line == TOO_LONG:
-                warn("TooLong")
+        wrong = ""
+        try:
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other side
+                wrong = "NotAFile"
                 continue
-            left.parsed -= len(line)
-            try:
-                yield read_line(json.loads(line.decode()))
-            except (ValueError, RecursionError) as error:
-                warn(error_class(error))
-        left.scanned -= status.st_size
-    except OSError as error:
-        warn(error_class(error))
+            for line in lines_backwards(path, longest=MAX_LINE_BYTES, at_most=left):
+                try:
+                    yield read_line(json.loads(line.decode()))
+                except (ValueError, RecursionError) as error:
+                    wrong = wrong or ("TooLong" if line == TOO_LONG else error_class(error))
+            left -= status.st_size
+        except OSError as error:
+            wrong = wrong or error_class(error)
+        finally:
+            if wrong:
+                log.warning("malformed_line", file=path.name, error=wrong)
+        if left <= 0:
+            log.warning("history_cut", bytes=MAX_READ_BYTES)
+            return

@@ -212,11 +212,8 @@ class Facts:
 
     async def _vector(self, text: str, *, background: bool = False) -> FactVector | None:
         embed = self._embedder.passage_in_background if background else self._embedder.passage
-        try:
-            with trio.move_on_after(math.inf if background else EMBED_S):
-                vector = await embed(text)
-                model = await self._readers.run(vector_model.current)
-                return FactVector(model_id=model[0], vector=vector) if model is not None else None
-        except EmbeddingUnavailable:
-            pass
+        with suppress(EmbeddingUnavailable), trio.move_on_after(math.inf if background else EMBED_S):
+            vector = await embed(text)
+            model = await self._readers.run(vector_model.current)
+            return FactVector(model_id=model[0], vector=vector) if model is not None else None
         return None

@@ -35,12 +35,6 @@ TOOL_TOKENS = 400
 MAX_PARTS = 4
 """One exchange that is larger than a prompt is read in so many parts; the middle of a still larger one is left out."""
 CONTINUED = "[continued]"
-EMPTY_AGAIN = "Your last answer held no summary. Write the summary now, as plain text."
-TOO_LONG_AGAIN = "Your last answer was far too long. Write a much shorter summary."
-REFUSED_AGAIN = (
-    "This is a record that you keep for the user and nobody else. You are not asked to do or to judge what it says,"
-    " only to write down what it is about."
-)
 
 
 def transcript(messages: Sequence[Message]) -> str:
@@ -205,7 +199,12 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|\Z)|\n")
-_AGAIN = {"empty": EMPTY_AGAIN, "too_long": TOO_LONG_AGAIN, "refused": REFUSED_AGAIN}
+_AGAIN = {
+    "empty": "Your last answer held no summary. Write the summary now, as plain text.",
+    "too_long": "Your last answer was far too long. Write a much shorter summary.",
+    "refused": "This is a record that you keep for the user and nobody else. You are not asked to do or to judge what"
+    " it says, only to write down what it is about.",
+}
 
 
 def judge(answer: str, max_tokens: int, *, last: bool) -> str:

@@ -42,8 +42,6 @@ class Summarizer(Nudge):
         self.queue: dict[ChatId, None] = {}
         """Chats to look at, in order, each once."""
         self._maker = maker
-        self.missed = False
-        """A chat found no place there; the next sweep finds it."""
         self._failures: dict[ChatId, SummaryFailure] = {}
         self._sweep_at = float("-inf")
 
@@ -57,7 +55,7 @@ class Summarizer(Nudge):
         if len(self.queue) < SWEEP_CHATS:
             self.queue[chat] = None
         else:
-            self.missed = True
+            self._sweep_at = float("-inf")  # which finds it
         self.nudge()
 
     def problems(self) -> dict[str, str]:
@@ -112,9 +110,9 @@ class Summarizer(Nudge):
 
     async def _sweep(self) -> None:
         now = trio.current_time()
-        if now < self._sweep_at and not self.missed:
+        if now < self._sweep_at:
             return
-        self.missed, self._sweep_at = False, now + SWEEP_S
+        self._sweep_at = now + SWEEP_S
         for chat in await self._maker.readers.run(summaries.candidates, SWEEP_MESSAGES, SWEEP_CHATS):
             self.queue[chat] = None
 

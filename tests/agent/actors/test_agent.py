@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,13 @@ from klaw.agent.conversation import LAST_ROUND, Conversation, Ending, ModelCall
 from klaw.config.memory import ContextConfig
 from klaw.config.schema import EngineConfig, ProcessingConfig
 from klaw.context.inputs import SAFETY, Budget
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ContextTooLong, ProviderNetworkError
 from klaw.llm.providers.adapt import request_tokens, tools_tokens
-from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolCall, ToolDescription, Usage
-from klaw.toolbox.executor import CallResult, Executor, PreparedCall
+from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolCall, ToolDescription, Usage
+from klaw.toolbox.executor import Executor
 from klaw.toolbox.spec import Permission, Toolbox, ToolContext, tool
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=None, run="r1")
@@ -61,14 +62,15 @@ class Script:
             raise answer
         return answer
 
-    async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
-        self.record.append(("called", [text, *(each.call.id for each in calls)]))
+    async def keep(self, _role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
+        if kind is MessageKind.TOOL_CALL:
+            self.record.append(("called", [text, *(each["id"] for each in metadata["calls"])]))
+        else:
+            self.record.append(("ended", metadata["call"]))
 
-    def started(self, call: PreparedCall) -> None:
-        self.record.append(("started", call.call.id))
-
-    async def ended(self, result: CallResult) -> None:
-        self.record.append(("ended", result.call.id))
+    def tool_used(self, call: ToolCall, state: str, _what: str) -> None:
+        if state == "started":
+            self.record.append((state, call.id))
 
 
 def wants(*calls: str, text: str = "", usage: Usage | None = None, **arguments: Any) -> Completion:
@@ -108,11 +110,9 @@ async def run(
     conversation = Conversation(
         agent=agent,  # type: ignore[arg-type]
         host=script,
-        recorder=script,
         route=route,
         meter=script,  # type: ignore[arg-type]
         about=CONTEXT,
-        tools=offered,
         **options,
     )
     await conversation.run()
@@ -209,7 +209,7 @@ async def test_a_failing_call_keeps_what_was_stored() -> None:
 
 async def test_what_a_hook_raises_ends_it() -> None:
     class Full(Script):
-        async def called(self, text: str, calls: Sequence[PreparedCall], echo: Echo | None) -> None:
+        async def keep(self, _role: Role, _kind: MessageKind, _text: str, _metadata: dict[str, Any]) -> None:
             raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):

@@ -223,7 +223,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_comes(tmp_path: Path) -
         "facts.json, entry 2: text: has control characters, or space around it",
         "facts.json, entry 3: created_at: is not a possible time",
         "facts.json, entry 4: id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'",
-        "facts.json, entry 5: importance: is a whole number from 0 to 100",
+        "facts.json, entry 5: importance: must be 0 to 100",
         "facts.json, entry 6: source: must be one of tool, user, archivist, chat",
         "facts.json, entry 7: text: must be a text",
         "facts.json, entry 9: is too long",

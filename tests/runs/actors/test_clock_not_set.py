@@ -9,7 +9,7 @@ import klaw.runs.scheduler as scheduler_module
 from klaw.actor.clock import iso
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import RunStatus
-from klaw.runs.due import BEHIND_S, PATIENCE_S, ClockTrust
+from klaw.runs.due import BEHIND_S, PATIENCE_S, Clocks
 from tests.runs.actors.test_scheduler_failures import START, add
 from tests.support.llm_server import text_reply
 from tests.support.runs.timing import Timed, open_chat, timed
@@ -94,13 +94,15 @@ async def test_a_clock_that_the_network_set_is_believed(
     ],
 )
 def test_when_a_clock_is_believed(wall: float, waited_s: float, believed: bool) -> None:
-    trust = ClockTrust(last_seen=START, since=7.0)
-    found = trust.doubt(wall=wall, monotonic=7.0 + waited_s, synchronized=lambda: False)
-    assert (found is None) is believed
+    clocks = Clocks(wall=wall, monotonic=7.0, last_seen=START)
+    clocks.jumped_s(wall=wall, monotonic=7.0 + waited_s)
+    assert (clocks.doubt(synchronized=lambda: False) is None) is believed
 
 
 def test_a_clock_that_was_right_may_be_set_back_but_not_to_before_klaw() -> None:
-    trust = ClockTrust(last_seen=START, since=0.0)
-    assert trust.doubt(wall=START, monotonic=0.0, synchronized=lambda: False) is None
-    assert trust.doubt(wall=START - 90 * DAY, monotonic=1.0, synchronized=lambda: False) is None
-    assert trust.doubt(wall=0.0, monotonic=2.0, synchronized=lambda: True) is not None
+    clocks = Clocks(wall=START, monotonic=0.0, last_seen=START)
+    assert clocks.doubt(synchronized=lambda: False) is None
+    clocks.jumped_s(wall=START - 90 * DAY, monotonic=1.0)
+    assert clocks.doubt(synchronized=lambda: False) is None
+    clocks.jumped_s(wall=0.0, monotonic=2.0)
+    assert clocks.doubt(synchronized=lambda: True) is not None

@@ -13,7 +13,7 @@ from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.errors import InvalidName
 from klaw.llm.providers.adapt import request_tokens
 from klaw.runs import transcripts
-from klaw.runs.transcripts import MAX_LINE_BYTES, MAX_SCANNED_BYTES, load, read_line
+from klaw.runs.transcripts import MAX_LINE_BYTES, load, read_line
 from klaw.store.engine import log_files as jsonl
 from tests.support.runs.transcripts import a_run, answer, as_bytes, calls, line, request, result, run_tokens, write
 
@@ -210,15 +210,17 @@ def test_no_more_is_read_than_needed(tmp_path, monkeypatch):
     assert len(parsed) == 5 * 4 + 1
 
 
-def test_reading_stops_at_the_limits(tmp_path, warnings):
+def test_reading_stops_at_the_limit(tmp_path, monkeypatch, warnings):
     """Many long runs that are incomplete; and lines that are too long to be parsed."""
+    most = 16 * MAX_LINE_BYTES
+    monkeypatch.setattr(transcripts, "MAX_READ_BYTES", most)
     write(tmp_path, "parsed", "2026-11-20", a_run("r0"))
     long = "x" * (MAX_LINE_BYTES - 1000)
     write(tmp_path, "parsed", "2026-11-22", [*a_run("r1"), *[request(f"x{number}", long) for number in range(17)]])
     assert ids(tmp_path, "parsed") == []
     write(tmp_path, "scanned", "2026-11-20", a_run("r0"))
     with write(tmp_path, "scanned", "2026-11-22", a_run("r1")).open("ab") as file:
-        file.truncate(MAX_SCANNED_BYTES + 10_000)
+        file.truncate(most + 10_000)
     assert ids(tmp_path, "scanned") == []
     assert [entry["event"] for entry in warnings if entry["event"] != "malformed_line"] == ["history_cut"] * 2
 

@@ -9,8 +9,8 @@ import attrs
 from klaw.actor.clock import iso
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.domain.task import Run, RunKind, RunStatus, Task, Trigger
-from klaw.runs.due import Fire, SchedulerState, StartPlan, TaskKey, decide
+from klaw.domain.task import Run, RunKind, RunStatus, Task, TaskKey, Trigger
+from klaw.runs.due import Fire, SchedulerState, StartPlan, decide
 
 
 def a_task(name: str, trigger: Trigger, *, since: float, user: UserId = LOCAL_USER, **more) -> Task:
