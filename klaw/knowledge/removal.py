@@ -15,9 +15,8 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute
-from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.execute import ForgetResult, Forgetting
 from klaw.store.forget.finding import NothingToForget
-from klaw.store.forget.journal_entry import Forgetting
 from klaw.store.kinds import forgotten
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.kinds.knowledge.removal import Going, turns_naming

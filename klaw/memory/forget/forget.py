@@ -33,9 +33,8 @@ from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, finding, finish, proof, quotes, reach
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.effects import FileMade
-from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.execute import ForgetResult, merged
 from klaw.store.forget.finding import NothingToForget
-from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetTarget, Reach
@@ -61,7 +60,17 @@ log = structlog.get_logger("klaw.forget")
 
 
 @attrs.frozen(kw_only=True)
-class Preview:
+class _FoundFiles:
+    """For the operator, who alone may know what a file that all users share holds."""
+
+    held: tuple[HoldingFile, ...] = ()
+    """Those that hold it."""
+    aside: tuple[HoldingFile, ...] = ()
+    """Databases and other files of before."""
+
+
+@attrs.frozen(kw_only=True)
+class Preview(_FoundFiles):
     """What a forgetting would do, or did."""
 
     reach: Reach
@@ -71,31 +80,22 @@ class Preview:
     """Files of the workspace that tools wrote, also those that no longer exist."""
     again: tuple[Message, ...] = ()
     """The first of the messages that say it too and stay."""
-    held: tuple[HoldingFile, ...] = ()
-    """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
-    aside: tuple[HoldingFile, ...] = ()
-    """Databases and other files of before; for the operator."""
     naming: tuple[Message, ...] = ()
-    """For a person: the first of the messages that name it and stay."""
+    """The first of the messages that name a forgotten person and stay."""
 
     @property
     def named(self) -> PersonTraces | None:
-        """For a person: everything that names it."""
         return self.reach.wanted.named
 
 
 @attrs.frozen(kw_only=True)
-class CleanedLogs:
+class CleanedLogs(_FoundFiles):
     """What is left of something that was taken out of the database."""
 
     lines: int
     """Lines of logs that were rewritten."""
     vacuumed: bool = False
-    """Whether the database file was rebuilt, because its free space still held the text."""
-    held: tuple[HoldingFile, ...] = ()
-    """Files that still hold it; for the operator."""
-    aside: tuple[HoldingFile, ...] = ()
-    """Databases and other files of before; for the operator."""
+    """The database file was rebuilt, because its free space still held the text."""
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +104,7 @@ class Proof(CleanedLogs):
     entry: int
     after: QuotesFound
     still_named: Mapping[str, int] = attrs.field(factory=dict)
-    """For a person: how many rows of each kind still name it."""
+    """How many rows of each kind still name a forgotten person."""
 
 
 @attrs.frozen
@@ -151,7 +151,7 @@ class Forgetter:
     _shown: dict[ChatId, ShownPreview] = attrs.field(factory=dict, init=False)
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
-        """What somebody means; see ``finding.find``."""
+        """See ``finding.find``."""
         return await self.readers.run(finding.find, text, user, with_messages=with_messages)
 
     async def again(self, shown: ForgetTarget) -> ForgetTarget:
@@ -165,7 +165,7 @@ class Forgetter:
         self._shown[chat] = ShownPreview(wanted, with_facts, until)
 
     def take_shown(self, chat: ChatId, now: float) -> ShownPreview | None:
-        """What a chat was shown last, once, and not after its time."""
+        """What a chat was shown last: once, and not after its time."""
         shown = self._shown.pop(chat, None)
         return shown if shown is not None and shown.until >= now else None
 
@@ -183,7 +183,11 @@ class Forgetter:
         own = frozenset(found.rowids)
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
-        files, things = await self._files(found)
+        gone = await self.readers.run(runs.by_ids, wanted.user, found.runs)
+        of_runs = await self.files.run(finding.of_runs, self.data_dir, gone)
+        files = tuple({each.path: each for each in (*found.effects.files, *of_runs)}.values())
+        look = partial(finding.things, with_facts=with_facts)
+        things = await self.files.run(look, self.workspace, wanted.user, files)
         return Preview(
             reach=found,
             things=(*await self.readers.run(proof.things_of, found), *things),
@@ -195,11 +199,8 @@ class Forgetter:
         )
 
     async def forget(self, wanted: ForgetTarget, *, with_facts: bool = False, everywhere: bool = False) -> Proof:
-        """Forget it, and look for what still says it.
-
-        Args:
-            wanted, with_facts, everywhere: see ``preview``. Without ``everywhere`` only the user's own rows and logs
-                are read, and the database's files are compacted later, for all users together.
+        """Forget it, and look for what still says it. Without ``everywhere`` only the user's own rows and logs are
+        read, and the database's files are compacted later, for all users together. Arguments are as for ``preview``.
 
         Raises:
             NothingToForget: a reindex is running, so nothing was changed.
@@ -219,15 +220,14 @@ class Forgetter:
             await self._remove_files(before)
             found, done = await self._take_out(iso(self.clock.now()), before.reach)
             cleaned = await self._finish([done], done.finder.pieces, everywhere=everywhere)
+            after = partial(quotes.look, own=done.entry.messages, asked=done.entry.asked)
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(
                 **attrs.asdict(cleaned, recurse=False),
                 before=attrs.evolve(before, reach=found),  # with what changed since it was made
                 entry=done.entry.entry,
-                after=await self.readers.run(
-                    quotes.look, wanted.user, found.texts, done.entry.messages, done.entry.asked
-                ),
-                still_named=await self.readers.run(quotes.count_naming, wanted.user, names) if names else {},
+                after=await self.readers.run(after, wanted.user, found.texts),
+                still_named=(await self.readers.run(quotes.look_for_names, wanted.user, names)).counts if names else {},
             )
 
     async def _take_out(self, at: str, found: Reach) -> tuple[Reach, ForgetResult]:
@@ -245,16 +245,8 @@ class Forgetter:
         return found, attrs.evolve(done, entries=(*done.entries, *rest))
 
     async def _finish(self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool) -> CleanedLogs:
-        """Clean the logs and the files of what was taken out, and look for what of it is still there.
-
-        Args:
-            done: what was taken out, for each user.
-            pieces: texts to look for.
-            everywhere: see ``preview``.
-
-        Raises:
-            StorageError: the logs could not be cleaned; the next start does it.
-        """
+        """Clean the logs and the files of what was taken out, of each user, and look for pieces of text that are still
+        there. Raises StorageError: the logs could not be cleaned; the next start does it."""
         clean = partial(take_out.clean_logs, self.writer, self.readers, self.files, self.data_dir)
         lines = sum([await clean(each) for each in done])
         held, vacuumed = await self._compact(done[0].entry.user, pieces) if everywhere else ((), False)
@@ -288,20 +280,10 @@ class Forgetter:
     async def clean_after(
         self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool
     ) -> CleanedLogs:
-        """Clean the logs of what somebody took out of the database, such as a knowledge base, and look for what of it
-        is still there. Arguments and errors as for ``_finish``."""
+        """Clean the logs of what somebody took out of the database, such as a knowledge base; like ``_finish``."""
         async with self._alone:
             cleaned = await self._finish(done, pieces, everywhere=everywhere)
             return attrs.evolve(cleaned, aside=await self.files.run(self._aside) if everywhere else ())
-
-    async def _files(self, found: Reach) -> tuple[tuple[FileMade, ...], list[Thing]]:
-        user = found.user
-        gone = await self.readers.run(runs.by_ids, user, found.runs)
-        written = {each.path: each for each in found.effects.files}
-        written |= {each.path: each for each in await self.files.run(finding.of_runs, self.data_dir, user, gone)}
-        files = tuple(written.values())
-        look = partial(finding.things, with_facts=found.with_facts)
-        return files, await self.files.run(look, self.workspace, user, files)
 
     async def _remove_files(self, before: Preview) -> None:
         remove = partial(finding.remove, with_facts=before.reach.with_facts)
@@ -358,7 +340,7 @@ class Forgetter:
         one, and whether it was rebuilt."""
         await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
         held = await self._search(user, pieces)
-        if not any(each.path.startswith("klaw.db") and each.kind == "database" for each in held):
+        if all(each.kind != "database" for each in held):
             return held, False
         await self.writer.run_alone(forget_logs.compact_database, vacuum=True)
         return await self._search(user, pieces), True
@@ -379,9 +361,5 @@ def _size(done: ForgetResult) -> int:
 def _search(data_dir: Path, workspace: Path, user: UserId, pieces: Sequence[str]) -> tuple[HoldingFile, ...]:
     inside = workspace.is_relative_to(data_dir)
     held = proof.search(data_dir, user, pieces, skip=[workspace] if inside else [])
-    if workspace.is_dir():
-        held += [
-            attrs.evolve(each, path=f"{workspace.name}/{each.path}")
-            for each in proof.search(workspace, user, pieces, shared=True)
-        ]
-    return tuple(held)
+    theirs = proof.search(workspace, user, pieces, shared=True) if workspace.is_dir() else []
+    return (*held, *(attrs.evolve(each, path=f"{workspace.name}/{each.path}") for each in theirs))

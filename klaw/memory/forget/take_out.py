@@ -14,8 +14,7 @@ from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, finish, logs
-from klaw.store.forget.execute import ForgetResult
-from klaw.store.forget.journal_entry import ForgetEntry
+from klaw.store.forget.execute import ForgetEntry, ForgetResult
 from klaw.store.forget.logs import Cleaner
 from klaw.store.search import fulltext_renewal
 
@@ -29,7 +28,7 @@ MANY = finish.MOST_AT_START
 """From so many on, the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so
 many: it would leave what a kill left of that."""
 AT_ONCE_WITHOUT_TEXT = 60
-"""Messages in one transaction, when that was done."""
+"""Messages that are taken out in one transaction after that."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
 LOGS_AT_ONCE = 8

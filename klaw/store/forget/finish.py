@@ -16,7 +16,7 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.forget import execute, logs, quotes
-from klaw.store.forget.journal_entry import ForgetEntry, merged, together
+from klaw.store.forget.execute import ForgetEntry, merged, together
 from klaw.store.forget.logs import Cleaner
 from klaw.store.forget.quotes import QuotesFound
 from klaw.store.kinds import attachments, forgotten, messages, records, tasks

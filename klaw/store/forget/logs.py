@@ -18,8 +18,8 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.config.paths import encode_name
-from klaw.domain.forget import MARK, PieceFinder
-from klaw.domain.names import LOCAL_USER, UserId, name_of
+from klaw.domain.forget import FORGOTTEN, MARK, PieceFinder
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import StorageError
 from klaw.store import changes, rows
 from klaw.store.engine import connect, meta
@@ -28,14 +28,14 @@ from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
-from klaw.store.forget.journal_entry import ForgetEntry
+from klaw.store.forget.execute import ForgetEntry
 from klaw.store.forget.quotes import is_said_again
 from klaw.store.kinds import forgotten, messages, runs, summaries, turns
-from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
-from klaw.store.kinds.people import MENTION, PERSON
+from klaw.store.kinds.messages import MESSAGE
+from klaw.store.kinds.people import MENTION
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, copy_path
 from klaw.store.kinds.tasks import TASK
@@ -76,7 +76,6 @@ class Cleaner:
     """What the lines of logs become. Made by a connection after the forgetting was carried out.
 
     Args:
-        entry: the forgetting.
         finder: finds the texts that are taken out wherever the user's records quote them.
     """
 
@@ -89,7 +88,7 @@ class Cleaner:
         self._messages = frozenset(entry.messages)
         self._first = min(entry.asked, default=0)
         self._gone = {**entry.gone, BASE.what: entry.knowledge, SOURCE.what: entry.knowledge}
-        self._deleted = [name_of(chat) for chat, _ in entry.deleted]
+        self._summaries = {summaries.summary_key(each) for each in entry.summaries}
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}
         # What lines are to say, as the database does.
         self._people = forgotten.past_values(connection, user, entry.past)
@@ -157,14 +156,7 @@ class Cleaner:
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == messages.CONVERSATIONS:
-            rowid, run = record.get("rowid"), (record.get("metadata") or {}).get("run")
-            if rowid in self._messages:
-                return self._emptied(record) if self.own else record
-            if rowid is None and run in self.entry.ran:
-                return self._emptied(record, run=run) if self.own else record
-            if rowid is not None and (rowid < self._first or self._is_said_again(record)):
-                return record
-            return self._redacted(record, "content", "metadata")
+            return self._of_message(record)
         if kind == turns.TURNS:
             if self.own and record.get("turn_id") in self._receipts:
                 return {**record, "receipt": self._receipts[record["turn_id"]]}
@@ -178,55 +170,49 @@ class Cleaner:
     def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
         return {**record, **{name: self._finder.taken_out(record[name]) for name in names if name in record}}
 
-    def _is_said_again(self, record: dict[str, Any]) -> bool:
+    def _of_message(self, record: dict[str, Any]) -> dict[str, Any]:
+        rowid, run = record.get("rowid"), (record.get("metadata") or {}).get("run")
+        in_run = rowid is None and run in self.entry.ran
+        if in_run or rowid in self._messages:
+            gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
+            metadata = {FORGOTTEN: self.entry.time, **({"run": run} if in_run else {})}
+            return {**record, **gone, "metadata": metadata} if self.own else record
         role, content = record.get("role"), record.get("content")
-        return isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._finder)
-
-    def _emptied(self, record: dict[str, Any], **metadata: str) -> dict[str, Any]:
-        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
-        return {**record, **gone, "metadata": {**forgotten.tombstone(self.entry.time), **metadata}}
+        said_again = isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._finder)
+        if rowid is not None and (rowid < self._first or said_again):
+            return record
+        return self._redacted(record, "content", "metadata")
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
-        what, key, value = str(record.get("what")), record.get("key"), record.get("value")
+        what, key, value, number = (
+            str(record.get("what")),
+            record.get("key"),
+            record.get("value"),
+            record.get("entry", 0),
+        )
         if not isinstance(value, dict) or what in (execute.FORGET.what, MENTION.what):
             return record
-        before = record.get("entry", 0) < self.entry.entry
-        if self.own and before and key in self._gone.get(what, ()):
-            return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
-        if what in self._keep:
-            return self._of_kept(record, what, value) if self.own else record
-        if self.own and before:
-            if what == CHAT.what and key in self._deleted:
-                return {**record, "value": {name: each for name, each in value.items() if name != "title"}}
-            if what == SUMMARY.what and key in {summaries.summary_key(each) for each in self.entry.summaries}:
-                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
-                return {**record, "value": {**value, "text": MARK, "notes": notes}}
-            if what == TOPIC.what and "topics" in value:
-                topics = (
-                    {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
-                    for state in value["topics"]
-                )
-                value = {**value, "topics": list(topics)}
-            value = self._as_now(what, key, value)
-        return {**record, "value": self._finder.taken_out(value)}
+        if self.own and number < self.entry.entry:
+            if key in self._gone.get(what, ()):
+                return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
+            value = self._people.get(number) or self._before(what, key, value)
+        # What people keep on purpose goes as a whole, or stays.
+        return {**record, "value": value if what in self._keep else self._finder.taken_out(value)}
 
-    def _of_kept(self, record: dict[str, Any], what: str, value: dict[str, Any]) -> dict[str, Any]:
-        """A line of what people keep on purpose: it goes as a whole, or stays."""
-        if what == PERSON.what and record.get("entry") in self._people:
-            return {**record, "value": self._people[record["entry"]]}
-        if record.get("entry", 0) >= self.entry.entry:
-            return record
-        value = self._as_now(what, record.get("key"), value)
+    def _before(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
+        """A value of before the forgetting, without what went by it."""
+        if what == SUMMARY.what and key in self._summaries:
+            notes = [{**note, "text": MARK} for note in value.get("notes", [])]
+            return {**value, "text": MARK, "notes": notes}
+        if what == TOPIC.what and "topics" in value:
+            ended = self.entry.topics
+            states = [{**each, "summary": MARK} if each.get("id") in ended else each for each in value["topics"]]
+            return {**value, "topics": states}
         if what == CORE.what and self.entry.core:  # later lines say what these are now
-            value = {**value, "document": {}, "replaces": ""}
-        if what == TASK.what and record.get("key") in self.entry.tasks:
-            value = {**value, "message": MARK}
-        return {**record, "value": value}
-
-    def _as_now(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
-        """A value of a kind without history, with only those texts that still hold."""
-        kind = self._no_history.get(what)
-        if kind is None:
+            return {**value, "document": {}, "replaces": ""}
+        if what == TASK.what and key in self.entry.tasks:
+            return {**value, "message": MARK}
+        if (kind := self._no_history.get(what)) is None:
             return value
         now = self._now.get((what, str(key or "")), {})
         gone = [name for name in kind.quotes if value.get(name) and value[name] != now.get(name)]
@@ -274,11 +260,11 @@ def remove_copies(root: Path, entry: ForgetEntry, finder: PieceFinder) -> None:
     for chat, number in entry.summaries:
         (root / copy_path(chat, number)).unlink(missing_ok=True)
     folders = (root / COPIES).iterdir() if finder and (root / COPIES).is_dir() else ()
-    for folder in folders:
-        if folder.name.startswith(encode_name(f"{entry.user}:")) and folder.is_dir() and not folder.is_symlink():
-            for path in folder.iterdir():
-                if path.is_file() and finder.found_in(path.read_text("utf-8", "replace")):
-                    path.unlink(missing_ok=True)
+    mine = encode_name(f"{entry.user}:")
+    for folder in (each for each in folders if each.name.startswith(mine) and each.is_dir() and not each.is_symlink()):
+        for path in folder.iterdir():
+            if path.is_file() and finder.found_in(path.read_text("utf-8", "replace")):
+                path.unlink(missing_ok=True)
 
 
 def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
@@ -288,7 +274,11 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
     Args:
         vacuum: rebuild the file, so that no page holds what was once there.
     """
-    execute.merge_small_indexes(connection)
+    for kind in KINDS:
+        # In rows that were replaced before the index was told to leave no words, what was taken out is only marked. The
+        # index of messages is large, and only forgetting takes words out of it.
+        if kind.full_text and kind is not MESSAGE:
+            connection.execute(f"INSERT INTO {kind.table}_fts ({kind.table}_fts) VALUES ('optimize')")  # noqa: S608
     if vacuum:
         connection.execute("VACUUM")
     connection.set_busy_timeout(MOST_BUSY_MS)

@@ -125,6 +125,9 @@ def _may_be_of(name: str, user: UserId, *, shared: bool) -> bool:
     return user == LOCAL_USER or not (shared or name == CORE_FILE)
 
 
+_OF_FOLDER = {COPIES: "copy", set_aside.FOLDER: "backup", originals.FOLDER: "source"}
+
+
 def _kind(name: str) -> str:
     top = name.split("/", 1)[0]
     if is_log(name) or name == COMMIT_LOG:
@@ -133,14 +136,10 @@ def _kind(name: str) -> str:
         return "database"
     if name.endswith(CORE_FILE):
         return "core memory"
-    if top == COPIES:
-        return "copy"
-    if top == set_aside.FOLDER:
-        return "backup"
+    if top in _OF_FOLDER:
+        return _OF_FOLDER[top]
     if Path(name).parent.name == attachments.FOLDER:
         return "attachment"
-    if top == originals.FOLDER:
-        return "source"
     return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 
@@ -188,7 +187,7 @@ def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
         if topic is not None:
             left = "made again from what is left"
             found.append(Thing(kind="topic", name=str(each), text=beginning(topic.summary), remedy=left))
-    for chat, number in reach.summaries:
+    for chat, number in reach.keys(SUMMARY):
         text = "".join(SUMMARY.texts(connection, user, summary_key((chat, number))))
         found.append(Thing(kind="summary", name=f"{name_of(chat)} {number}", text=beginning(text)))
     for task in reach.tasks:
@@ -204,11 +203,10 @@ def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
 
 def names_left(reach: Reach) -> list[dict[str, str]]:
     """Names that stay when all is gone that they named, and the folders that have them."""
-    chats_left = [("chat", name_of(chat), messages.chat_folder(chat)) for chat, _ in reach.wanted.deleted]
-    tasks_left = [
-        ("task", name, f"{messages.CONVERSATIONS}/{run_folder(reach.user, name)}") for name in sorted(reach.going_tasks)
-    ]
-    return [{"kind": kind, "name": name, "folder": folder} for kind, name, folder in (*chats_left, *tasks_left)]
+    left = [("chat", name_of(chat), messages.chat_folder(chat)) for chat, _ in reach.wanted.deleted]
+    tasks = sorted(reach.going_tasks)
+    left += [("task", name, f"{messages.CONVERSATIONS}/{run_folder(reach.user, name)}") for name in tasks]
+    return [{"kind": kind, "name": name, "folder": folder} for kind, name, folder in left]
 
 
 def _chat(connection: apsw.Connection, user: UserId, chat: ChatId) -> Thing:

@@ -23,8 +23,8 @@ from klaw.store.engine.tables import END
 from klaw.store.kinds import messages, records, runs, topic_vectors
 from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild.files import Places, remove
-from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.logs import RecordIndex, grown, lines
+from klaw.store.rebuild.reconcile import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.values import Embeds, Phase, Progress, Tally
 from klaw.store.search import knowledge_search, passages, token_codes, vectors
 

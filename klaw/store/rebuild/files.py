@@ -95,16 +95,6 @@ def recover(places: Places) -> bool:
     return True
 
 
-def drop_old(places: Places) -> int:
-    """Remove the database of before the last reindex. Returns the bytes that were freed, 0 if there was none. Raises
-    ReindexRefused: there is no other database."""
-    if not places.old.exists():
-        return 0
-    if not places.database.exists():
-        raise ReindexRefused(f"{places.database} is not there: {places.old.name} stays")
-    return remove(places.old)
-
-
 def check_begin(places: Places, logs_bytes: int) -> None:
     """Raises ReindexRefused where a reindex could not end; the text says what to do."""
     if places.old.exists():

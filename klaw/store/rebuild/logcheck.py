@@ -23,7 +23,7 @@ from klaw.store.kinds import records
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns
 from klaw.store.kinds.inventory import LoggedMessage, last_numbers, unknown_messages
-from klaw.store.rebuild.line_inserter import FARTHEST
+from klaw.store.rebuild.reconcile import FARTHEST
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""

@@ -24,7 +24,7 @@ from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building, embed_rest, take_over
 from klaw.store.rebuild.compare import compare
-from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
+from klaw.store.rebuild.files import Places, check_begin, check_room, decide, exchange, recover, remove, size
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
     Embeds,
@@ -90,12 +90,15 @@ def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_
 
 
 def drop(database: Path) -> int:
-    """Remove the database of before the last reindex; a running server does not mind. Returns the bytes freed. Raises
-    StorageError: it is the only one, or cannot be removed."""
+    """Remove the database of before the last reindex; a running server does not mind. Returns the bytes freed; 0 if
+    there was none. Raises StorageError: it is the only one, or cannot be removed."""
+    old = Places(database).old
+    if old.exists() and not database.exists():
+        raise ReindexRefused(f"{database} is not there: {old.name} stays")
     try:
-        return drop_old(Places(database))
+        return remove(old) if old.exists() else 0
     except OSError as error:
-        raise StorageError(f"cannot remove {Places(database).old}: {error.strerror}") from error
+        raise StorageError(f"cannot remove {old}: {error.strerror}") from error
 
 
 def _full(database: Path) -> StorageFull:
