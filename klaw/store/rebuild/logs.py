@@ -39,12 +39,12 @@ def lines(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 class RecordIndex:
-    """Where in the logs of one kind each record is. About 40 bytes a record.
+    """Where in the logs of one kind each record is. 32 bytes a record.
 
     Args:
         number: name of the number that records are ordered by, with which Klaw begins a line; None: they stay in
             the order of the logs.
-        skip: told path, line and reason of a line without a number.
+        skip: called with path, line and reason of a line without a number.
     """
 
     def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
@@ -53,43 +53,37 @@ class RecordIndex:
         self._number = number
         self._begin = f'{{"{number}":'.encode()
         self._paths: list[str] = []
-        self._numbers = array("q")
-        self._files = array("q")
-        self._offsets = array("q")
-        self._lengths = array("q")
+        self._places = array("q")
+        """Number, log, offset and length of each record."""
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._places) // 4
 
     def add(self, path: str, start: int, end: int) -> Iterator[int]:
         """Look through a part of a log; yields the offset reached after every line."""
-        number = len(self._paths)
-        self._paths.append(path)
         for offset, line in lines(self._root / path, start, end):
-            found = self._number_in(line)
-            if found is None:
+            number = self._number_in(line)
+            if number is None:
                 self._skip(path, line, "NoNumber")
             else:
-                self._numbers.append(found)
-                self._files.append(number)
-                self._offsets.append(offset)
-                self._lengths.append(len(line))
+                self._places.extend((number, len(self._paths), offset, len(line)))
             yield offset + len(line)
+        self._paths.append(path)
 
     def lines(self) -> Generator[tuple[str, bytes], None, None]:
         """Path and line of every record, in the order of numbers; of equal ones the first that was added first."""
-        # Python's own sort would keep the interpreter for a second with a million messages.
-        order = np.argsort(np.frombuffer(self._numbers, np.int64), kind="stable")
+        places = np.frombuffer(self._places, np.int64).reshape(-1, 4)
         opened: OrderedDict[int, int] = OrderedDict()
         try:
-            for place in map(int, order):
-                number = self._files[place]
-                if number not in opened:
-                    opened[number] = os.open(self._root / self._paths[number], os.O_RDONLY | os.O_CLOEXEC)
+            # Python's own sort would keep the interpreter for a second with a million messages.
+            for place in np.argsort(places[:, 0], kind="stable"):
+                _, log, offset, length = map(int, places[place])
+                if log not in opened:
+                    opened[log] = os.open(self._root / self._paths[log], os.O_RDONLY | os.O_CLOEXEC)
                     if len(opened) > _MAX_OPEN:
                         os.close(opened.popitem(last=False)[1])
-                opened.move_to_end(number)
-                yield self._paths[number], os.pread(opened[number], self._lengths[place], self._offsets[place])
+                opened.move_to_end(log)
+                yield self._paths[log], os.pread(opened[log], length, offset)
         finally:
             for descriptor in opened.values():
                 os.close(descriptor)
