@@ -10,6 +10,7 @@ wait for that last step only.
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Literal, TypeAlias, TypeVar, cast
 
 import apsw
@@ -20,17 +21,19 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.actor.threads import Threads
-from klaw.errors import ActorStopped, KlawError
-from klaw.store.engine import connect
+from klaw.errors import ActorStopped, KlawError, StorageError
+from klaw.store.engine import connect, vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tables import Bound
+from klaw.store.engine.transaction import StoppedStore
 from klaw.store.engine.writer import Writer
+from klaw.store.kinds.inventory import last_numbers
+from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building, take_over
-from klaw.store.rebuild.compare import compare
-from klaw.store.rebuild.files import Places, check_begin, check_room
-from klaw.store.rebuild.handover import CommitMark, end_reading, hand_over, mark_commits
+from klaw.store.rebuild.compare import compare, compare_tail
+from klaw.store.rebuild.files import Places, check_begin, check_room, decide, exchange
 from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexRefused, ReindexReport, TableComparison, Vectors
 from klaw.store.search import vectors
 
@@ -176,21 +179,20 @@ class _Job:
 
     async def _reindex(self) -> ReindexReport:
         begin = time.monotonic()
-        sizes = await self._threads.run(logs.sizes, self.places.database.parent)
-        await self._threads.run(check_begin, self.places, sum(sizes.values()))
+        await self._threads.run(check_begin, self.places)
         building = Building(self.places, slice_s=self.reindexer.slice_s)
         try:
             # A log that is being written to while its size is read may be taken back since; a mark is right.
-            mark = await self.writer.run_alone(mark_commits)
-            await self._steps(building.read_all(mark.sizes, embed_again=self.options.embed_again))
+            sizes, _ = await self.writer.run_alone(mark_commits)
+            await self._steps(building.read_all(sizes, embed_again=self.options.embed_again))
             self._live = await self._threads.run(connect.open_alone, self.places.database)
             await self._take_over(building)
-            mark, _ = await self._catch_up(building, PAUSE_FACTOR, self._live)
+            last, _ = await self._catch_up(building, PAUSE_FACTOR, self._live)
             tables = await self._compare(building)
             await self._threads.run(self._live.execute, "COMMIT")  # the write-ahead log may be emptied again
             reason, swapped = None, False
             if self.options.accept_differences or all(table.same for table in tables):
-                reason = await self._swap(building, mark.last)
+                reason = await self._swap(building, last)
                 swapped = reason is None
             return ReindexReport(
                 swapped=swapped,
@@ -217,12 +219,12 @@ class _Job:
 
     async def _catch_up(
         self, building: Building, pause: float, snapshot: apsw.Connection | None = None
-    ) -> tuple[CommitMark, int]:
-        """Take in what has come in up to a new mark. Returns the mark, and how many bytes of logs that was."""
-        mark = await self.writer.run_alone(mark_commits, snapshot)
-        size = sum(end - start for start, end in logs.grown(building.positions, mark.sizes).values())
-        await self._steps(building.read(mark.sizes, whole=False), phase="catch_up", pause=pause)
-        return mark, size
+    ) -> tuple[Mapping[Bound, int], int]:
+        """Take in what has come in up to now. Returns the highest numbers then, and how many bytes of logs that was."""
+        sizes, last = await self.writer.run_alone(mark_commits, snapshot)
+        size = sum(end - start for start, end in logs.grown(building.positions, sizes).values())
+        await self._steps(building.read(sizes, whole=False), phase="catch_up", pause=pause)
+        return last, size
 
     async def _take_over(self, building: Building) -> None:
         """All documents and vectors that the database in use has now. The few that it gets later are made again."""
@@ -290,3 +292,67 @@ def _next(work: Generator[Progress, None, T], places: Places) -> tuple[Progress 
         return next(work), None
     except StopIteration as end:
         return None, end.value
+
+
+# -- the writer's part: in its thread, while nothing is written; acknowledgements wait for it --------------------------
+
+
+def mark_commits(
+    stopped: StoppedStore, live: apsw.Connection | None = None
+) -> tuple[Mapping[str, int], Mapping[Bound, int]]:
+    """How far the store is: the bytes of each log, below which nothing changes any more until ``end_reading``, and the
+    highest numbers; that of turns is only for this very file. Raises StorageError: the database cannot be read.
+
+    Args:
+        live: another connection, which reads the database as it is now until it ends its transaction.
+    """
+    try:
+        if live is not None:
+            live.execute("BEGIN")
+            live.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        last = last_numbers(stopped.connection)
+    except (apsw.Error, *DAMAGE) as error:
+        raise StorageError(f"the database in use cannot be read ({error_class(error)}): see klaw doctor") from error
+    stopped.journal.is_read = True
+    return logs.sizes(stopped.data_dir), last
+
+
+def end_reading(stopped: StoppedStore) -> None:
+    """Let logs be rewritten again."""
+    stopped.journal.is_read = False
+
+
+def hand_over(
+    stopped: StoppedStore, places: Places, positions: Mapping[str, int], compared: Mapping[Bound, int] | None
+) -> str | None:
+    """Bring the new database up to the last commit, compare what is new, and decide for it. Returns why that could not
+    be.
+
+    Args:
+        positions: how far each log is in the new database.
+        compared: up to these numbers everything is the same in both; None: differences were accepted.
+
+    Raises:
+        StorageError: nothing was decided; the present one stays.
+    """
+    building = Building(places, slice_s=float("inf"))
+    try:
+        building.reopen(positions)
+        if vector_model.current(building.connection) != vector_model.current(stopped.connection):
+            return "the embedding model is being changed: run it again when that has ended"
+        for _step in building.read(logs.sizes(stopped.data_dir), whole=False):
+            pass
+        if compared is not None and not compare_tail(stopped.connection, building.connection, compared):
+            return "the newest rows, the chats or the tasks are not the same in both databases"
+        document_copies.hand_over(building.connection, stopped.connection)
+        building.finish()
+        # What running readers do not need is brought into the file; the rest stays in the log that moves with it.
+        stopped.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        decide(places)
+    except (apsw.Error, OSError) as error:
+        log.error("swap_failed", error=error_class(error), where=where(error))
+        raise StorageError(f"the new database could not be finished ({error_class(error)})") from error
+    finally:
+        building.close()
+    stopped.exchange = partial(exchange, places)
+    return None

@@ -11,6 +11,7 @@ import attrs
 import structlog
 
 from klaw import atomic_file
+from klaw.store.rebuild import logs
 from klaw.store.rebuild.values import ReindexRefused
 
 RESERVE_BYTES = 64 << 20
@@ -95,7 +96,7 @@ def recover(places: Places) -> bool:
     return True
 
 
-def check_begin(places: Places, logs_bytes: int) -> None:
+def check_begin(places: Places) -> None:
     """Raises ReindexRefused where a reindex could not end; the text says what to do."""
     if places.old.exists():
         raise ReindexRefused(
@@ -103,7 +104,7 @@ def check_begin(places: Places, logs_bytes: int) -> None:
         )
     present = size(places.database) + size(beside(places.database, _WAL))
     # Without a database to judge by: rows, indexes and vectors are up to three times what the logs are.
-    needed = present + present // 8 if present else 3 * logs_bytes
+    needed = present + present // 8 if present else 3 * sum(logs.sizes(places.database.parent).values())
     needed = max(0, needed - size(places.building)) + RESERVE_BYTES
     free = shutil.disk_usage(places.database.parent).free
     if free < needed:

@@ -103,9 +103,5 @@ class RecordIndex:
 
 
 def grown(positions: Mapping[str, int], now: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Parts of logs that have not been read: from and to, by path. Transcripts of runs are in no database."""
-    return {
-        path: (positions.get(path, 0), size)
-        for path, size in now.items()
-        if size > positions.get(path, 0) and not runs.is_transcript(path)
-    }
+    """Parts of logs that have not been read: from and to, by path."""
+    return {path: (positions.get(path, 0), size) for path, size in now.items() if size > positions.get(path, 0)}

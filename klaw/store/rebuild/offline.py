@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import apsw
-import attrs
 import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
-from klaw.errors import SchemaTooNew, StorageError, StorageFull
+from klaw.errors import StorageError, StorageFull
 from klaw.store import migrations
 from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE
@@ -68,7 +67,7 @@ def reindex(database: Path, options: ReindexOptions, min_tokens: int) -> Steps:
     journal = Journal(folder, checkpoint_bytes=_CHECKPOINT_BYTES)
     try:
         journal.lock()
-        return (yield from _Offline(Places(database), options, min_tokens).run(journal))
+        return (yield from _rebuilt(Places(database), options, min_tokens, journal))
     except BlockingIOError as error:
         raise ReindexRefused(
             f"{folder} is in use: by a server that just starts or stops, or by another reindex"
@@ -103,88 +102,75 @@ def _full(database: Path) -> StorageFull:
     )
 
 
-@attrs.define(eq=False)
-class _Offline:
-    _places: Places
-    _options: ReindexOptions
-    _min_tokens: int
-    _live: apsw.Connection | None = None
-    _reason: str | None = None
-    _damaged: bool = False
-    _tables: tuple[TableComparison, ...] = ()
-
-    def run(self, journal: Journal) -> Steps:
-        recover(self._places)
-        begin, root = time.monotonic(), self._places.database.parent
-        check_begin(self._places, sum(logs.sizes(root).values()))
-        journal.open()
-        building, taken_out = Building(self._places, slice_s=SLICE_S), 0
+def _rebuilt(places: Places, options: ReindexOptions, min_tokens: int, journal: Journal) -> Steps:
+    recover(places)
+    begin, root = time.monotonic(), places.database.parent
+    check_begin(places)
+    journal.open()
+    building, taken, taken_out = Building(places, slice_s=SLICE_S), 0, 0
+    is_there, live = size(places.database) > 0, None
+    tables: list[TableComparison] = []
+    damage: Exception | None = None
+    try:
         try:
-            self._open_live()
-            if self._live is None:  # else done with it
-                cut(root, 0)
-            yield from building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
-            yield from building.check_transcripts()
-            taken = 0
-            if self._live is not None:
-                again = self._options.embed_again
-                taken = yield from take_over(building.connection, self._live, embed_again=again, slice_s=SLICE_S)
-                try:
-                    self._tables = tuple((yield from compare(self._live, building.connection)))
-                except DAMAGE as error:
-                    self._give_up_live(error)
-            waiting = vectors.count_unembedded(building.connection, self._min_tokens)
-            same = not self._damaged and all(table.same for table in self._tables)
-            swapped = same or self._options.accept_differences
-            if swapped:
-                yield Progress("swap")
-                self._close_live()
-                _put_in_place(building, self._places)
-                log.info("reindexed", messages=building.tally.messages + building.tally.reused)
-                taken_out = _take_out(building.aside, journal)
-        finally:
-            building.close()
-            self._close_live()
-        return ReindexReport(
-            swapped=swapped,
-            tally=building.tally,
-            vectors=Vectors(taken_over=taken, waiting=waiting),
-            tables=self._tables,
-            compared=bool(self._tables),
-            reason=self._reason,
-            set_aside=taken_out,
-            seconds=time.monotonic() - begin,
-        )
-
-    # -- the database in use ---------------------------------------------------------------------------------------
-
-    def _open_live(self) -> None:
-        """Bring it to the state that a start of the server would."""
-        if size(self._places.database) == 0:
-            self._reason = "there was no database to compare with"
-            return
-        try:
-            self._live = apsw.Connection(str(self._places.database), flags=apsw.SQLITE_OPEN_READWRITE)
-            connect.prepare_writer(self._live)
-            migrations.migrate(self._live)
-            reconcile(self._live, self._places.database.parent)
-        except SchemaTooNew:
-            self._close_live()
-            raise
+            live = _opened(places.database) if is_there else None
         except DAMAGE as error:
-            self._give_up_live(error)
+            damage = error
+        if live is None:  # else done with it
+            cut(root, 0)
+        yield from building.read_all(logs.sizes(root), embed_again=options.embed_again)
+        yield from building.check_transcripts()
+        if live is not None:
+            again = options.embed_again
+            taken = yield from take_over(building.connection, live, embed_again=again, slice_s=SLICE_S)
+            try:
+                tables = yield from compare(live, building.connection)
+            except DAMAGE as error:
+                damage = error
+        waiting = vectors.count_unembedded(building.connection, min_tokens)
+        swapped = options.accept_differences or (damage is None and all(table.same for table in tables))
+        if swapped:
+            yield Progress("swap")
+            _close(live)
+            _put_in_place(building, places)
+            log.info("reindexed", messages=building.tally.messages + building.tally.reused)
+            taken_out = _take_out(building.aside, journal)
+    finally:
+        building.close()
+        _close(live)
+    reason = None if is_there else "there was no database to compare with"
+    if damage is not None:
+        log.warning("old_database_damaged", error=error_class(damage), where=where(damage))
+        reason = f"the old database is damaged (SQLite says {error_class(damage)}) and cannot be compared"
+    return ReindexReport(
+        swapped=swapped,
+        tally=building.tally,
+        vectors=Vectors(taken_over=taken, waiting=waiting),
+        tables=tuple(tables),
+        compared=bool(tables),
+        reason=reason,
+        set_aside=taken_out,
+        seconds=time.monotonic() - begin,
+    )
 
-    def _give_up_live(self, error: Exception) -> None:
-        log.warning("old_database_damaged", error=error_class(error), where=where(error))
-        self._damaged, self._tables = True, ()
-        self._reason = f"the old database is damaged (SQLite says {error_class(error)}) and cannot be compared"
-        self._close_live()
 
-    def _close_live(self) -> None:
-        if self._live is not None:
-            with suppress(*DAMAGE):
-                self._live.close()
-            self._live = None
+def _opened(database: Path) -> apsw.Connection:
+    """The database in use, brought up to date as by a start of the server. Raises one of DAMAGE; SchemaTooNew."""
+    connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connect.prepare_writer(connection)
+        migrations.migrate(connection)
+        reconcile(connection, database.parent)
+    except BaseException:
+        _close(connection)
+        raise
+    return connection
+
+
+def _close(live: apsw.Connection | None) -> None:
+    if live is not None:
+        with suppress(*DAMAGE):
+            live.close()
 
 
 def _take_out(aside: SetAside, journal: Journal) -> int:
