@@ -266,7 +266,7 @@ class Forgetter:
         """Finish the large forgettings that a kill interrupted; small ones the start has finished. Raises StorageError:
         the logs could not be cleaned; the next start tries again."""
         async with self._alone:
-            for begun in await self.readers.run(finish.interrupted):
+            for begun in await self.readers.run(finish.interrupted, large=True):
                 first = begun[0]
                 log.info("forget_resumed", count=len(first.asked))
                 left = await self.readers.run(forgotten.left, first.user, first.asked)

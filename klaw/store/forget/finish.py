@@ -31,18 +31,15 @@ MOST_AT_START = 500
 log = structlog.get_logger("klaw.forget")
 
 
-def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
-    """Finish what a kill interrupted, but what is large. Returns how many forgettings that were. Raises OSError,
-    apsw.Error, StorageError."""
-    several = [each for each in together(execute.pending(connection)) if len(each[0].asked) <= MOST_AT_START]
-    for entries in several:
+def interrupted(connection: apsw.Connection, *, large: bool) -> list[list[ForgetEntry]]:
+    """The forgettings that a kill interrupted, each with its entries so far: the large ones, or the others."""
+    return [each for each in together(execute.pending(connection)) if (len(each[0].asked) > MOST_AT_START) == large]
+
+
+def finish(connection: apsw.Connection, journal: Journal, root: Path) -> None:
+    """Finish what is not large. Raises OSError, apsw.Error, StorageError."""
+    for entries in interrupted(connection, large=False):
         _finish(connection, journal, root, entries)
-    return len(several)
-
-
-def interrupted(connection: apsw.Connection) -> list[list[ForgetEntry]]:
-    """The large forgettings that a kill interrupted, each with its entries so far."""
-    return [each for each in together(execute.pending(connection)) if len(each[0].asked) > MOST_AT_START]
 
 
 def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:

@@ -220,9 +220,7 @@ _VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
 def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
     """Overwrite the vectors of messages, and of those behind them, and their codes, and remove the vectors: vec0 leaves
     the bytes of a removed one."""
-    behind = forgotten.behind(connection, own)
-    forgotten.embed_again(connection, [each.rowid for each in behind])
-    going = [*own, *behind]
+    going = [*own, *forgotten.embed_following(connection, own)]
     for chat, found in forgotten.by_chat(going).items():
         session = messages.session(connection, chat)
         if session is not None:

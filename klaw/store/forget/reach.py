@@ -43,7 +43,7 @@ MAX_ROUNDS = 20
 
 @attrs.frozen(kw_only=True)
 class ForgetTarget:
-    """What is to be forgotten; it goes in any case."""
+    """What is to be forgotten."""
 
     user: UserId
     rowids: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class ForgetTarget:
 
 @attrs.frozen(kw_only=True)
 class Reach:
-    """What a forgetting takes, and what quotes that, at one moment."""
+    """What a forgetting takes, and what quotes that, at one moment. Kinds are named by their words."""
 
     wanted: ForgetTarget
     with_facts: bool
@@ -95,7 +95,7 @@ class Reach:
     # -- what was made of that, and what quotes it ---------------------------------------------------------------------
 
     gone: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
-    """Keys of what goes, by the words of kinds."""
+    """Keys of what goes, by kind."""
     kept: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
     """Keys of what was made of it, or says the same, and stays because people keep it on purpose."""
     tasks: tuple[TaskMade, ...] = ()
@@ -147,9 +147,8 @@ def plan(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool)
     with snapshot(connection):
         found = _with_made(connection, _traced(connection, wanted, with_facts=with_facts))
         quoting = quotes.look(connection, wanted.user, found.texts, found.rowids, found.asked)
-        return attrs.evolve(
-            found, quotes=quoting, marks=(last_numbers(connection)["rowid"], *_marks(connection, found))
-        )
+        marks = (last_numbers(connection)["rowid"], *_marks(connection, found))
+        return attrs.evolve(found, quotes=quoting, marks=marks)
 
 
 def renewed(connection: apsw.Connection, found: Reach) -> Reach:
@@ -241,7 +240,7 @@ def _follow(
         for made in effects.tasks:
             if made.message and (with_tasks or not _is_there(connection, user, made)):
                 runs |= forgotten.runs_asked(connection, user, made.name, made.message, spawned=False)
-        runs = forgotten.with_children(connection, user, runs, effects.runs)
+        runs = forgotten.with_children(connection, user, {*runs, *effects.runs})
         found = forgotten.made_by(connection, user, turns, runs, min(own, default=0))
         for chat, calls in forgotten.by_chat(
             each for each in own.values() if each.type is MessageKind.TOOL_CALL

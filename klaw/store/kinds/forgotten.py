@@ -44,8 +44,9 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
         messages.choose_model_again(connection, chat)
 
 
-def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
-    """The messages behind some, which were embedded in the light of them (``memory.embed.passage``)."""
+def embed_following(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
+    """Have the messages behind some embedded again, because a passage begins with the message before
+    (``memory.embed.passage``). Returns them."""
     query = """
     SELECT rowid FROM messages
     WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')
@@ -54,11 +55,12 @@ def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]
     rowids, places = {each.rowid for each in own}, {(each.chat, each.seq) for each in own}
     last = [each for each in own if (each.chat, each.seq + 1) not in places]
     following = {connection.execute(query, (each.chat, each.seq)).get for each in last} - {None, *rowids}
-    return messages.by_rowids(connection, sorted(following))
+    found = messages.by_rowids(connection, sorted(following))
+    connection.executemany(_EMBED_AGAIN, [(each.rowid,) for each in found])
+    return found
 
 
-def embed_again(connection: apsw.Connection, rowids: Sequence[int]) -> None:
-    connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(rowid,) for rowid in rowids])
+_EMBED_AGAIN = "UPDATE messages SET embedded = 0 WHERE rowid = ?"
 
 
 def text_changed(connection: apsw.Connection, rowid: int) -> None:
@@ -68,9 +70,8 @@ def text_changed(connection: apsw.Connection, rowid: int) -> None:
     WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
     """
     no_topic_vector = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
-    embed_again(connection, [rowid])
-    connection.execute(topic_chars, (rowid,))
-    connection.execute(no_topic_vector, (rowid,))
+    for statement in (_EMBED_AGAIN, topic_chars, no_topic_vector):
+        connection.execute(statement, (rowid,))
 
 
 def left(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[int]:
@@ -243,16 +244,13 @@ def past_values(connection: apsw.Connection, user: UserId, entries: Sequence[int
 def calls(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The calls in a message's metadata, with all their fields."""
     found = metadata.get("calls")
-    fields = ("id", "name", "arguments")
-    return [
-        {**dict.fromkeys(fields, ""), **call}
-        for call in (found if isinstance(found, list) else [])
-        if isinstance(call, dict) and all(isinstance(call.get(field, ""), str) for field in fields)
-    ]
+    fields = dict.fromkeys(("id", "name", "arguments"), "")
+    whole = ({**fields, **call} for call in (found if isinstance(found, list) else []) if isinstance(call, dict))
+    return [call for call in whole if all(isinstance(call[field], str) for field in fields)]
 
 
 def by_chat(found: Iterable[Message]) -> dict[ChatId, list[Message]]:
-    """Messages of each chat, in their order: a chat is read once, however many of its messages go."""
+    """Messages of each chat, in their order."""
     chats: dict[ChatId, list[Message]] = {}
     for each in sorted(found, key=lambda message: message.seq):
         chats.setdefault(each.chat, []).append(each)
@@ -334,18 +332,15 @@ def runs_asked(connection: apsw.Connection, user: UserId, name: TaskName, messag
     return {str(run) for (run,) in connection.execute(query, (user, name, message, spawned))}
 
 
-def with_children(connection: apsw.Connection, user: UserId, known: set[str], maybe: Sequence[str]) -> set[str]:
-    """Runs, those of some other ids that there are, and all that they spawned."""
-    known_runs = "SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))"
-    children = """
+def with_children(connection: apsw.Connection, user: UserId, maybe: Collection[str]) -> set[str]:
+    """Those of some ids that are a user's runs, and all that they spawned."""
+    query = """
     WITH RECURSIVE mine (id) AS (
-        SELECT value FROM json_each(?2)
+        SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
         UNION SELECT r.id FROM runs AS r JOIN mine ON r.parent = mine.id WHERE r.user_id = ?1)
     SELECT id FROM mine
     """
-    found = known | {str(run) for (run,) in connection.execute(known_runs, (user, json.dumps(maybe)))}
-    rows = connection.execute(children, (user, json.dumps(sorted(found)))) if found else ()
-    return {str(run) for (run,) in rows}
+    return {str(run) for (run,) in connection.execute(query, (user, json.dumps(sorted(maybe))))}
 
 
 def runs_of_tasks(connection: apsw.Connection, user: UserId, tasks: Sequence[TaskName]) -> set[str]:

@@ -54,6 +54,7 @@ class Building:
         self._places = places
         self._root = places.database.parent
         self._slice_s = slice_s
+        self._state = ""
         self._connection: apsw.Connection | None = None
 
     @property
@@ -63,7 +64,6 @@ class Building:
 
     @property
     def tally(self) -> Tally:
-        """What the logs held."""
         return self._lines.tally
 
     @property
@@ -74,32 +74,27 @@ class Building:
     def open(self, *, embed_again: bool) -> bool:
         """Go on with what is there, if it was begun with the same choice, or begin. Returns whether there was something
         to go on with. Raises apsw.Error, OSError: the file cannot be made."""
-        state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
+        self._state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
         with suppress(*DAMAGE):
-            if self._places.building.exists() and self._resume(state):
-                return True
-        self.begin(embed_again=embed_again)
+            if self._places.building.exists():
+                self._connect()
+                same_schema = migrations.current(self.connection) == migrations.latest()
+                if same_schema and meta.get(self.connection, STATE_KEY) == self._state:
+                    with self.connection:
+                        records.clear(self.connection)  # quickly made, so not worth a comparison
+                    log.info("reindex_resumed")
+                    return True
+        self._begin()
         return False
 
-    def _resume(self, state: str) -> bool:
-        self._connect()
-        if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
-            # Few bytes each and quickly made, so not worth a comparison.
-            with self.connection:
-                records.clear(self.connection)
-            log.info("reindex_resumed")
-            return True
-        return False
-
-    def begin(self, *, embed_again: bool) -> None:
-        """Throw away what is there and begin again. Raises like ``open``."""
+    def _begin(self) -> None:
+        """Throw away what is there and begin again."""
         self.close()
         remove(self._places.building)
         self._connect()
         migrations.migrate(self.connection)
-        state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
         with self.connection:
-            meta.put(self.connection, STATE_KEY, state)
+            meta.put(self.connection, STATE_KEY, self._state)
         self._lines, self.positions = LineInserter(self._root), {}
 
     def reopen(self, positions: Mapping[str, int]) -> None:
@@ -137,7 +132,7 @@ class Building:
             if not resumed:
                 raise
             log.warning("reindex_begun_anew")
-            self.begin(embed_again=embed_again)
+            self._begin()
             yield from self.read(sizes, whole=True)
 
     def read(self, sizes: Mapping[str, int], *, whole: bool) -> Generator[Progress, None, None]:
