@@ -30,8 +30,7 @@ from klaw.memory.forget import take_out
 from klaw.store.engine import connect
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, finding, finish, proof, quotes, reach
-from klaw.store.forget import logs as forget_logs
+from klaw.store.forget import execute, finding, logs, proof, quotes, reach
 from klaw.store.forget.effects import FileMade
 from klaw.store.forget.execute import ForgetResult, merged
 from klaw.store.forget.finding import NothingToForget
@@ -266,13 +265,13 @@ class Forgetter:
         """Finish the large forgettings that a kill interrupted; small ones the start has finished. Raises StorageError:
         the logs could not be cleaned; the next start tries again."""
         async with self._alone:
-            for begun in await self.readers.run(finish.interrupted, large=True):
+            for begun in await self.readers.run(logs.interrupted, large=True):
                 first = begun[0]
                 log.info("forget_resumed", count=len(first.asked))
                 left = await self.readers.run(forgotten.left, first.user, first.asked)
                 rest = await take_out.rest(self.writer, self.readers, first.user, left, first.time)
                 entry = merged([*begun, *rest])
-                found = await self.readers.run(finish.look_again, entry)
+                found = await self.readers.run(logs.look_again, entry)
                 await self.writer.run(execute.redact_again, entry, found)
                 done = ForgetResult(entries=(*begun, *rest), finder=found.finder)
                 await self._finish([done], found.finder.pieces, everywhere=False)
@@ -297,13 +296,13 @@ class Forgetter:
         if trio.current_time() >= self._empty_at:
             self._empty_at = trio.current_time() + EMPTY_EVERY_S
             await self.files.run(connect.checkpoint, self.data_dir / "klaw.db")
-            await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
+            await self.writer.run_alone(logs.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:
         """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once. Raises
         StorageError: it could not be done; it is still owed."""
         async with self._alone:
-            if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
+            if not self.reindexing() and not await self.writer.run_alone(logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")
 
     def spec(self) -> ActorSpec:
@@ -338,11 +337,11 @@ class Forgetter:
     async def _compact(self, user: UserId, pieces: Sequence[str]) -> tuple[tuple[HoldingFile, ...], bool]:
         """Empty the write-ahead log, and rebuild the database where it still holds a piece. Returns the files that hold
         one, and whether it was rebuilt."""
-        await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
+        await self.writer.run_alone(logs.compact_database, vacuum=False)
         held = await self._search(user, pieces)
         if all(each.kind != "database" for each in held):
             return held, False
-        await self.writer.run_alone(forget_logs.compact_database, vacuum=True)
+        await self.writer.run_alone(logs.compact_database, vacuum=True)
         return await self._search(user, pieces), True
 
     def _aside(self) -> tuple[HoldingFile, ...]:

@@ -13,7 +13,7 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, finish, logs
+from klaw.store.forget import execute, logs
 from klaw.store.forget.execute import ForgetEntry, ForgetResult
 from klaw.store.forget.logs import Cleaner
 from klaw.store.search import fulltext_renewal
@@ -24,7 +24,7 @@ T = TypeVar("T")
 AT_ONCE = 20
 """Messages that are taken out in one transaction, at 3 to 6 ms each, mostly because their words must leave no trace in
 the full-text index."""
-MANY = finish.MOST_AT_START
+MANY = logs.MOST_AT_START
 """From so many on, the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so
 many: it would leave what a kill left of that."""
 AT_ONCE_WITHOUT_TEXT = 60

@@ -1,4 +1,4 @@
-"""Forgetting in the logs: what their lines become, and the logs without what was forgotten.
+"""Forgetting in the logs: what their lines become, the logs without what was forgotten, and what a kill interrupted.
 
 The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
 forgotten texts, also copies of summaries, then the texts' own lines. All functions block; those that take a
@@ -6,19 +6,21 @@ forgotten texts, also copies of summaries, then the texts' own lines. All functi
 cleans it.
 """
 
+import heapq
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.config.paths import encode_name
-from klaw.domain.forget import FORGOTTEN, MARK, PieceFinder
+from klaw.domain.attachment import FILES
+from klaw.domain.forget import FORGOTTEN, MARK, PieceFinder, most_pieces
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import StorageError
 from klaw.store import changes, rows
@@ -26,16 +28,16 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
-from klaw.store.engine.transaction import StoppedStore
-from klaw.store.forget import execute
-from klaw.store.forget.execute import ForgetEntry
-from klaw.store.forget.quotes import is_said_again
-from klaw.store.kinds import forgotten, messages, runs, summaries, turns
+from klaw.store.engine.transaction import StoppedStore, WriteRequest, commit_group
+from klaw.store.forget import execute, quotes
+from klaw.store.forget.execute import ForgetEntry, merged, together
+from klaw.store.forget.quotes import QuotesFound, is_said_again
+from klaw.store.kinds import attachments, forgotten, messages, records, runs, summaries, turns
 from klaw.store.kinds.core_memory import CORE
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
 from klaw.store.kinds.messages import MESSAGE
-from klaw.store.kinds.people import MENTION
+from klaw.store.kinds.people import MENTION, PERSON
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, copy_path
 from klaw.store.kinds.tasks import TASK
@@ -46,6 +48,8 @@ LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 MOST_BUSY_MS = 500
 """Readers of this process are through sooner; everybody waits meanwhile."""
 
+T = TypeVar("T")
+
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 
 log = structlog.get_logger("klaw.forget")
@@ -54,9 +58,6 @@ log = structlog.get_logger("klaw.forget")
 def is_log(name: str) -> bool:
     """Whether a file of the data folder is a log of records."""
     return name.endswith(".jsonl") and name.split("/", 1)[0] in LOGS
-
-
-# -- lines -------------------------------------------------------------------------------------------------------------
 
 
 def needles(pieces: Sequence[str]) -> list[bytes]:
@@ -242,19 +243,6 @@ def _may_hold_lines_of(name: str, user: UserId) -> bool:
     return rest.startswith(encode_name(f"{user}:"))
 
 
-def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
-    """Clean all logs by one round. Returns how many lines changed."""
-    journal.checkpoint()
-    return sum(journal.rewrite(path, cleaner.line_of(path)) for path in logs_with(root, cleaner))
-
-
-def remove_drafts(root: Path) -> None:
-    """Remove what a kill left of rewritten logs: it may say what was to go."""
-    for folder in LOGS:
-        for path in (root / folder).rglob(DRAFT.format("*.jsonl")):
-            path.unlink(missing_ok=True)
-
-
 def remove_copies(root: Path, entry: ForgetEntry, finder: PieceFinder) -> None:
     """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied again."""
     for chat, number in entry.summaries:
@@ -327,3 +315,83 @@ def left_to_the_next_start(journal: Journal | None = None) -> Iterator[None]:
         raise StorageError(
             f"the logs could not be cleaned ({error_class(error)}); the next start tries again"
         ) from error
+
+
+# -- at a start, in its thread -----------------------------------------------------------------------------------------
+
+MOST_AT_START = 500
+"""Messages of a forgetting that a start finishes; a larger one is finished beside the running server."""
+
+
+def interrupted(connection: apsw.Connection, *, large: bool) -> list[list[ForgetEntry]]:
+    """The forgettings that a kill interrupted, each with its entries so far: the large ones, or the others."""
+    return [each for each in together(execute.pending(connection)) if (len(each[0].asked) > MOST_AT_START) == large]
+
+
+def finish(connection: apsw.Connection, journal: Journal, root: Path) -> None:
+    """Finish what is not large. Raises OSError, apsw.Error, StorageError."""
+    for entries in interrupted(connection, large=False):
+        _finish(connection, journal, root, entries)
+
+
+def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
+    def write(function: Callable[..., T], *args: Any) -> T:
+        (outcome,) = commit_group(connection, journal, [WriteRequest(function, args)])
+        if outcome.error is not None:
+            raise outcome.error
+        done: T = outcome.value
+        return done
+
+    first = entries[0]
+    if rest := forgotten.left(connection, first.user, first.asked):
+        entries.append(write(execute.forget_rest, first.user, rest, first.time))
+    entry = merged(entries)
+    found = look_again(connection, entry)
+    write(execute.redact_again, entry, found)
+    cleaner = Cleaner(connection, entry, found.finder)
+    for own in (False, True):
+        cleaner.own = own
+        if own:
+            remove_copies(root, entry, found.finder)
+        journal.checkpoint()
+        for path in logs_with(root, cleaner):
+            journal.rewrite(path, cleaner.line_of(path))
+    for path in (path for folder in LOGS for path in (root / folder).rglob(DRAFT.format("*.jsonl"))):
+        path.unlink(missing_ok=True)  # what a kill left of rewritten logs may say what was to go
+    compact(connection, vacuum=True)
+    write(execute.note_forgotten, first.user, [each.entry for each in entries], first.time)
+    log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
+
+
+def look_again(connection: apsw.Connection, entry: ForgetEntry) -> QuotesFound:
+    """Look for quotes of what was forgotten, as far as the logs still say it: they do not when only the last round was
+    cut off. Of very many texts for the longest."""
+    asked, with_files, root = frozenset(entry.asked), [], Path(connection.filename).parent
+
+    def contents() -> Iterator[str]:
+        for path in forgotten.log_paths(connection, entry.user, entry.asked):
+            for each in _read(root / path, messages.parse_message):
+                if each.rowid in asked and FORGOTTEN not in each.metadata:
+                    if FILES in each.metadata:
+                        with_files.append(each)
+                    yield each.content
+
+    texts = heapq.nlargest(most_pieces(len(asked)), contents(), key=len)
+    texts += attachments.texts_of(attachments.only_of(connection, entry.user, with_files))
+    gone = {(what, key) for what, keys in entry.gone.items() if what != PERSON.what for key in keys}
+    gone |= {(TASK.what, name) for name in entry.tasks if TASK.get(connection, entry.user, name) is None}
+    if gone:
+        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
+            for change in _read(path, records.read):
+                if change.user == entry.user and (change.kind.what, change.key) in gone and change.value is not None:
+                    texts += change.kind.said(change.kind.fields(change.value))
+    return quotes.look(connection, entry.user, texts, entry.messages, entry.asked)
+
+
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """The records of a log, without lines that cannot be read."""
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(*FAULTS):
+                    yield read(parse(line))
