@@ -23,8 +23,6 @@ from klaw.store.kinds import messages, topics, turns
 from klaw.store.kinds.people import by_names, history, merged_into
 from klaw.store.rows import dumps
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
 
 def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], entry: int, at: str) -> None:
     """Leave nothing of messages but their numbers, by an entry of the memory journal."""
