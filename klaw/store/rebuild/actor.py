@@ -30,10 +30,9 @@ from klaw.store.engine.transaction import StoppedStore
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.knowledge import document_copies
-from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building, take_over
+from klaw.store.rebuild.building import Building, grown, take_over
 from klaw.store.rebuild.compare import compare, compare_tail
-from klaw.store.rebuild.files import Places, check_begin, check_room, decide, exchange
+from klaw.store.rebuild.files import Places, check_begin, check_room, decide, exchange, log_sizes
 from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexRefused, ReindexReport, TableComparison, Vectors
 from klaw.store.search import vectors
 
@@ -222,7 +221,7 @@ class _Job:
     ) -> tuple[Mapping[Bound, int], int]:
         """Take in what has come in up to now. Returns the highest numbers then, and how many bytes of logs that was."""
         sizes, last = await self.writer.run_alone(mark_commits, snapshot)
-        size = sum(end - start for start, end in logs.grown(building.positions, sizes).values())
+        size = sum(end - start for start, end in grown(building.positions, sizes).values())
         await self._steps(building.read(sizes, whole=False), phase="catch_up", pause=pause)
         return last, size
 
@@ -314,7 +313,7 @@ def mark_commits(
     except (apsw.Error, *DAMAGE) as error:
         raise StorageError(f"the database in use cannot be read ({error_class(error)}): see klaw doctor") from error
     stopped.journal.is_read = True
-    return logs.sizes(stopped.data_dir), last
+    return log_sizes(stopped.data_dir), last
 
 
 def end_reading(stopped: StoppedStore) -> None:
@@ -340,7 +339,7 @@ def hand_over(
         building.reopen(positions)
         if vector_model.current(building.connection) != vector_model.current(stopped.connection):
             return "the embedding model is being changed: run it again when that has ended"
-        for _step in building.read(logs.sizes(stopped.data_dir), whole=False):
+        for _step in building.read(log_sizes(stopped.data_dir), whole=False):
             pass
         if compared is not None and not compare_tail(stopped.connection, building.connection, compared):
             return "the newest rows, the chats or the tasks are not the same in both databases"

@@ -5,35 +5,126 @@ transactions. What an earlier run inserted is not believed but compared with the
 """
 
 import json
+import os
 import time
-from collections.abc import Generator, Iterator, Mapping
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
+from pathlib import Path
 
 import apsw
+import numpy as np
 import structlog
 
 from klaw.actor.failure import error_class
+from klaw.convert import JOURNAL
 from klaw.store import migrations
 from klaw.store.engine import connect, meta, vector_model
 from klaw.store.engine.connect import DAMAGE
-from klaw.store.engine.log_files import files
+from klaw.store.engine.log_files import files, record_of
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.engine.tables import END
 from klaw.store.kinds import messages, records, runs, topic_vectors
 from klaw.store.kinds.inventory import count_messages
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild.files import Places, remove
-from klaw.store.rebuild.logs import RecordIndex, grown, lines
 from klaw.store.rebuild.reconcile import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.values import Phase, Progress, Tally
 from klaw.store.search import knowledge_search, passages, token_codes, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
+_MAX_OPEN = 64
 _LOOK_EVERY = 256
 """Lines between two looks at the clock while the logs are looked through."""
 
 log = structlog.get_logger("klaw.reindex")
+
+
+def grown(positions: Mapping[str, int], now: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Parts of logs that have not been read: from and to, by path."""
+    return {path: (positions.get(path, 0), size) for path, size in now.items() if size > positions.get(path, 0)}
+
+
+def _lines_of(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Lines of a part of a file with their offsets, without line ends; empty ones are left out. A last line without its
+    end counts: whether it is torn shows when it is parsed."""
+    try:
+        opened = file.open("rb")
+    except FileNotFoundError:
+        return  # its chat's folder was removed meanwhile
+    with opened:
+        opened.seek(start)
+        while start < end and (line := opened.readline(end - start)):
+            if content := line.rstrip(b"\n"):
+                yield start, content
+            start += len(line)
+
+
+class RecordIndex:
+    """Where in the logs of one kind each record is, in bounded memory (32 bytes a record), to read them in the order of
+    their numbers: chats get their short keys in the order in which they first spoke, as they did when it happened.
+
+    Args:
+        number: name of the number that records are ordered by, with which Klaw begins a line; None: they stay in
+            the order of the logs.
+        skip: called with path, line and reason of a line without a number.
+    """
+
+    def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
+        self._skip = skip
+        self._root = root
+        self._number = number
+        self._begin = f'{{"{number}":'.encode()
+        self._paths: list[str] = []
+        self._places = array("q")
+        """Number, log, offset and length of each record."""
+
+    def __len__(self) -> int:
+        return len(self._places) // 4
+
+    def add(self, path: str, start: int, end: int) -> Iterator[int]:
+        """Look through a part of a log; yields the offset reached after every line."""
+        for offset, line in _lines_of(self._root / path, start, end):
+            number = self._number_in(line)
+            if number is None:
+                self._skip(path, line, "NoNumber")
+            else:
+                self._places.extend((number, len(self._paths), offset, len(line)))
+            yield offset + len(line)
+        self._paths.append(path)
+
+    def lines(self) -> Generator[tuple[str, bytes], None, None]:
+        """Path and line of every record, in the order of numbers; of equal ones the first that was added first."""
+        places = np.frombuffer(self._places, np.int64).reshape(-1, 4)
+        opened: OrderedDict[int, int] = OrderedDict()
+        try:
+            # Python's own sort would keep the interpreter for a second with a million messages.
+            for place in np.argsort(places[:, 0], kind="stable"):
+                _, log, offset, length = map(int, places[place])
+                if log not in opened:
+                    opened[log] = os.open(self._root / self._paths[log], os.O_RDONLY | os.O_CLOEXEC)
+                    if len(opened) > _MAX_OPEN:
+                        os.close(opened.popitem(last=False)[1])
+                opened.move_to_end(log)
+                yield self._paths[log], os.pread(opened[log], length, offset)
+        finally:
+            for descriptor in opened.values():
+                os.close(descriptor)
+
+    def _number_in(self, line: bytes) -> int | None:
+        if self._number is None:
+            return 0
+        if line.startswith(self._begin):
+            digits = line[len(self._begin) : line.find(b",")]
+            if digits.isdigit() and len(digits) < 19:
+                return int(digits)
+        record = record_of(line) or {}
+        try:
+            return JOURNAL.read(record.get(self._number), int)
+        except (TypeError, ValueError):
+            return None
 
 
 class StaleBuild(Exception):
@@ -158,7 +249,7 @@ class Building:
         """Keep aside what is no line of a run's transcript: no database has those, but their readers skip it too."""
         paths = [path for path, _ in files(self._root) if runs.is_transcript(path)]
         for done, path in enumerate(sorted(paths)):
-            for _, line in lines(self._root / path, 0, (self._root / path).stat().st_size):
+            for _, line in _lines_of(self._root / path, 0, (self._root / path).stat().st_size):
                 self._lines.transcript(path, line)
             yield Progress("transcripts", done + 1, len(paths))
 

@@ -11,7 +11,8 @@ import attrs
 import structlog
 
 from klaw import atomic_file
-from klaw.store.rebuild import logs
+from klaw.store.engine.log_files import files
+from klaw.store.kinds import runs
 from klaw.store.rebuild.values import ReindexRefused
 
 RESERVE_BYTES = 64 << 20
@@ -36,6 +37,11 @@ class Places:
     @property
     def old(self) -> Path:
         return self.database.with_name(f"{self.database.name}.old")
+
+
+def log_sizes(root: Path) -> dict[str, int]:
+    """Size of every log by its path below the data folder, but for transcripts of runs: no database has them."""
+    return {path: found.st_size for path, found in files(root) if not runs.is_transcript(path)}
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -104,7 +110,7 @@ def check_begin(places: Places) -> None:
         )
     present = size(places.database) + size(beside(places.database, _WAL))
     # Without a database to judge by: rows, indexes and vectors are up to three times what the logs are.
-    needed = present + present // 8 if present else 3 * sum(logs.sizes(places.database.parent).values())
+    needed = present + present // 8 if present else 3 * sum(log_sizes(places.database.parent).values())
     needed = max(0, needed - size(places.building)) + RESERVE_BYTES
     free = shutil.disk_usage(places.database.parent).free
     if free < needed:

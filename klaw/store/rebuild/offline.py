@@ -19,10 +19,9 @@ from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building, take_over
 from klaw.store.rebuild.compare import compare
-from klaw.store.rebuild.files import Places, check_begin, check_room, decide, exchange, recover, remove, size
+from klaw.store.rebuild.files import Places, check_begin, check_room, decide, exchange, log_sizes, recover, remove, size
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
     Progress,
@@ -118,7 +117,7 @@ def _rebuilt(places: Places, options: ReindexOptions, min_tokens: int, journal: 
             damage = error
         if live is None:  # else done with it
             cut(root, 0)
-        yield from building.read_all(logs.sizes(root), embed_again=options.embed_again)
+        yield from building.read_all(log_sizes(root), embed_again=options.embed_again)
         yield from building.check_transcripts()
         if live is not None:
             again = options.embed_again
@@ -194,7 +193,7 @@ def _take_out(aside: SetAside, journal: Journal) -> int:
 def is_missing(places: Places) -> bool:
     """Whether there are logs and no database: no file, an empty one, or one that lost all with its write-ahead log. A
     file that cannot be read is not missing but damaged, and opening it says so."""
-    return not _has_tables(places.database) and bool(logs.sizes(places.database.parent))
+    return not _has_tables(places.database) and bool(log_sizes(places.database.parent))
 
 
 def _has_tables(path: Path) -> bool:
@@ -237,7 +236,7 @@ async def make_missing(places: Places, report: Callable[[Progress], None]) -> Ta
 def _made_anew(places: Places, building: Building) -> Generator[Progress, None, None]:
     root = places.database.parent
     cut(root, 0)
-    for step in building.read_all(logs.sizes(root), embed_again=False):
+    for step in building.read_all(log_sizes(root), embed_again=False):
         check_room(places)
         yield step
     yield Progress("swap")
