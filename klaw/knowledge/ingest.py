@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import attrs
 import structlog
@@ -45,7 +45,6 @@ SETTLE_S = 2.0
 """A file that was changed less than this ago may be half written."""
 HASH_BYTES = 4 << 20
 CUT_CHARS = 64_000
-"""Text that is cut at a time."""
 BUFFERED = 400
 """Passages that are stored at a time."""
 STEP_PASSAGES = 64
@@ -64,22 +63,19 @@ class NotYetError(Exception):
     """The file is not there, or is being changed: it is read later, or removed by the next look."""
 
 
-LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
-"""Raises KlawError: the file is no graph."""
-
-
 @attrs.define(kw_only=True, eq=False)
 class Ingest:
     data_dir: Path
     readers: Readers
     writer: Writer
     clock: Clock
-    load_graph: LoadGraph
+    load_graph: Callable[[Source], Awaitable[GraphSize]]
+    """Raises KlawError: the file is no graph."""
     _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
-        """Read a waiting document, unless its bytes are those of before. Returns its row now. Cancelled, it goes on
-        waiting. Raises GoneError, NotYetError, StorageError."""
+        """Read a waiting document, unless its bytes are those of before. Returns its row. Raises GoneError,
+        NotYetError, StorageError."""
         begun = trio.current_time()
         if source.kind is SourceKind.RDF:
             now = await self._read_graph(source, document)
@@ -101,8 +97,7 @@ class Ingest:
             pass
 
     async def give_up(self, document: Document) -> Document | None:
-        """Leave a document at which Klaw itself failed alone until it changes. None: it is gone. Raises
-        StorageError."""
+        """Leave a document at which Klaw failed alone until it changes. None: it is gone. Raises StorageError."""
         try:
             return await self._fail(document, "failed", "could not be read by an error of Klaw; the log says where")
         except GoneError:
@@ -149,7 +144,6 @@ class Ingest:
         return sha.hexdigest()
 
     async def _store(self, document: Document, reading: DocumentReading) -> Document:
-        """Store what is read. Returns the row that says so."""
         cutter, digest, count = Cutter(), Digest(), 0
         blocks: list[Block] = []
         passages: list[Passage] = []
@@ -242,17 +236,8 @@ class Ingest:
         if await self.writer.run(document_steps.begin, document) is None:
             raise GoneError
         await self._trim(document.id, 0)
-        return attrs.evolve(
-            document,
-            title="",
-            format=kind,
-            language="",
-            state=DocumentState.FAILED,
-            pages=0,
-            passages=0,
-            digest="",
-            problems=problems,
-        )
+        empty = attrs.evolve(document, title="", language="", digest="", pages=0, passages=0)
+        return attrs.evolve(empty, format=kind, state=DocumentState.FAILED, problems=problems)
 
     async def _finish(self, document: Document) -> Document:
         now = attrs.evolve(document, read_at=iso(self.clock.now()))

@@ -54,13 +54,10 @@ class _SeenFolder:
     not_before: float
     paths: frozenset[Path] = frozenset()
     devices: Mapping[str, int] = attrs.Factory(dict)
-    """Devices of the folders in it."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class SourceScanner:
-    """Scans sources, one after the other."""
-
     readers: Readers
     writer: Writer
     clock: Clock
@@ -72,7 +69,6 @@ class SourceScanner:
     """Folders that are never read."""
     max_files: int
     scan_s: float
-    """Longest time between two scans of a folder."""
     states: dict[SourceId, SourceState] = attrs.field(factory=dict, init=False)
     _seen: dict[SourceId, _SeenFolder] = attrs.field(factory=dict, init=False)
     _swept_at: float = attrs.field(default=-float("inf"), init=False)
@@ -83,8 +79,7 @@ class SourceScanner:
         return {path for seen in self._seen.values() for path in seen.paths}
 
     def due(self, source: SourceId, *, heard: bool, watched: bool) -> float:
-        """When a folder is to be scanned next: whether something was ``heard`` of it, or could be if it is
-        ``watched``."""
+        """When a folder is to be scanned next: something was ``heard`` of it, or could be where it is ``watched``."""
         seen = self._seen.get(source)
         if seen is None:
             return -float("inf")
@@ -104,7 +99,7 @@ class SourceScanner:
 
     async def files(self, again: Collection[SourceId]) -> None:
         """Queue the uploaded and fetched files that are not read yet; of the sources ``again`` also the failed ones.
-        Raises StorageError: not all could be stored."""
+        Raises StorageError."""
         for source in again:
             await self.writer.run(document_steps.wait_again, source)
         found = await self.readers.run(documents.behind)
@@ -114,8 +109,7 @@ class SourceScanner:
             await self.ingest.remove(document)
 
     async def folder(self, source: Source, *, again: bool = False) -> None:
-        """Scan a folder; for ``again`` see ``scan.compare``. Raises StorageError: not all that was found could be
-        stored."""
+        """Scan a folder; for ``again`` see ``scan.compare``. Raises StorageError."""
         begun = trio.current_time()
         before = self._seen.get(source.id)
         seen = self._seen[source.id] = _SeenFolder(begun, begun)

@@ -36,7 +36,6 @@ class ModelStatus:
     """outdated: made from another version of the source or by another conversion."""
     folder: Path
     bytes: int = 0
-    """0 unless complete or outdated."""
     problem: str = ""
     calibration: Calibration | None = None
 
@@ -72,7 +71,7 @@ def _made_of(spec: ModelSpec, manifest: ModelManifest) -> bool:
 
 
 def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
-    """The user's calibration of the very same model, also if its folder is damaged."""
+    """The user's calibration of this model, also if its folder is damaged."""
     try:
         manifest = load_manifest(folder)
     except ModelError:

@@ -17,7 +17,6 @@ from klaw.domain.text import clean
 from klaw.errors import GraphError
 
 MAX_IRI = 2_000
-"""Characters; a longer one is not asked for."""
 MAX_COLUMNS = 100
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f-\x9f<>\"{}|^`\\\ud800-\udfff]*")
@@ -33,7 +32,7 @@ class Iri:
 
 @attrs.frozen
 class Blank:
-    """A thing without a name; ``name`` means something in its own answer only."""
+    """A thing without an IRI; ``name`` means something in its own answer only."""
 
     name: str
 
@@ -42,7 +41,7 @@ class Blank:
 class Literal:
     value: str
     language: str = ""
-    """In lower case, such as ``en`` or ``pt-br``."""
+    """``en``, ``pt-br`` …"""
     datatype: str = ""
     """IRI; empty for plain texts."""
 
@@ -64,7 +63,7 @@ def reference(iri: str) -> str:
 
 
 def quoted(text: str, language: str = "") -> str:
-    """A text as it stands in a query; nothing in it can end it. Raises ValueError: this is no language tag."""
+    """A text as it stands in a query, which it cannot end. Raises ValueError: this is no language tag."""
     escaped = _ESCAPED.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}", clean(text))
     if language and not _LANGUAGE.fullmatch(language):
         raise ValueError("not a valid language tag")
@@ -142,9 +141,7 @@ INDEX = "urn:klaw:index"
 """The graph of a store that says which stems are in which labels."""
 STEM = "urn:klaw:stem:"
 CANDIDATES = 200
-"""Labels that are looked at closely."""
 READ = 2_000
-"""Triples of one thing that are put in order."""
 
 
 def by_words(needles: Sequence[str]) -> str:

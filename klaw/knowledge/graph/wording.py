@@ -15,7 +15,6 @@ from klaw.knowledge.graph.sparql import NAMES, OTHER_NAMES, RDF, RDFS, Blank, Ir
 MAX_VALUE = 600
 """Characters of one value."""
 MAX_VALUES = 12
-"""Values of one property in one sentence."""
 MAX_TOKENS = 300
 """Length of the text about one thing."""
 
@@ -72,8 +71,6 @@ class Relation:
 
 @attrs.frozen(kw_only=True)
 class Labels:
-    """Names of things, by their IRIs."""
-
     names: Mapping[str, str]
     languages: Sequence[str]
 
@@ -112,12 +109,11 @@ def local_name(iri: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Data in one line."""
     return cut(one_line(clean_output(text)), MAX_VALUE)
 
 
 def value_text(value: Term, labels: Labels) -> str:
-    """A value for people: numbers and dates as they are, others with their unit; nothing of a thing without a name."""
+    """Numbers and dates as they are, others with their unit; nothing of a thing without a name."""
     if isinstance(value, Iri):
         return labels.of(value.value)
     if isinstance(value, Blank):
@@ -177,7 +173,7 @@ def things(relations: Iterable[Relation]) -> list[str]:
 
 
 def neighbours(relations: Iterable[Relation], labels: Labels, wanted: frozenset[str]) -> list[str]:
-    """The things that something is said of the thing with; those first that stand under what is asked for."""
+    """The things that stand in what is said of the thing, those first that stand under what is asked for."""
     found: dict[str, int] = {}
     for each in relations:
         if isinstance(each.value, Iri) and each.distance == 0 and each.path[0] != f"{RDF}type":
@@ -230,14 +226,14 @@ def _texts(values: Sequence[Term], labels: Labels) -> list[str]:
     return ordered[:MAX_VALUES] + (["…"] if len(ordered) > MAX_VALUES else [])
 
 
-def fitting_lines(lines: Sequence[str], most: int = MAX_TOKENS) -> str:
+def fitting_lines(lines: Sequence[str]) -> str:
     """As many whole sentences as there is room for; of a first one that is too long its beginning."""
     kept: list[str] = []
-    left = most
+    left = MAX_TOKENS
     for line in lines:
         need = tokens.estimate(line) + 1
         if need > left and kept:
             break
-        kept.append(line if need <= left else cut(line, 2 * most))
+        kept.append(line if need <= left else cut(line, 2 * MAX_TOKENS))
         left -= need
     return "\n".join(kept)

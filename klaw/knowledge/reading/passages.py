@@ -65,7 +65,7 @@ class Cutter:
         self._offset = 0
 
     def add(self, block: Block) -> list[Passage]:
-        """The passages that are finished, now that this block has come."""
+        """Returns the passages that are finished now."""
         done: list[Passage] = []
         before = self._open or self._closed
         if before is not None and before.page != block.page:
@@ -78,7 +78,7 @@ class Cutter:
         return done
 
     def finish(self) -> list[Passage]:
-        """The rest. Nothing may be added afterwards."""
+        """Returns the rest; nothing may be added afterwards."""
         done: list[Passage] = []
         self._close(done)
         self._emit(done)
@@ -121,7 +121,7 @@ class Cutter:
             self._open.add(piece)
 
     def _close(self, done: list[Passage]) -> None:
-        """What is open waits now; it takes the place of what waited, or joins it."""
+        """What is open waits now, in the place of what waited or joined to it."""
         draft, before = self._open, self._closed
         self._open = None
         if draft is None:
@@ -197,7 +197,6 @@ def _cut(text: str, room: int, *, rows: bool) -> int:
 
 
 def _fits(text: str, most: int) -> bool:
-    """Whether a text has at most so many tokens; a long one is not even counted."""
     return len(text) <= most * tokens.LATIN_CHARACTERS_PER_TOKEN and tokens.estimate(text) <= most
 
 

@@ -36,9 +36,9 @@ class Reading:
     vector: bytes
     """Little-endian float32, L2-normalised."""
     codes: bytes = b""
-    """For a passage: 16 bytes for each of its tokens that says something; empty where the model has no coder."""
+    """Of a passage: 16 bytes for each token that says something; empty where the model has no coder."""
     tokens: Floats | None = None
-    """For a query: what ``recall.late`` compares with such codes, (tokens, 128)."""
+    """Of a query: what ``token_overlap`` compares with such codes, (tokens, 128)."""
 
 
 @attrs.frozen(eq=False)

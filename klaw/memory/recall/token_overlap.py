@@ -12,8 +12,8 @@ CHARACTERS_A_TOKEN = 4.5
 
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
-    """MaxSim: the weighted mean, over the question's tokens, of the similarity of a message's most similar token. About
-    0 for what has nothing in common; None for what has no tokens."""
+    """MaxSim: the weighted mean, over the question's tokens, of the similarity of a message's most similar token; None
+    for a message without codes."""
     found: list[float | None] = [None] * len(codes)
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):
@@ -41,7 +41,7 @@ def _groups(codes: Sequence[bytes], filled: Sequence[int]) -> Iterator[list[int]
 
 
 def similarities(query: Floats, codes: bytes) -> Floats:
-    """The similarity of each token that has a code (rows) to each token of a question (columns)."""
+    """Of each coded token (rows) to each token of the question (columns)."""
     bits = np.unpackbits(np.frombuffer(codes, np.uint8).reshape(-1, CODE_BYTES), axis=1).astype(np.float32)
     similar: Floats = 2 * (bits @ query.T) - query.sum(axis=1)  # a bit is +1 or -1
     return similar

@@ -1,9 +1,9 @@
 """``memory_search``: from a query to what matches it in all that a user and the assistant ever said, in the user's
 facts and in their memory files, page by page.
 
-The pipeline of recall over a user's whole history: the newer of what says the same first; likewise facts and pieces of
-files; the lists fused by rank; one page with snippets. Somebody asked for it, so there is no relevance gate for
-messages, and words that recall leaves out are looked for when there are no others.
+The pipeline of recall over a user's whole history, beside it facts and pieces of files; the lists are fused by rank.
+Somebody asked for it, so there is no relevance gate for messages, and words that recall leaves out are looked for when
+there are no others.
 
 A list of results is ranked once and kept for its other pages, so that nothing moves from one page to another. A search
 looks no further than the newest message that there was when it was first asked, and counts "yesterday" from that
@@ -49,8 +49,7 @@ somebody asked, and across languages what is meant lies there ("аллергия
 TOPICS = 3
 _SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
-"""Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
-
+"""Lists of results that are kept for their next pages; some 200 KB each at most."""
 
 RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 
@@ -130,7 +129,7 @@ class ResultList:
 
 
 class MemorySearch:
-    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free."""
+    """One reader is used at a time, so that turns find the others free."""
 
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
@@ -157,11 +156,10 @@ class MemorySearch:
         """Find what matches a query.
 
         Args:
-            filters: whose messages, and which. Their ``last_rowid`` is set here.
-            limit: results on a page; a snippet of each is made.
-            page: which page; a cursor continues the list that its page before gave.
-            kinds: what to look for; None for all. Facts and files are of no chat, only messages are of a speaker, and
-                files are of no time: with such a filter they are left out. People are shown without any filter only.
+            filters: their ``last_rowid`` is set here.
+            page: a cursor continues the list that the page before gave.
+            kinds: None for all. Facts and files are of no chat, only messages are of a speaker, and files are of no
+                time: with such a filter they are left out. People are shown without any filter only.
 
         Raises:
             StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
@@ -253,7 +251,6 @@ class MemorySearch:
 
 
 def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:
-    """The fused ranking for somebody who looks for something, without what has nothing to do with the query. Pure."""
     ranked = newer_first(matches_first(gather(found, query, random_cosine=random_cosine).rank()))
     near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
     return [

@@ -1,7 +1,6 @@
-"""Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``): search, relevance gate, a model that
-chooses (if ``routing.tasks.reranker`` names one), what was said in the chosen ones. Every failure degrades to the rest
-and is named in the result; a reply waits no longer than ``topics.timeBudgetMs`` for it, but for the step of a thread
-that cannot be interrupted (some 100 ms)."""
+"""Which topics go into a reply's prompt (``topics.inject`` = ``auto``): search, relevance gate, a model that chooses
+(if ``routing.tasks.reranker`` names one), what was said in the chosen ones. A failure of a part is named in the result.
+A reply waits at most ``topics.timeBudgetMs`` for it, and for the step of a thread (some 100 ms)."""
 
 import math
 from collections import Counter
@@ -42,7 +41,7 @@ log = structlog.get_logger("klaw.topics")
 
 @attrs.frozen(kw_only=True)
 class TopicChooser:
-    """Chooses topics for turns. ``asker`` is for the model that chooses, if one is to."""
+    """``asker`` is for the model that chooses; None: none does."""
 
     search: TopicSearch
     asker: Asker | None
@@ -51,8 +50,8 @@ class TopicChooser:
     threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
 
     async def choose(self, user: UserId, text: str, vector: bytes | None, meter: Meter) -> ChosenTopics:
-        """Choose a user's topics for a question, whose vector is given where it is known. Never raises for a failure of
-        a part: the result says what was degraded. The caller holds an LLM slot, and the meter is the turn's."""
+        """Choose a user's topics for a question, whose vector is given where it is known. The caller holds an LLM slot,
+        and the meter is the turn's."""
         query = await self.threads.run(read_query, text, self.search.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=TopicLookup.NO_CONTENT)
@@ -84,7 +83,7 @@ class TopicChooser:
     async def _find(
         self, user: UserId, text: str, vector: bytes | None, choose_by: float, account: Account
     ) -> tuple[tuple[TopicCandidate, ...], dict[int, str]] | None:
-        """What the search finds, and the messages that it was found by. None: the user has no topics."""
+        """What the search finds, and the messages by which. None: the user has no topics."""
         with account.degrading("topics", "topics_not_searched"):
             with trio.fail_after(min(SEARCH_S, max(0.0, choose_by - trio.current_time()))):
                 if not await self.search.readers.run(topics.count, user):
@@ -101,7 +100,6 @@ class TopicChooser:
     async def _ask(
         self, user: UserId, text: str, shown: Sequence[TopicCandidate], choose_by: float, meter: Meter
     ) -> Selection | None:
-        """What the model chooses. None: none is asked."""
         if self.asker is None or not shown:
             return None
         reranker = TopicReranker(
@@ -152,16 +150,9 @@ def _candidates(
         topic = each.topic.id
         if topic in places:
             said, of_each = read.get(topic, ([], []))
-            made.append(
-                attrs.evolve(
-                    each,
-                    fate=Fate.CHOSEN if said else Fate.UNWANTED if topic in read else Fate.GONE,
-                    place=places[topic],
-                    messages=tuple(said),
-                    worths=tuple(of_each),
-                    excerpt=picks[topic],
-                )
-            )
+            fate = Fate.CHOSEN if said else Fate.UNWANTED if topic in read else Fate.GONE
+            found = attrs.evolve(each, messages=tuple(said), worths=tuple(of_each))
+            made.append(attrs.evolve(found, fate=fate, place=places[topic], excerpt=picks[topic]))
         elif reranked and worth:
             made.append(attrs.evolve(each, fate=Fate.NOT_CHOSEN))
         else:

@@ -83,7 +83,7 @@ class TopicReranker:
     async def choose(
         self, user: UserId, query: str, hits: Sequence[TopicCandidate], *, within_s: float = math.inf
     ) -> Selection:
-        """Choose those of a user's own topics that help with a query, within ``within_s``. Raises StorageError."""
+        """Choose those of a user's topics that help with a query. Raises StorageError."""
         own = [hit for hit in hits if hit.topic.user == user]
         if not own:
             return Selection()
@@ -163,7 +163,7 @@ class TopicReranker:
 
 
 def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicChoice]:
-    """Candidates in the model's order, each once. Raises BadAnswer if ids were given and none is a candidate's."""
+    """Candidates in the model's order. Raises BadAnswer if ids were given and none is a candidate's."""
     found = {each.id: each for each in reversed(answer.topics) if each.id in candidates}
     if answer.topics and not found:
         raise BadAnswer("none of the ids is one of the list")

@@ -36,7 +36,7 @@ def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
 
 
 def fitting(lines: Sequence[str], max_tokens: int) -> int:
-    """How many of the first lines fit, one at least."""
+    """How many lines fit, at least 1."""
     sums = accumulate(tokens.estimate(line) + 1 for line in lines)
     return max(1, sum(total <= max_tokens for total in sums))
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import onnx
 
 from klaw.models.e5.source import BLOCK, Float32, SourceFile
+from klaw.models.manifest import GRAPH_FILE
 
-GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 
 _OPSET = 17
@@ -55,7 +55,7 @@ class _Weights:
         self.initializers: list[onnx.TensorProto] = []
 
     def add(self, name: str, array: npt.NDArray[np.generic]) -> str:
-        """Store an array. Returns ``name``, so that calls nest in node definitions."""
+        """Returns ``name``."""
         if array.nbytes < _SMALL:
             self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
             return name
@@ -210,7 +210,6 @@ class _Graph:
 
 
 def _spread(hidden: int) -> Float32:
-    """Factors of hidden states before a product."""
     factors = np.ones(hidden, np.float32)
     for channel, divisor in _OUTLIERS.items():
         factors[channel] /= divisor

@@ -352,9 +352,7 @@ def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[i
                 code = token_codes.read(live, rowid) if with_codes else None
                 if code is not None:
                     codes[rowid] = code
-    with built:
-        stored = vectors.store(built, list(taken.items()), codes=codes)
-    return stored
+    return vectors.store(built, list(taken.items()), codes=codes)
 
 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:

@@ -10,10 +10,8 @@ from klaw.domain.text import BYTE_ORDER_MARKS, guess, plural, python_name
 from klaw.knowledge.reading.output import BlockKind, Output, UnreadableError, one_line
 
 CHUNK_BYTES = 1 << 20
-LONGEST_LINE = 8192
-"""Characters: a longer line is taken in pieces."""
-MAX_PARAGRAPH = 8192
-"""Characters: a longer one is sent in pieces."""
+LONGEST_LINE = MAX_PARAGRAPH = 8192
+"""Characters: what is longer is taken in pieces."""
 
 
 def open_text(file: BinaryIO, label: str | None = None) -> io.TextIOWrapper:
