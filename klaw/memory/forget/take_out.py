@@ -49,7 +49,7 @@ async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[
         await _renew_text(writer, frozenset(rowids))
         count = AT_ONCE_WITHOUT_TEXT
     parts = [rowids[first : first + count] for first in range(0, len(rowids), count)]
-    return [await _giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
+    return [await giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
 
 
 async def _renew_text(writer: Writer, going: Collection[int]) -> None:
@@ -57,19 +57,20 @@ async def _renew_text(writer: Writer, going: Collection[int]) -> None:
     await writer.run(fulltext_renewal.begin)
     last: int | None = 0
     while last is not None:
-        last = await _giving_way(writer, fulltext_renewal.fill, last, going)
+        last = await giving_way(writer, fulltext_renewal.fill, last, going)
     await _drop_text(writer)
 
 
 async def _drop_text(writer: Writer) -> None:
     for index in (fulltext_renewal.NEW, fulltext_renewal.OLD):
-        while not await _giving_way(writer, fulltext_renewal.drop_some, index):
+        while not await giving_way(writer, fulltext_renewal.drop_some, index):
             pass
 
 
-async def _giving_way(
+async def giving_way(
     writer: Writer, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
+    """One part of long work, and a pause behind it, so that nobody has to wait for long."""
     begin = trio.current_time()
     done = await writer.run(function, *args, **kwargs)
     await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
