@@ -36,7 +36,7 @@ LOGS_AT_ONCE = 8
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 CLOSE_S = 10.0
-"""For removing drafts, while the writer may be at it."""
+"""Within so long the drafts of logs are removed, while the writer may be at it."""
 
 
 async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[int], at: str) -> list[ForgetEntry]:

@@ -69,7 +69,7 @@ class Forgetting:
     ran: Annotated[tuple[str, ...], OMIT] = ()
     """Runs of which nothing but the cost is left."""
     tasks: Annotated[tuple[Annotated[TaskName, Check(task_name)], ...], OMIT] = ()
-    """Of what they asked nothing stays."""
+    """What they ever asked goes."""
     core: Annotated[bool, OMIT] = False
     """Nothing stays of what core memory was before."""
     knowledge: Annotated[tuple[str, ...], OMIT] = ()

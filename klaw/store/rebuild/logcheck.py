@@ -136,7 +136,7 @@ class LackingRecords:
     """What of the logs a database lacks."""
 
     messages: Mapping[ChatId, int]
-    """By chat; chats without any are left out."""
+    """How many by chat; chats without any are left out."""
     others: Mapping[str, int]
     """How many turns, runs and changes of memory, by their word."""
 
