@@ -245,6 +245,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
         for key in entry.gone.get(kind.what, ()):
             kind.remove(connection, user, key, dates=key not in entry.undone)
     forgotten.forget_past(connection, user, entry.past)
+    tasks.forget_past(connection, user, entry.tasks)
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
     _drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)

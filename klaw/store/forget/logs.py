@@ -35,10 +35,9 @@ from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
-from klaw.store.kinds.people import MENTION, PERSON
+from klaw.store.kinds.people import MENTION
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, copy_path
-from klaw.store.kinds.tasks import TASK
 from klaw.store.kinds.topic_changes import TOPIC
 
 LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
@@ -92,7 +91,10 @@ class Cleaner:
         self._deleted = [name_of(chat) for chat, _ in entry.deleted]
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}
         # What lines are to say, as the database does.
-        self._people = forgotten.past_values(connection, user, entry.past)
+        self._past = forgotten.past_values(connection, user, entry.past)
+        for kind in (kind for kind in KINDS if kind.forgets_past):
+            query = f"SELECT entry, value FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+            self._past |= {number: json.loads(value) for number, value in connection.execute(query, (user,))}
         self._receipts = turns.receipts(connection, user, (*entry.turns, *entry.used))
         self._runs = forgotten.run_texts(connection, user, (*entry.runs, *entry.ran))
         # Nobody can see or restore the earlier texts of a kind without history: they go with any forgetting.
@@ -212,15 +214,13 @@ class Cleaner:
 
     def _of_kept(self, record: dict[str, Any], what: str, value: dict[str, Any]) -> dict[str, Any]:
         """A line of what people keep on purpose: it goes as a whole, or stays."""
-        if what == PERSON.what and record.get("entry") in self._people:
-            return {**record, "value": self._people[record["entry"]]}
+        if record.get("entry") in self._past:
+            return {**record, "value": self._past[record["entry"]]}
         if record.get("entry", 0) >= self.entry.entry:
             return record
         value = self._as_now(what, record.get("key"), value)
         if what == CORE.what and self.entry.core:  # later lines say what these are now
             value = {**value, "document": {}, "replaces": ""}
-        if what == TASK.what and record.get("key") in self.entry.tasks:
-            value = {**value, "message": MARK}
         return {**record, "value": value}
 
     def _as_now(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
