@@ -28,14 +28,14 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.quotes import QuotesFound
 from klaw.store.forget.reach import Reach, renewed
-from klaw.store.kinds import attachments, chats, facts, forgotten, messages, people, summaries, topic_changes, topics
+from klaw.store.kinds import attachments, chats, facts, forgotten, messages, people, summaries, tasks, topic_changes
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.runs import RUN
 from klaw.store.kinds.summaries import SUMMARY, read_key, summary_key
-from klaw.store.kinds.tasks import TASK
 from klaw.store.kinds.topic_changes import TOPIC
+from klaw.store.kinds.topics import end as end_topic
 from klaw.store.kinds.turns import TURN
 from klaw.store.rows import dumps
 
@@ -194,10 +194,10 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
     )
     done = journal(tx, user, forgetting, at, found.quotes)
     for name in forgetting.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
-        now = TASK.get(connection, user, name)
+        now = tasks.get(connection, user, name)
         if now is not None:
             goes = name in found.going_tasks
-            tx.journal(TASK.removed(user, name, at) if goes else TASK.put(user, name, now, at))
+            tx.journal(tasks.TASK.removed(user, name, at) if goes else tasks.TASK.put(user, name, now, at))
     if core is not None:
         tx.journal(CORE.put(user, "", core, at))
     if wanted.named is not None:
@@ -301,7 +301,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == user)
     found = found or quotes.look(connection, user, _texts(connection, own, entry), entry.messages, entry.asked)
     for topic in entry.topics:
-        topics.end(connection, change, topic, None)
+        end_topic(connection, change, topic, None)
     for chat, number in entry.summaries:
         summaries.remove(connection, chat, number)
     if entry.turns or entry.runs:
@@ -313,6 +313,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
         for key in entry.gone.get(kind.what, ()):
             kind.remove(connection, user, key, dates=key not in entry.undone)
     forgotten.forget_past(connection, user, entry.past)
+    tasks.forget_past(connection, user, entry.tasks)
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
     quotes.drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)

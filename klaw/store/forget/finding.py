@@ -20,10 +20,9 @@ from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
-from klaw.domain.task import Run, TaskName, task_name
+from klaw.domain.task import Run, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError, NoSuchChat
-from klaw.store.changes import MEMORY
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quotes
 from klaw.store.forget.effects import FileMade, TaskMade, effects_of
@@ -120,27 +119,11 @@ def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
         name = task_name(text)
     except InvalidName as error:
         raise NothingToForget(f"the task: {error}") from None
-    present = tasks.get(connection, user, name)
-    asked = [present.message] if present is not None else []
-    asked += _asked_by(Path(connection.filename).parent, user, name)
+    past = [change.value.message for change in tasks.history(connection, user, name)[::-1] if change.value is not None]
+    asked = [each for each in dict.fromkeys(past) if each != MARK]
     if not asked and not runs_of_tasks(connection, user, [name]):
         raise NothingToForget("there is no such task, and there was none")
-    return ForgetTarget(
-        user=user, tasks=tuple(TaskMade(name=name, message=each) for each in dict.fromkeys(asked or [""]))
-    )
-
-
-def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
-    """All that a task ever asked, as far as the memory journal still says it; it may be a removed one."""
-    found: dict[str, None] = {}
-    for path in sorted((data_dir / MEMORY).glob("*.jsonl")):
-        for record in _records(path, f'"what":"{tasks.TASK.what}"'):
-            value = record.get("value")
-            message = value.get("message") if isinstance(value, dict) else None
-            if (record.get("user_id"), record.get("key")) == (user, name) and isinstance(message, str):
-                found[message] = None
-    found.pop(MARK, None)
-    return list(found)
+    return ForgetTarget(user=user, tasks=tuple(TaskMade(name=name, message=each) for each in asked or [""]))
 
 
 def _records(path: Path, mark: str) -> Iterator[dict[str, Any]]:

@@ -92,7 +92,10 @@ class Cleaner:
         self._summaries = {summaries.summary_key(each) for each in entry.summaries}
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}
         # What lines are to say, as the database does.
-        self._people = forgotten.past_values(connection, user, entry.past)
+        self._past = forgotten.past_values(connection, user, entry.past)
+        for kind in (kind for kind in KINDS if kind.forgets_past):
+            query = f"SELECT entry, value FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+            self._past |= {number: json.loads(value) for number, value in connection.execute(query, (user,))}
         self._receipts = turns.receipts(connection, user, (*entry.turns, *entry.used))
         self._runs = forgotten.run_texts(connection, user, (*entry.runs, *entry.ran))
         # Nobody can see or restore the earlier texts of a kind without history: they go with any forgetting.
@@ -185,18 +188,14 @@ class Cleaner:
         return self._redacted(record, "content", "metadata")
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
-        what, key, value, number = (
-            str(record.get("what")),
-            record.get("key"),
-            record.get("value"),
-            record.get("entry", 0),
-        )
+        what, key, value = str(record.get("what")), record.get("key"), record.get("value")
+        number = record.get("entry", 0)
         if not isinstance(value, dict) or what in (execute.FORGET.what, MENTION.what):
             return record
         if self.own and number < self.entry.entry:
             if key in self._gone.get(what, ()):
                 return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
-            value = self._people.get(number) or self._before(what, key, value)
+            value = self._past.get(number) or self._before(what, key, value)
         # What people keep on purpose goes as a whole, or stays.
         return {**record, "value": value if what in self._keep else self._finder.taken_out(value)}
 
@@ -211,8 +210,6 @@ class Cleaner:
             return {**value, "topics": states}
         if what == CORE.what and self.entry.core:  # later lines say what these are now
             return {**value, "document": {}, "replaces": ""}
-        if what == TASK.what and key in self.entry.tasks:
-            return {**value, "message": MARK}
         if (kind := self._no_history.get(what)) is None:
             return value
         now = self._now.get((what, str(key or "")), {})

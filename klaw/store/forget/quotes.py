@@ -141,7 +141,7 @@ def once_quoting(
     connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: PieceFinder, *, gone: bool = False
 ) -> Iterator[Key]:
     """Keys of a user's things that once said one of the pieces; ``gone``: only of those that were removed."""
-    if not finder or not kind.past:
+    if not finder or not kind.past or kind.forgets_past:
         return
     statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
     if gone:
@@ -312,10 +312,11 @@ def _naming(connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: 
     """Keys of a user's things, with their last texts, that name somebody, or once did."""
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in kind.quotes)
     statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
-    if kind.past:
+    by_past = kind.past and not kind.forgets_past
+    if by_past:
         statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value <> '' ORDER BY entry"  # noqa: S608
     for key, value in connection.execute(statement, (user,)):
-        text = " ".join(kind.said(json.loads(value))) if kind.past else value
+        text = " ".join(kind.said(json.loads(value))) if by_past else value
         # JSON's escaped line ends would be letters of the word behind them.
         if finder.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
             yield key, text

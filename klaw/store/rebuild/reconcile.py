@@ -14,7 +14,7 @@ newest records into old ones.
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,13 +26,14 @@ import structlog
 from klaw.domain.message import Message
 from klaw.domain.turn import TurnRecord
 from klaw.store import changes
-from klaw.store.changes import MEMORY
+from klaw.store.changes import MEMORY, Change
 from klaw.store.engine import log_files, meta
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.forget import execute  # noqa: F401 - it adds the kind of its lines to KINDS
-from klaw.store.kinds import messages, records, runs, turns
+from klaw.store.kinds import messages, records, runs, tasks, turns
 from klaw.store.kinds.inventory import last_numbers
+from klaw.store.kinds.tasks import TASK
 from klaw.store.rebuild.values import Phase, Tally
 
 T = TypeVar("T")
@@ -228,6 +229,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
     if now != before:
         with connection:
             log_files.remember(connection, now)
+    _fill_task_history(connection, data_dir)
     tally = lines.tally
     left_out = tally.malformed + tally.conflicts
     count = tally.changes()
@@ -249,6 +251,28 @@ def _unknown(
         if kind.known(connection, record):
             return
         yield getattr(record, kind.number) if kind.number else 0, path, line
+
+
+def _fill_task_history(connection: apsw.Connection, data_dir: Path) -> None:
+    """Give tasks the history that a database of before migration 023 does not have."""
+    if meta.get(connection, meta.NO_TASK_HISTORY) is None:
+        return
+    found: list[Change[Any]] = []
+    for path in sorted((data_dir / MEMORY).glob("*.jsonl")):
+        with path.open("rb") as file:
+            for line in (line for line in file if b'"what":"task"' in line or b'"what":"forget"' in line):
+                with suppress(*FAULTS):
+                    found.append(records.read(parse(line)))
+    last = meta.last_entry(connection)
+    with connection:
+        connection.execute(f"DELETE FROM {TASK.past}")  # noqa: S608 - a constant
+        for change in sorted((each for each in found if each.entry <= last), key=lambda each: each.entry):
+            with suppress(apsw.ConstraintError):
+                if change.kind is TASK:
+                    TASK.apply(connection, change)
+                elif change.value is not None:
+                    tasks.forget_past(connection, change.user, change.value.tasks)
+        meta.remove(connection, meta.NO_TASK_HISTORY)
 
 
 MOST_LINES = 10_000
