@@ -5,9 +5,8 @@ was asked for; any other stays and is named: somebody else's words may be in it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import apsw
 import attrs
@@ -126,15 +125,6 @@ def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
     return ForgetTarget(user=user, tasks=tuple(TaskMade(name=name, message=each) for each in asked or [""]))
 
 
-def _records(path: Path, mark: str) -> Iterator[dict[str, Any]]:
-    """The records of a log in whose lines a mark stands."""
-    wanted = mark.encode()
-    with path.open("rb") as file:
-        for record in (record_of(line) for line in file if wanted in line):
-            if record is not None:
-                yield record
-
-
 def _import(connection: apsw.Connection, number: str, user: UserId) -> ForgetTarget:
     origin = ImportId(number)
     found = imports.brought(connection, user, origin)
@@ -189,10 +179,12 @@ def _message_target(text: str, user: UserId) -> Target:
 def of_runs(data_dir: Path, runs: Sequence[Run]) -> list[FileMade]:
     found: list[FileMade] = []
     for run in runs:
-        path = data_dir / transcript_path(run)
-        said = _records(path, f'"run":"{run.id}"') if path.is_file() else ()
-        rows = [each for each in said if isinstance(each.get("metadata"), dict)]
-        found += effects_of((row["role"], row["type"], row["content"], row["metadata"]) for row in rows).files
+        path, mark = data_dir / transcript_path(run), f'"run":"{run.id}"'.encode()
+        if path.is_file():
+            with path.open("rb") as file:
+                rows = [record_of(line) or {} for line in file if mark in line]
+            said = (row for row in rows if isinstance(row.get("metadata"), dict))
+            found += effects_of((row["role"], row["type"], row["content"], row["metadata"]) for row in said).files
     return found
 
 
