@@ -148,9 +148,8 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     if answer["still_kept"]:
         lines.append(f"STILL said by what you keep: {_counted(answer['still_kept'])}.")
     if answer["again"]:
-        more = f" and {len(answer['again']) - SHOWN} more" if len(answer["again"]) > SHOWN else ""
-        said = [f"{name_of(each['chat'])}#{each['seq']}" for each in answer["again"][:SHOWN]]
-        lines.append(f"  STILL said in: {', '.join(said)}{more}")
+        said = [f"{name_of(each['chat'])}#{each['seq']}" for each in answer["again"]]
+        lines.append(f"  STILL said in: {_joined(said)}")
     spared = [each for each in answer["things"] if not each["goes"]]
     if answer["named"] is not None:
         still = answer["still_named"]
@@ -160,15 +159,18 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     elif not lines and not spared:
         lines.append("Nothing else of yours says it any more.")
     lines += _headed("STILL there, made of it:", [f"  {each['kind']} {each['name']}" for each in spared])
-    names = ", ".join(f"{each['kind']} {each['name']}" for each in answer["names"][:SHOWN])
-    more = " …" if len(answer["names"]) > SHOWN else ""
-    lines += [f"STILL there, as a name only: {names}{more}."] if names else []
+    names = [f"{each['kind']} {each['name']}" for each in answer["names"]]
+    lines += [f"STILL there, as a name only: {_joined(names)}."] if names else []
     return ["Forgotten.", *lines, "What your devices show and what a provider received is beyond me."]
 
 
 def _some(lines: Sequence[str]) -> list[str]:
     more = [f"  … and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return [*lines[:SHOWN], *more]
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _described(thing: dict[str, Any], *, words: bool = True) -> str:

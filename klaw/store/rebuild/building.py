@@ -250,7 +250,7 @@ class Building:
         paths = [path for path, _ in files(self._root) if runs.is_transcript(path)]
         for done, path in enumerate(sorted(paths)):
             for _, line in _lines_of(self._root / path, 0, (self._root / path).stat().st_size):
-                self._lines.transcript(path, line)
+                self._lines.parsed(path, line, runs.parse_transcript)
             yield Progress("transcripts", done + 1, len(paths))
 
     def _read(self, kind: LogKind, parts: Mapping[str, tuple[int, int]]) -> Generator[Progress, None, int]:

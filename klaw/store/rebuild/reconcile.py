@@ -30,6 +30,7 @@ from klaw.store.changes import MEMORY, Change
 from klaw.store.engine import log_files, meta
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.engine.set_aside import SetAside
+from klaw.store.engine.tables import Bound
 from klaw.store.forget import execute  # noqa: F401 - it adds the kind of its lines to KINDS
 from klaw.store.kinds import messages, records, runs, tasks, turns
 from klaw.store.kinds.inventory import last_numbers
@@ -54,7 +55,7 @@ class LogKind:
     folder: str
     read: Callable[[dict[str, Any]], Any]
     """The record of a line's object. Raises one of FAULTS."""
-    number: str | None
+    number: Bound | None
     """Field by which records are ordered over all logs; None: they have no order."""
     phase: Phase
     known: Callable[[apsw.Connection, Any], bool]
@@ -133,7 +134,7 @@ class LineInserter:
     def __init__(self, root: Path) -> None:
         self.tally = Tally()
         self.aside = SetAside(root)
-        self._highest: dict[str, int] = {}
+        self._highest: dict[Bound, int] = {}
         self._runs: set[str] = set()
         self._entry: tuple[int, bytes] = (0, b"")
         """Number and line of the last change of memory."""
@@ -141,9 +142,11 @@ class LineInserter:
     def insert(self, kind: LogKind, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """Insert a line of a log, unless its record is there. Returns the record's number; None when there is none, or
         no use for the line."""
-        record = self._parsed(path, line, kind.read)
-        number: int | None = getattr(record, kind.number) if record is not None and kind.number else None
-        if record is None or (number is not None and not self._near(connection, path, line, kind, number)):
+        record = self.parsed(path, line, kind.read)
+        if record is None:
+            return None
+        number: int | None = getattr(record, kind.number) if kind.number else None
+        if kind.number and number is not None and not self._near(connection, path, line, kind.number, number):
             return None
         try:
             with connection:
@@ -169,10 +172,6 @@ class LineInserter:
             self.count(reused=1)
         return number
 
-    def transcript(self, path: str, line: bytes) -> None:
-        """No database has what was said in runs; only whether it can be read is checked."""
-        self._parsed(path, line, runs.parse_transcript)
-
     def skip(self, path: str, line: bytes, reason: str) -> None:
         """Leave out a line that is no record of its kind."""
         log.warning("malformed_line", file=Path(path).name, error=reason)
@@ -188,23 +187,22 @@ class LineInserter:
         self.aside.keep(path, line)
         self.count(conflicts=1)
 
-    def _parsed(self, path: str, line: bytes, read: Callable[[dict[str, Any]], T]) -> T | None:
+    def parsed(self, path: str, line: bytes, read: Callable[[dict[str, Any]], T]) -> T | None:
+        """The record of a line; None when it is skipped."""
         try:
             return read(parse(line))
         except FAULTS as error:
             self.skip(path, line, type(error).__name__)
             return None
 
-    def _near(self, connection: apsw.Connection, path: str, line: bytes, kind: LogKind, number: int) -> bool:
+    def _near(self, connection: apsw.Connection, path: str, line: bytes, name: Bound, number: int) -> bool:
         """Whether a record's number can be one that Klaw gave."""
-        if not self._highest:
-            last = last_numbers(connection)
-            self._highest = {messages.CONVERSATIONS: last["rowid"], runs.RUNS: last["change"], MEMORY: last["entry"]}
-        highest = self._highest[kind.folder]
+        self._highest = self._highest or last_numbers(connection)
+        highest = self._highest[name]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")
             return False
-        self._highest[kind.folder] = max(highest, number)
+        self._highest[name] = max(highest, number)
         return True
 
 
@@ -243,14 +241,11 @@ def _unknown(
 ) -> Iterator[tuple[int, str, bytes]]:
     """The lines at a log's end that the database lacks, the newest first, each with its number and the log's path."""
     for line in lines_backwards(data_dir / path):
-        try:
-            record = kind.read(parse(line))
-        except FAULTS as error:
-            lines.skip(path, line, type(error).__name__)
-            continue
-        if kind.known(connection, record):
-            return
-        yield getattr(record, kind.number) if kind.number else 0, path, line
+        record = lines.parsed(path, line, kind.read)
+        if record is not None:
+            if kind.known(connection, record):
+                return
+            yield getattr(record, kind.number) if kind.number else 0, path, line
 
 
 def _fill_task_history(connection: apsw.Connection, data_dir: Path) -> None:
