@@ -116,10 +116,6 @@ class ShownPreview:
     """Unix seconds."""
 
 
-async def _nothing_runs(_user: UserId, _run: str) -> None:
-    pass
-
-
 @attrs.define(eq=False)
 class Forgetter:
     """Looks and forgets.
@@ -141,8 +137,8 @@ class Forgetter:
     files: Threads
     reindexing: Callable[[], bool]
     changed: Callable[[], None]
-    stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
-    backups: Path | None = None
+    stop_run: Callable[[UserId, str], Awaitable[None]]
+    backups: Path
     compactor: Nudge = attrs.field(factory=Nudge, init=False)
     """Says to the actor that something was forgotten."""
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -345,8 +341,7 @@ class Forgetter:
         return await self._search(user, pieces), True
 
     def _aside(self) -> tuple[HoldingFile, ...]:
-        made = listed(self.backups) if self.backups is not None else []
-        found = [HoldingFile(path=str(each.root), count=0, kind="backup") for each in made]
+        found = [HoldingFile(path=str(each.root), count=0, kind="backup") for each in listed(self.backups)]
         return (*proof.aside(self.data_dir), *found)
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[HoldingFile, ...]:

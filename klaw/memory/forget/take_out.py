@@ -113,7 +113,8 @@ async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequ
         return sum(each.changed for each in rewrites)
     finally:
         with trio.move_on_after(CLOSE_S, shield=True):
-            await files.run(_close, rewrites)
+            for each in rewrites:
+                await files.run(each.close)
 
 
 def _take_in(rewrites: Sequence[LogRewrite]) -> None:
@@ -121,8 +122,3 @@ def _take_in(rewrites: Sequence[LogRewrite]) -> None:
         while each.left:
             each.step()
         each.sync()
-
-
-def _close(rewrites: Sequence[LogRewrite]) -> None:
-    for each in rewrites:
-        each.close()

@@ -52,12 +52,8 @@ def remove(path: Path) -> int:
     """Remove a database file with what SQLite keeps beside it. Returns the bytes that were freed."""
     freed = 0
     for each in (beside(path, _SHM), beside(path, _WAL), path):  # what is cut off here can be repeated
-        try:
-            size = each.stat().st_size
-            each.unlink()
-        except FileNotFoundError:
-            continue
-        freed += size
+        freed += size(each)
+        each.unlink(missing_ok=True)
     atomic_file.sync(path.parent)
     return freed
 
@@ -92,14 +88,12 @@ def exchange(places: Places) -> None:
     atomic_file.sync(live.parent)
 
 
-def recover(places: Places) -> bool:
-    """Finish a swap that was cut off. Returns whether there was one. Call it with the store's lock, before opening.
-    Raises OSError: the files cannot be renamed."""
-    if not places.ready.exists():
-        return False
-    exchange(places)
-    log.warning("swap_finished", file=places.database.name)
-    return True
+def recover(places: Places) -> None:
+    """Finish a swap that was cut off, if one was. Call it with the store's lock, before opening. Raises OSError: the
+    files cannot be renamed."""
+    if places.ready.exists():
+        exchange(places)
+        log.warning("swap_finished", file=places.database.name)
 
 
 def check_begin(places: Places) -> None:
