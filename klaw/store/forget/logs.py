@@ -353,8 +353,9 @@ def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: 
         journal.checkpoint()
         for path in logs_with(root, cleaner):
             journal.rewrite(path, cleaner.line_of(path))
-    for path in (path for folder in LOGS for path in (root / folder).rglob(DRAFT.format("*.jsonl"))):
-        path.unlink(missing_ok=True)  # what a kill left of rewritten logs may say what was to go
+    for folder in LOGS:
+        for draft in (root / folder).rglob(DRAFT.format("*.jsonl")):
+            draft.unlink(missing_ok=True)  # what a kill left of rewritten logs may say what was to go
     compact(connection, vacuum=True)
     write(execute.note_forgotten, first.user, [each.entry for each in entries], first.time)
     log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
