@@ -1,8 +1,6 @@
-"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them.
-
-A document is read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no
-more memory than a short one.
-"""
+"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them. A document is
+read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no more memory than
+a short one."""
 
 import hashlib
 import os
@@ -74,8 +72,7 @@ class Ingest:
     _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
-        """Read a waiting document, unless its bytes are those of before. Returns its row. Raises GoneError,
-        NotYetError, StorageError."""
+        """Read a document unless its bytes are those of before. Raises GoneError, NotYetError, StorageError."""
         begun = trio.current_time()
         if source.kind is SourceKind.RDF:
             now = await self._read_graph(source, document)

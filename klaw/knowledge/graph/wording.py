@@ -86,8 +86,7 @@ class Labels:
 
 
 def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
-    """The best label of each thing in what ``sparql.labels_of`` found: by language, then by property, then the
-    shortest."""
+    """Of what ``sparql.labels_of`` found, the best of each thing: by language, by property, the shortest."""
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
         thing, property_, label = row.get("x"), row.get("n"), row.get("l")
