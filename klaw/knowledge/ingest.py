@@ -5,7 +5,7 @@ a short one."""
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Concatenate, ParamSpec, TypeVar
 
 import attrs
@@ -104,7 +104,7 @@ class Ingest:
 
     async def _read_file(self, source: Source, document: Document) -> Document:
         in_folder = source.kind is SourceKind.FOLDER
-        if in_folder and _suffix(document.name) not in SUFFIXES:
+        if in_folder and PurePosixPath(document.name).suffix.lower().removeprefix(".") not in SUFFIXES:
             return await self._fail(document, "unsupported", "files of this kind are not read")
         try:
             file, info = await self._threads.run(_open, self.data_dir, source, document)
@@ -257,10 +257,6 @@ def _open(data_dir: Path, source: Source, document: Document) -> tuple[int, os.s
 
 def _cut(cutter: Cutter, blocks: Sequence[Block]) -> list[Passage]:
     return [passage for block in blocks for passage in cutter.add(block)]
-
-
-def _suffix(name: str) -> str:
-    return name.rpartition(".")[2].lower() if "." in name.rpartition("/")[2] else ""
 
 
 def _name(source: Source, document: Document) -> str:
