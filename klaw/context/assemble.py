@@ -1,11 +1,9 @@
-"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request. Both are
-pure.
+"""Context assembly around the recall: ``plan`` fits the window, ``assemble`` makes the request. Both are pure.
 
-The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
-window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
-window and drops recalled items that the longer window, or a topic in full, now shows. Likewise with chosen topics
-(``topics.maxTokens``) and passages of knowledge bases (``kb.maxTokens``), which make room for the window's newest
-exchange.
+No message falls between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the window into what is
+left; the caller searches before the window; ``assemble`` gives the unused reserve back to the window and drops recalled
+items that the longer window, or a topic in full, now shows. Likewise with chosen topics (``topics.maxTokens``) and
+passages of knowledge bases (``kb.maxTokens``), which make room for the window's newest exchange.
 """
 
 import enum

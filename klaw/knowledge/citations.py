@@ -1,8 +1,8 @@
 """Which marks ``[n]`` of an answer are valid. Pure.
 
-A mark is valid when passage n was given, and when what the answer quotes beside it stands in that passage. Invalid ones
-are removed; the others are written as ``[1][2]``, whatever form the model gave them. Code, links and definitions of
-links and footnotes are left alone. Every pattern runs in linear time: an answer may be hostile.
+A mark is valid when passage n was given, and what the answer quotes beside it stands there. Invalid ones are removed,
+the others written as ``[1][2]``. Code, links, and definitions of links and footnotes are left alone. Every pattern runs
+in linear time: an answer may be hostile.
 """
 
 import re

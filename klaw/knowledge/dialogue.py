@@ -1,8 +1,6 @@
-"""What a chat that is bound to knowledge bases is answered from, and whether its answer's marks hold.
-
-The question, with the last pair if it refers to that, is searched in the passages and the graphs of the bases at the
-same time; what both find is numbered in one list. Nothing here fails a turn: what could not be searched is named.
-"""
+"""What a chat that is bound to knowledge bases is answered from, and whether its answer's marks hold. The question,
+with the last pair if it refers to that, is searched in the passages and the graphs of the bases at the same time; what
+both find is numbered in one list. Nothing here fails a turn: what could not be searched is named."""
 
 from collections.abc import Sequence
 from itertools import accumulate, zip_longest
@@ -70,8 +68,7 @@ class Dialogue:
         meter: Meter,
     ) -> ContextUsed:
         """Search the bases of a chat for a question, which may refer to the ``history`` of its segment. The caller
-        holds an LLM slot. ``max_tokens``: of all passages together, estimated.
-        """
+        holds an LLM slot. ``max_tokens``: of all passages together, estimated."""
         bases = tuple(each.base.id for each in bound.bases)
         found = ContextUsed(bases=bases, gone=bound.gone)
         if not bases or not max_tokens:

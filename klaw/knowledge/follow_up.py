@@ -1,6 +1,5 @@
-"""Questions that refer to what was said before ("tell me more about the second", «а что насчёт второго?»): which ones
-do, and with what they are searched. Pure rules, for English and Russian.
-"""
+"""Which questions refer to what was said before ("tell me more about the second", «а что насчёт второго?»), and with
+what they are searched: in English and Russian. Pure."""
 
 import re
 

@@ -1,11 +1,9 @@
 """Actor ``knowledge.indexer``: keeps the documents of all bases as their sources are.
 
 Whoever changes a source nudges it, and so do the system's watches of folders; besides it looks every
-``kb.scanSeconds``. Which documents are to be read is kept in the database, so a kill loses nothing. Beside it, each
-user's documents are read one after the other (``ingest``), some of each source in turn, so that a large folder does not
-hold up an upload. Users take turns, and no large document keeps those of others waiting.
-
-The files are their own source: nothing of the documents is in the logs. Log lines have ids and codes, never names.
+``kb.scanSeconds``. Which documents are to be read is kept in the database, so a kill loses nothing. Each user's are
+read one after the other (``ingest``), some of each source in turn, so that a large folder does not hold up an upload.
+Users take turns, and no large document keeps those of others waiting. Log lines have ids and codes, never names.
 """
 
 from collections import deque
@@ -66,8 +64,7 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 class Indexer(Nudge):
-    """The actor and its handle: a nudge says that there are other sources, or other bytes of one. ``embed`` is called
-    when there are passages to embed."""
+    """The actor and its handle: a nudge says that sources have changed. ``embed`` is called for new passages."""
 
     def __init__(
         self,

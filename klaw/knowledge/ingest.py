@@ -1,13 +1,11 @@
-"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them.
-
-A document is read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no
-more memory than a short one.
-"""
+"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them. A document is
+read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no more memory than
+a short one."""
 
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Concatenate, ParamSpec, TypeVar
 
 import attrs
@@ -74,8 +72,7 @@ class Ingest:
     _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
-        """Read a waiting document, unless its bytes are those of before. Returns its row. Raises GoneError,
-        NotYetError, StorageError."""
+        """Read a document unless its bytes are those of before. Raises GoneError, NotYetError, StorageError."""
         begun = trio.current_time()
         if source.kind is SourceKind.RDF:
             now = await self._read_graph(source, document)
@@ -107,7 +104,7 @@ class Ingest:
 
     async def _read_file(self, source: Source, document: Document) -> Document:
         in_folder = source.kind is SourceKind.FOLDER
-        if in_folder and _suffix(document.name) not in SUFFIXES:
+        if in_folder and PurePosixPath(document.name).suffix.lower().removeprefix(".") not in SUFFIXES:
             return await self._fail(document, "unsupported", "files of this kind are not read")
         try:
             file, info = await self._threads.run(_open, self.data_dir, source, document)
@@ -260,10 +257,6 @@ def _open(data_dir: Path, source: Source, document: Document) -> tuple[int, os.s
 
 def _cut(cutter: Cutter, blocks: Sequence[Block]) -> list[Passage]:
     return [passage for block in blocks for passage in cutter.add(block)]
-
-
-def _suffix(name: str) -> str:
-    return name.rpartition(".")[2].lower() if "." in name.rpartition("/")[2] else ""
 
 
 def _name(source: Source, document: Document) -> str:

@@ -116,9 +116,8 @@ class PassageQuestion:
         )
 
     def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float, float]:
-        """How many content words a passage has; the shares of the question that stand together in it, and in pairs; the
-        share of its numbers; whether the question names its page; and how far in front it stands, where the question is
-        about the whole document."""
+        """The content words of a passage; shares of the question that stand together in it, and in pairs, and of its
+        numbers; whether it names the page; how far in front that stands, if it is about the whole document."""
         text = list(map(stem, words(passage.text)))
         there = {*text, *map(stem, words(passage.lead))}
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()

@@ -155,8 +155,7 @@ def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> Fol
 
 
 def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mapping[str, int]) -> set[str]:
-    """Folders that are empty, of which documents were read, and not on the device where they were seen ``before``:
-    perhaps it is not mounted."""
+    """Empty folders of which documents were read, on another device than ``before``: perhaps that is not mounted."""
     gone = {below for below in found.empty if found.folders[below] != before.get(below)}
     read = (name for name, each in known.items() if each.state is not DocumentState.FAILED) if gone else ()
     above = (name.split("/")[:-1] for name in read)

@@ -1,7 +1,5 @@
 """Searching knowledge bases: the pipeline of recall over passages of documents, with an account of every candidate.
-
-Passages are read before they are ranked, because their features are in their text.
-"""
+Passages are read before they are ranked, because their features are in their text."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -87,8 +87,7 @@ class SourceScanner:
         return seen.not_before if heard else max(seen.at + pause_s, seen.not_before)
 
     async def forget(self, there: Collection[SourceId]) -> None:
-        """Only these sources are left. Files that a kill or a client left are removed now and then. Raises
-        StorageError."""
+        """Forget all but these sources; now and then remove files that belong to none. Raises StorageError."""
         now = self.clock.now()
         if now >= self._swept_at + SWEEP_S:
             self._swept_at = now
@@ -238,8 +237,7 @@ class Watches:
 
 
 def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
-    """Paths as they change; blocks for ``WATCH_STOP_MS`` at most. Raises OSError, RuntimeError: the folders
-    cannot be watched."""
+    """Paths as they change; blocks for ``WATCH_STOP_MS`` at most. Raises OSError, RuntimeError: it is impossible."""
     from watchfiles import watch  # loads its library
 
     # With ignore_permission_denied it would ignore every error, also that there are no watches left.

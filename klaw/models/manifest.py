@@ -290,10 +290,9 @@ class ModelSpec:
 
 
 _E5_RANDOM_COSINE = 0.78
-"""Measured with this model on ten conversations (LoCoMo, REALTALK, XQuAD-ru): 60 random questions against 60 random
-messages of the same conversation, 36,000 pairs, gave 0.76 to 0.80 (standard deviation of a pair 0.03), with messages
-embedded in context as without. Pairs across conversations of one language are at 0.74, across languages at 0.70; the
-pairs of one conversation are what recall has to tell a hit from."""
+"""Measured on ten conversations (LoCoMo, REALTALK, XQuAD-ru): 60 random questions against 60 random messages of the
+same one, from which recall has to tell a hit, gave 0.76 to 0.80 (36,000 pairs, standard deviation of one 0.03), with
+context as without. Pairs across conversations of one language are at 0.74, across languages at 0.70."""
 
 CATALOGUE = (
     ModelSpec(

@@ -92,12 +92,11 @@ def pull(
     source: Path | None = None,
 ) -> Path:
     """Make ``<models_dir>/<id>`` complete and return it. An interrupted pull continues; another one waits for it.
+    Raises ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
 
     Args:
         verify: compare the checksums of a folder that looks complete, too.
-        source: a models folder, of another machine say, that the model is copied from; nothing is fetched.
-
-    Raises ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
+        source: a models folder that the model is copied from; nothing is fetched.
     """
     try:
         found = status(spec, models_dir, verify=verify)

@@ -1,7 +1,5 @@
-"""Graphs in files: each is read once into a store on disk, which a child process answers from (see ``program``).
-
-A store is made of its file, so it is made again when it is missing, damaged, or of another version of the file.
-"""
+"""Graphs in files: each is read once into a store on disk, which a child process answers from (see ``program``). A
+store is made of its file, so it is made again when it is missing, damaged, or of another version of the file."""
 
 import json
 import shutil

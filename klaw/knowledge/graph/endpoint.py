@@ -1,8 +1,6 @@
-"""SPARQL 1.1 endpoints over HTTP: guarded addresses, bounded answers, credentials that go nowhere else.
-
-Whoever adds a source may write an address of the public internet, which is asked without credentials; or the name of an
-endpoint of ``kb.endpoints``, whose credentials go to its own address only: what redirects elsewhere is not followed.
-"""
+"""SPARQL 1.1 endpoints over HTTP: guarded addresses, bounded answers, credentials that go nowhere else. Whoever adds a
+source may write an address of the public internet, which is asked without credentials; or the name of an endpoint of
+``kb.endpoints``, whose credentials go to its own address only: what redirects elsewhere is not followed."""
 
 import base64
 from collections.abc import AsyncIterator, Container, Mapping

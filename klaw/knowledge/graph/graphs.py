@@ -76,8 +76,7 @@ class Graphs:
     # -- one source ------------------------------------------------------------------------------------------------
 
     def allowed(self, where: str, user: UserId) -> None:
-        """Raise GraphError unless a user's base may have an endpoint as a source: a name in ``kb.endpoints``, or an
-        address."""
+        """Raises GraphError unless a user's base may have this endpoint (a name or an address) as a source."""
         self._endpoint(where, user)
 
     async def check(self, source: Source) -> None:
@@ -110,8 +109,8 @@ class Graphs:
     async def search(
         self, sources: Sequence[Source], question: str, *, also: str = "", language: str = "", most: int = 5
     ) -> GraphSearch:
-        """What the graphs among some sources say about the things that a question names; words of the dialogue before
-        (``also``) count less."""
+        """What graphs say about the things that a question names; words of the dialogue before (``also``) count
+        less."""
         graphs = [source for source in sources if source.kind in (SourceKind.RDF, SourceKind.SPARQL)]
         if not graphs:
             return GraphSearch(reason="no_sources")
@@ -153,8 +152,7 @@ class Graphs:
 
     @asynccontextmanager
     async def _asking(self, source: Source) -> AsyncIterator[QueryRecorder]:
-        """A session with a source; its outcome decides when the source may be asked again. Raises GraphError, also
-        ``paused``: it failed a short time ago."""
+        """A session, whose outcome decides when the source may be asked again. Raises GraphError, also ``paused``."""
         graph, key = self._graph(source), _key(source)
         if self._pauses.waits(key, self.now()):
             trouble = self._troubles.get(key)

@@ -1,6 +1,5 @@
 """What a graph says about the things that a question names, without a model: first their labels, then what is said of
-them and with them, then what is said of what stands there.
-"""
+them and with them, then what is said of what stands there."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress

@@ -1,7 +1,5 @@
-"""Which things a question names, by their labels. Pure.
-
-All engines are asked for more than what fits; this decides, with Klaw's own stems, so it is the same for all of them.
-"""
+"""Which things a question names, by their labels. Pure. All engines are asked for more than what fits; this decides,
+with Klaw's own stems, so it is the same for all of them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,8 +45,7 @@ class Match:
 
 
 def read_question(question: str, also: str = "", language: str = "") -> QuestionTerms:
-    """Read a question in a base of some language; small talk has no words that are looked for. Words of the dialogue
-    before (``also``) count half."""
+    """``language``: of the base. Words of the dialogue before (``also``) count half."""
     asked = read_query(question, 0.0, None).words[:MAX_WORDS]
     weights = {form(word): 1.0 for word in asked}
     needles = {form(word): needle(word) for word in asked}

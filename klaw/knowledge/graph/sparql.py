@@ -1,9 +1,8 @@
-"""SPARQL: its terms, how answers are read, and the queries that find things by their labels and tell what is said about
-them. Pure.
+"""SPARQL: its terms, answers, and the queries that find things by their labels and tell what is said of them. Pure.
 
 An endpoint is not trusted: every value is checked before use, and goes into a query only through ``quoted`` and
 ``reference``. The queries are SPARQL 1.1 that every engine knows, without REGEX. Each is ordered before it is cut, so
-that two engines with the same data give the same rows.
+two engines with the same data give the same rows.
 """
 
 import json

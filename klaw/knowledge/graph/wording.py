@@ -86,8 +86,7 @@ class Labels:
 
 
 def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
-    """The best label of each thing in what ``sparql.labels_of`` found: by language, then by property, then the
-    shortest."""
+    """Of what ``sparql.labels_of`` found, the best of each thing: by language, by property, the shortest."""
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
         thing, property_, label = row.get("x"), row.get("n"), row.get("l")
@@ -132,7 +131,7 @@ def said_of(rows: Iterable[Row]) -> list[Relation]:
         if path and isinstance(value, Iri | Literal) and not (len(path) > 1 and _SILENT & {*path[1:]} - {*NAMES}):
             name = inside.name if isinstance(inside, Blank) else ""
             found.append(Relation(subject="", path=path, inside=name, value=value, distance=0))
-    return _speaking(found)
+    return found
 
 
 def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
@@ -142,7 +141,7 @@ def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
         path, subject = _path(row, "pq"), row.get("s")
         if path and isinstance(subject, Iri) and subject.value != thing:
             found.append(Relation(subject=subject.value, path=path, value=Iri(thing), distance=1))
-    return _speaking(found)
+    return found
 
 
 def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
@@ -152,15 +151,13 @@ def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
         path, subject, value = _path(row, "p"), row.get("e"), row.get("v")
         if path and isinstance(subject, Iri) and isinstance(value, Iri | Literal) and value != Iri(thing):
             found.append(Relation(subject=subject.value, path=path, value=value, distance=2))
-    return _speaking(found)
+    return found
 
 
 def _path(row: Row, names: str) -> tuple[str, ...]:
-    return tuple(step.value for name in names if isinstance(step := row.get(name), Iri))
-
-
-def _speaking(relations: Iterable[Relation]) -> list[Relation]:
-    return [each for each in relations if each.path[0] not in _SILENT]
+    """Empty where the property tells a reader nothing."""
+    path = tuple(step.value for name in names if isinstance(step := row.get(name), Iri))
+    return path if path and path[0] not in _SILENT else ()
 
 
 def things(relations: Iterable[Relation]) -> list[str]:

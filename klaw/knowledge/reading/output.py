@@ -1,8 +1,6 @@
 """What the child says about a document: JSON lines. It imports nothing heavy: the child's start is part of each file.
-
 Each line is an object of one key: ``format``, ``title``, ``look`` and ``page`` (what is done with this page begins),
-``block``, ``problem``, at last ``end``.
-"""
+``block``, ``problem``, at last ``end``."""
 
 import json
 import re

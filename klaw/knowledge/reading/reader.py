@@ -1,8 +1,6 @@
-"""Reads a document in a child process (``child``): its blocks as they come, and at last what it is and what is wrong.
-
-A document can be made so that reading it takes hours or gigabytes, or crashes the library; a process can be limited and
-ended. Nothing that is wrong with a document raises here: the report names it, by file and page.
-"""
+"""Reads a document in a child process (``child``): its blocks as they come, and at last what it is and what is wrong. A
+document can be made so that reading it takes hours or gigabytes, or crashes the library; a process can be limited and
+ended. Nothing that is wrong with a document raises here: the report names it, by file and page."""
 
 import json
 import os
@@ -53,8 +51,7 @@ class ReadingLimits:
     unpacked_bytes: int = 512 * 1024 * 1024
 
     def of(self, size: int) -> Self:
-        """For a document of so many bytes: a small one takes little time and has little text, however often it repeats
-        itself."""
+        """For a document of so many bytes: a small one takes little time and has little text."""
         more_s = S_FOR_MB * size / 1_000_000
         return attrs.evolve(
             self,

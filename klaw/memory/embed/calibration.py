@@ -81,8 +81,7 @@ def of_messages(messages: Sequence[str]) -> Talk:
 
 
 def measure(embed: Embed, talks: Sequence[Talk]) -> CosineMeasurement:
-    """Mean cosine over the unrelated pairs of each conversation. Raises ModelError: too few pairs, or the model gives
-    no usable vectors."""
+    """Mean cosine over the unrelated pairs. Raises ModelError: too few of them, or no usable vectors."""
     cosines: list[Floats] = []
     queries = messages = 0
     for talk in talks:
@@ -119,8 +118,7 @@ def calibrate(embed: Embed) -> Calibration:
 
 
 def prove(embed: Embed, model_id: str) -> None:
-    """Check a model before another model's vectors are dropped for it. Raises ModelError: its vectors are not unit
-    vectors, or not different; or the model failed."""
+    """Check a model before another's vectors are dropped for it. Raises ModelError."""
     kinds: tuple[Kind, ...] = ("passage", "query")
     for kind in kinds:
         found = embed(_PROOF_TEXTS, kind)

@@ -1,6 +1,5 @@
 """The embedding model as the rest of Klaw uses it. It never delays a reply: a question waits for no batch, and whoever
-asks goes on without a vector when that comes too late. The actor behind it is ``worker``.
-"""
+asks goes on without a vector when that comes too late. The actor behind it is ``worker``."""
 
 import enum
 from functools import partial

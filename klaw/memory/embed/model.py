@@ -1,8 +1,6 @@
-"""``EmbeddingModel``: texts to unit vectors with an ONNX encoder. Sync code for worker threads; calls may overlap.
-
-A text longer than the model's limit is cut into windows without overlap; its vector is the mean of the windows' pooled
-vectors, weighted by their tokens. Windows of similar length run together, so that little padding is computed.
-"""
+"""``EmbeddingModel``: texts to unit vectors with an ONNX encoder. Sync code for worker threads; calls may overlap. A
+text longer than the model's limit is cut into windows without overlap; its vector is the mean of the windows' pooled
+vectors, weighted by their tokens. Windows of similar length run together, so that little padding is computed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -182,17 +180,15 @@ class EmbeddingModel:
         parallel_passages: bool = False,
         tokens: bool = True,
     ) -> Self:
-        """Load a folder made by ``klaw models pull`` or one in the Hugging Face layout, and run it once.
+        """Load a folder made by ``klaw models pull`` or one in the Hugging Face layout, and run it once. Raises
+        ModelError, which names what is missing, damaged or of the wrong kind.
 
         Args:
-            folder: holds model.onnx, and sentencepiece.model or tokenizer.json; manifest.json is optional.
             threads: of one run.
             batch_tokens: padded tokens of one run; a text of ``max_tokens`` always fits.
             parallel_passages: a run of passages has one thread, because the caller makes several at a time: threads
                 that do not wait for each other at every layer give more throughput for a few MiB.
             tokens: ``read`` makes codes of tokens, if something was learned for the model.
-
-        Raises ModelError, which names what is missing, damaged or of the wrong kind.
         """
         description = describe(folder)
         tokenizer = load_tokenizer(folder)
@@ -211,10 +207,8 @@ class EmbeddingModel:
 
     def embed(self, texts: Sequence[str | PassageText], kind: Kind) -> Floats:
         """Unit vectors (len(texts), dimension) of any strings, also empty or very long ones, or with lone surrogates.
-
         The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
-        ("late chunking", Günther and others, 2024). Raises ModelError: the model is closed or ONNX Runtime failed.
-        """
+        ("late chunking", Günther and others, 2024). Raises ModelError: the model is closed or ONNX Runtime failed."""
         sums = np.zeros((len(texts), self.dimension), np.float32)
         for window, pooled, _ in self._run(self._encode(texts, self._prefixes[kind]), kind):
             sums[window.text] += window.weight * pooled

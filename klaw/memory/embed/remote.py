@@ -1,8 +1,6 @@
-"""An embedding model of a provider: OpenAI's ``/embeddings``, behind the interface of ``EmbeddingModel``.
-
-Every text that is embedded goes to that provider. Sync code for a thread that Trio started (``klaw.actor.threads``):
-the call itself runs on the event loop, and is given up when whoever waits for the thread is cancelled.
-"""
+"""An embedding model of a provider: OpenAI's ``/embeddings``, behind the interface of ``EmbeddingModel``. Every text
+that is embedded goes to that provider. Sync code for a thread that Trio started (``klaw.actor.threads``): the call
+itself runs on the event loop, and is given up when whoever waits for the thread is cancelled."""
 
 import hashlib
 import math
@@ -159,8 +157,7 @@ class RemoteModel:
         return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}
 
     async def note_spending(self, *, at_once: bool = False) -> None:
-        """Store what was spent, for ``local``, if the last note is long enough ago: one for each message would let the
-        journal grow twice as fast."""
+        """Store what was spent, for ``local``, if the last note is long enough ago: the journal must not grow fast."""
         if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
             self._noted_at = trio.current_time()
             await note_spending(self.meter.take(), self.writer, iso(self.clock.now()), "embedding", LOCAL_USER)

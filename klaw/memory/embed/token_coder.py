@@ -69,8 +69,7 @@ class TokenCoder:
         return unit(np.asarray((unit(states) - self.centre) @ self.axes, np.float32))
 
     def query(self, projected: Floats, weights: Floats) -> Floats:
-        """What stands for a question's tokens: each product with a code's signs is a part of the score, by the tokens'
-        weights."""
+        """What stands for a question's tokens, weighted: its products with a code's signs add up to the score."""
         return projected * self.spread * (weights / max(float(weights.sum()), _TINY))[:, np.newaxis]
 
 

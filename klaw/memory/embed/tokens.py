@@ -145,8 +145,7 @@ class SentencePieceTokenizer:
         return path[::-1]
 
     def _pieces_in(self, points: CodePoints, start: int) -> tuple[list[int], Indexes, npt.NDArray[np.int32]]:
-        """All pieces that begin in a block of a text, by their beginnings and then their lengths: the limits of those
-        of each beginning; their ends; their ids."""
+        """All pieces in a block, by beginning and length: the limits of each beginning's; their ends; their ids."""
         points = points[start : start + _BLOCK + self._longest - 1]
         block = count = min(_BLOCK, len(points))
         hashes = np.zeros(count, np.uint64)

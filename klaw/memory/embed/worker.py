@@ -1,8 +1,6 @@
-"""Actor ``memory.embedder``: loads the model, then gives everything without a vector one, behind every question.
-
-The database is its queue: rows without a vector are found by query, so a dropped nudge, a crash or a failed run of the
-model loses nothing. Chats nudge it after a commit.
-"""
+"""Actor ``memory.embedder``: loads the model, then gives everything without a vector one, behind every question. The
+database is its queue: rows without a vector are found by query, so a dropped nudge, a crash or a failed run of the
+model loses nothing. Chats nudge it after a commit."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -253,8 +251,7 @@ class Worker:
         return await self._embed_uncoded(as_of)
 
     def _gathers(self, rows: int) -> bool:
-        """Whether the few messages that wait go on waiting: storing vectors writes the same pages of several tables and
-        indexes for one message as for many."""
+        """Whether the few messages that wait go on waiting: storing one vector writes as many pages as storing many."""
         if 0 < rows < GATHER_ROWS and self.embedder.status.state is EmbedderState.READY:
             self.gathered_at = min(self.gathered_at, trio.current_time() + self.gather_s)
             if trio.current_time() < self.gathered_at:

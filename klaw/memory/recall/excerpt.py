@@ -226,12 +226,10 @@ def pack(
     max_tokens: int,
     overlap_with: Callable[[C], TokenOverlap | None] = lambda _candidate: None,
 ) -> list[C]:
-    """Decide which of the candidates that passed the gate go into the context, and how much of each.
-
-    First each gets its share of the budget: a longer message is cut to an excerpt around the wanted words (index
-    forms), one that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts
-    more room, the best first. Returns all candidates in the same order, with the final decision, text and tokens.
-    """
+    """Decide which of the candidates that passed the gate go into the context, and how much of each. First each gets
+    its share of the budget: a longer message is cut to an excerpt around the wanted words (index forms), one that does
+    not fit is skipped. Then what is left gives the excerpts more room, the best first. Returns all candidates in their
+    order, with the final decision, text and tokens."""
     least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k
     packed = []

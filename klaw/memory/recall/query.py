@@ -5,9 +5,9 @@ The words are compared in their index form (folded, stemmed), so one entry cover
 characters without spaces, small talk counts when the whole run is made of it, and function words are where the run is
 cut into parts.
 
-Some small talk is made of words that mean something in company ("the job interview") but not among themselves ("good
-job", "have a nice day"): without any heavier word a query recalls nothing, unless it asks about the user ("What is my
-job?"). One heavier word changes that only in a question about something else than the model.
+Some words mean something in company ("the job interview") but not among themselves ("good job", "have a nice day"):
+without a heavier word a query recalls nothing, unless it asks about the user ("What is my job?"). One heavier word
+changes that only in a question about something else than the model.
 """
 
 import re

@@ -1,10 +1,9 @@
 """Ranking what a search found, whatever it looks through. Pure.
 
 The lists are fused (Reciprocal Rank Fusion), and the best of them, the pool, are ranked by a linear model over what is
-known of each. Its weights are data (``ranker.json`` beside the features), made by ``tools/train_ranker.py`` and
+known of each. Its weights (``ranker.json`` beside the features) are made by ``tools/train_ranker.py`` and
 ``tools/bench_kb.py``: listwise softmax over the candidates of a question (ListNet, Cao and others, ICML 2007), weighted
-by evidence, with L2. There is a set of weights for each state of a search: words alone, words and vectors, and these
-with the scores of single tokens.
+by evidence, with L2; one set for words alone, for words and vectors, and for these with the scores of single tokens.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Recall: from a query to the earlier messages of a chat's segment that matter, with an account of every candidate.
 
-The pipeline (``pipeline``) over one chat: with what was said in the days that the query names as a list of its own,
-and with the messages' tokens as a feature. What passed the gate may be ordered by a provider's reranking model
-(``autoRag.rerank``): what that is not asked about, and what it gives no score, follows in recall's own order; without
-its answer in time all does. A reply never waits much longer than ``autoRag.timeBudgetMs`` for recall.
+The pipeline (``pipeline``) over one chat, with what was said in the days that the query names as a list of its own, and
+the messages' tokens as a feature. A provider's model (``autoRag.rerank``) may order what passed the gate; what it gives
+no score in time follows in recall's order. A reply waits hardly longer than ``autoRag.timeBudgetMs`` for recall.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -163,8 +162,7 @@ class Recall(SearchForPrompt):
     async def gather(
         self, text: str, scope: ChatScope, depth: Depth, account: Account, size: int | None = None
     ) -> tuple[Query, Pool[MessagePlace]]:
-        """Read the query, search, look at the best ``size`` of what is found, read the codes of their tokens: what is
-        ranked, and what the ranker is trained with."""
+        """Read the query, search, look at the best ``size``, read the codes of their tokens; also for training."""
         with account.step("begin"):
             query = await self.read(text, await self.fetched(account, None, latest_day, scope))
         if scope.end_seq <= scope.first_seq or not query.words:

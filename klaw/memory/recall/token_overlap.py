@@ -48,9 +48,8 @@ def similarities(query: Floats, codes: bytes) -> Floats:
 
 
 class TokenOverlap:
-    """A question and the codes of one message (not empty): which part of the message meets the question. Codes stand in
-    the order of the text, so where a token stands follows from its number: off by 2 of 500 tokens in the median, by 20
-    at most, which is less than a sentence."""
+    """Which part of a message (its codes are not empty) meets a question. Where a token stands in the text follows from
+    the number of its code: off by 2 of 500 in the median, by 20 at most, which is less than a sentence."""
 
     def __init__(self, query: Floats, codes: bytes) -> None:
         self._best = [similarities(query, codes)]

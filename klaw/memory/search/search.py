@@ -1,14 +1,12 @@
-"""``memory_search``: from a query to what matches it in all that a user and the assistant ever said, in the user's
-facts and in their memory files, page by page.
+"""``memory_search``: what matches a query in all that a user and the assistant ever said, in the user's facts and
+memory files, page by page.
 
-The pipeline of recall over a user's whole history, beside it facts and pieces of files; the lists are fused by rank.
-Somebody asked for it, so there is no relevance gate for messages, and words that recall leaves out are looked for when
-there are no others.
+The pipeline of recall over a user's whole history, fused by rank with facts and pieces of files. Somebody asked for it,
+so there is no relevance gate for messages, and words that recall leaves out are looked for when there are no others.
 
-A list of results is ranked once and kept for its other pages, so that nothing moves from one page to another. A search
-looks no further than the newest message that there was when it was first asked, and counts "yesterday" from that
-moment. Both are in the name of the next page (``3-f4240-6925a3b0``), so that all pages are of one list, also after a
-restart.
+A list is ranked once and kept for its other pages. It has nothing newer than when it was first asked for, and counts
+"yesterday" from then: both are in the name of the next page (``3-f4240-6925a3b0``), so that all pages are of one list,
+also after a restart.
 """
 
 import math
@@ -55,9 +53,8 @@ RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 
 
 def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
-    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer:
-    somebody who searches for words wants to see them first; for the context of a reply the answer is worth more. Pure.
-    """
+    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer: who
+    searches for words wants to see them first. Pure."""
     there = {each.rowid: each for each in ranked}
     limits: dict[int, float] = {}
     for each in ranked:
@@ -153,16 +150,12 @@ class MemorySearch:
         page: int | Cursor = 1,
         kinds: frozenset[Kind] | None = None,
     ) -> SearchPage:
-        """Find what matches a query.
+        """Find what matches a query. Raises StorageError; a damaged index is none, the other one is used.
 
         Args:
             filters: their ``last_rowid`` is set here.
-            page: a cursor continues the list that the page before gave.
             kinds: None for all. Facts and files are of no chat, only messages are of a speaker, and files are of no
                 time: with such a filter they are left out. People are shown without any filter only.
-
-        Raises:
-            StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
         """
         account = Account(QUERY_S)
         asked_at = page.asked_at if isinstance(page, Cursor) else self.now()

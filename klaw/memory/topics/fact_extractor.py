@@ -149,13 +149,8 @@ class FactExtractor:
 
     async def __call__(self, topic: Topic, messages_of_topic: Sequence[Message]) -> None:
         """Draw a new topic's facts from its messages, without those that an older Klaw drew from with a whole day's
-        talk. Cancelled, some of the facts may be kept; the next call goes on with the others.
-
-        Raises:
-            ProviderError, ConfigError: the model cannot be asked now.
-            StorageError: nothing can be read or written, or (TopicChanged) a message was forgotten meanwhile.
-            ActorStopped: the store is gone.
-        """
+        talk. Cancelled, some may be kept; the next call goes on. Raises ProviderError, ConfigError: the model cannot be
+        asked now; StorageError, also TopicChanged: a message was forgotten meanwhile; ActorStopped."""
         drawn = await self.readers.run(usage.drawn_with_day, topic.user, [each.rowid for each in messages_of_topic])
         own = [
             each

@@ -1,10 +1,9 @@
 """From a user's messages without a topic to drafts of topics. Messages are cut into sessions and those into chunks; a
 model divides a chunk, and every message of it gets a home: clamp, overlap, coverage, size.
 
-A session is what a user said, in all chats, without a pause. It is stale, so that nothing can join it any more, after a
-pause or at a number of messages. A chunk is the part of a stale session, or of a piece of it, that was said in one
-chat: a topic never mixes chats, and two chats that were used in turns become two chunks. Messages are counted 1 … n
-within their chunk; whatever the model answers, each number ends in exactly one group.
+A session is what a user said, in all chats, without a pause; after one, or at a number of messages, it is stale. A
+chunk is what of a stale session was said in one chat: a topic never mixes chats. Messages are counted 1 … n within
+their chunk; whatever the model answers, each number ends in exactly one group.
 """
 
 from collections.abc import Sequence

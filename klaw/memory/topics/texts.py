@@ -25,8 +25,7 @@ _GAP = " […] "
 
 
 def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
-    """Messages as numbered lines, and how many fit: long ones are shortened first, then the last ones are left for
-    later."""
+    """Messages as numbered lines, and how many fit: long ones are shortened, then the last ones left out."""
     for cap in CAPS:
         lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
         if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:

