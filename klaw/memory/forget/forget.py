@@ -167,13 +167,8 @@ class Forgetter:
     # -- looking and doing -----------------------------------------------------------------------------------------
 
     async def preview(self, wanted: ForgetTarget, *, with_facts: bool = False, everywhere: bool = False) -> Preview:
-        """What would go. Changes nothing.
-
-        Args:
-            wanted: see ``find``.
-            with_facts: see ``Reach``.
-            everywhere: for the operator: also which files hold it, by their bytes, whosever they are.
-        """
+        """What would go. Changes nothing. For ``with_facts`` see ``Reach``; ``everywhere`` is for the operator: also
+        which files hold it, by their bytes, whosever they are."""
         found = await self.readers.run(reach.plan, wanted, with_facts=with_facts)
         own = frozenset(found.rowids)
         named = wanted.named.messages if wanted.named is not None else ()

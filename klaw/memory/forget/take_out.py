@@ -98,7 +98,6 @@ async def clean_logs(writer: Writer, readers: Readers, files: Threads, root: Pat
 
 
 async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequence[str]) -> int:
-    """Rewrite logs while others are served. Returns how many lines changed."""
     waiting = rewrites = await writer.run_alone(logs.begin_cleaning, cleaner, paths)
     try:
         with logs.left_to_the_next_start():

@@ -68,11 +68,7 @@ class Effects:
 
 
 def effects_of(rows: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> Effects:
-    """What the calls among messages did that did not fail.
-
-    Args:
-        rows: role, type, content and metadata of each.
-    """
+    """What the calls among messages did that did not fail. Messages are given by role, type, content and metadata."""
     kept = list(rows)
     failed = {_place(metadata, metadata.get("call")) for _, _, _, metadata in kept if metadata.get("error")}
     calls = [

@@ -150,18 +150,9 @@ class ForgetResult:
 
 
 def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -> tuple[Reach, ForgetResult]:
-    """Take out of the database what a forgetting reaches.
-
-    Args:
-        found: read a moment ago; what of it is not current is read again.
-        most: so many of the named messages go now, the others by ``forget_rest``; None: all.
-
-    Returns:
-        What it reaches now, and what was done.
-
-    Raises:
-        StorageError: something of it is not the user's, or not there.
-    """
+    """Take out of the database what a forgetting reaches. ``found`` was read a moment ago; what of it is not current is
+    read again. Of the named messages ``most`` go now (None: all), the others by ``forget_rest``. Returns what it
+    reaches now, and what was done. Raises StorageError: something of it is not the user's, or not there."""
     connection, user, wanted = tx.connection, found.user, found.wanted
     found = renewed(connection, found)
     known = [people.history(connection, user, person) for person in wanted.people]
@@ -209,12 +200,8 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
 
 
 def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> ForgetEntry:
-    """Take further messages of a forgetting out of the database; what was made of them went with the first ones. Raises
-    StorageError: one of them is not there.
-
-    Args:
-        at: the time of the forgetting: by it the entries belong together.
-    """
+    """Take further messages of a forgetting out of the database; what was made of them went with the first ones. By
+    ``at``, the time of the forgetting, the entries belong together. Raises StorageError: one of them is not there."""
     connection = tx.connection
     own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
     if not own or len(own) != len(rowids):
@@ -284,11 +271,8 @@ def journal(
 
 
 def apply(connection: apsw.Connection, change: Change[Forgetting], found: QuotesFound | None = None) -> ForgetResult:
-    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
-
-    Args:
-        found: quotes that a look found a moment ago, so that only what was written since is looked through here.
-    """
+    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean. With
+    quotes that a look found a moment ago, only what was written since is looked through here."""
     entry = ForgetEntry.of(change)
     user, at = entry.user, entry.entry
     if entry.done is not None:

@@ -45,16 +45,8 @@ class NothingToForget(KlawError):
 def find(connection: apsw.Connection, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
     """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``task:NAME``,
     ``import:ID``, a message's id, or its chat and number (``main#12``); a name alone means a person when there is no
-    such message.
-
-    Args:
-        text: what was said.
-        with_messages: of a person, also all messages that name it.
-
-    Raises:
-        NothingToForget: there is no such thing of this user's, or it is Klaw's own line.
-        NoSuchChat: the user has no such chat.
-    """
+    such message. ``with_messages``: of a person also all messages that name it. Raises NothingToForget: there is no
+    such thing of this user's, or it is Klaw's own line; NoSuchChat."""
     kind, colon, rest = text.partition(":")
     wanted = _NAMED[kind](connection, rest, user) if colon and kind in _NAMED else _message(connection, text, user)
     if wanted.named is None or not with_messages:

@@ -74,11 +74,8 @@ def _parts(piece: str) -> tuple[str, ...]:
 
 
 class Cleaner:
-    """What the lines of logs become. Made by a connection after the forgetting was carried out.
-
-    Args:
-        finder: finds the texts that are taken out wherever the user's records quote them.
-    """
+    """What the lines of logs become. Made by a connection after the forgetting was carried out; ``finder`` finds the
+    texts that are taken out wherever the user's records quote them."""
 
     own = False
     """Whether the texts' own lines go too: the second round."""
@@ -253,12 +250,9 @@ def remove_copies(root: Path, entry: ForgetEntry, finder: PieceFinder) -> None:
 
 
 def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
-    """Bring all that was written into the database file and empty the write-ahead log. Returns whether it was emptied:
-    not while another process, such as a backup, reads an older state; then it is still owed.
-
-    Args:
-        vacuum: rebuild the file, so that no page holds what was once there.
-    """
+    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum`` rebuilds the file, so
+    that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
+    backup, reads an older state; then it is still owed."""
     for kind in KINDS:
         # In rows that were replaced before the index was told to leave no words, what was taken out is only marked. The
         # index of messages is large, and only forgetting takes words out of it.

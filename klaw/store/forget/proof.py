@@ -85,11 +85,8 @@ def search(
     root: Path, user: UserId, pieces: Sequence[str], *, skip: Collection[Path] = (), shared: bool = False
 ) -> list[HoldingFile]:
     """Every file below a folder, but for those that are skipped, that holds one of the pieces; of logs only the user's
-    lines count. Other users' own files are left out; the database's bytes are everybody's.
-
-    Args:
-        shared: the files are the user ``local``'s, but for those in ``users``.
-    """
+    lines count. Other users' own files are left out (of a ``shared`` folder those in ``users``; the others are the user
+    ``local``'s); the database's bytes are everybody's."""
     wanted = needles(pieces[:MOST_SEARCHED])
     found = []
     for path, name in _files(root, skip) if wanted else ():

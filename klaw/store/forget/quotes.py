@@ -59,13 +59,8 @@ class QuotesFound:
 def look(
     connection: apsw.Connection, user: UserId, texts: Sequence[str], own: Sequence[int], asked: Sequence[int]
 ) -> QuotesFound:
-    """Look for quotes of texts in all rows of a user.
-
-    Args:
-        texts: what is forgotten.
-        own: row ids of the messages that go.
-        asked: row ids of those that say the texts.
-    """
+    """Look in all rows of a user for quotes of texts that are forgotten. ``own`` are the row ids of the messages that
+    go, ``asked`` of those that say the texts."""
     finder = PieceFinder.of(fragments(texts, most_pieces(len(asked))))
     kinds = redacted()
     last = {kind.table: f"SELECT coalesce(max({kind.changed}), 0) FROM {kind.table}" for kind in kinds}  # noqa: S608

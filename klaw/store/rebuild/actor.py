@@ -64,11 +64,8 @@ class ReindexStatus:
 
 @attrs.define(eq=False)
 class Reindexer:
-    """The actor and its handle: one reindex at a time; how it goes is in ``status``.
-
-    Args:
-        min_tokens: shorter messages have no vector.
-    """
+    """The actor and its handle: one reindex at a time; how it goes is in ``status``. Messages with less than
+    ``min_tokens`` have no vector."""
 
     places: Places
     min_tokens: int
@@ -260,7 +257,6 @@ class Reindexer:
 
 
 def _next(work: Generator[Progress, None, T], places: Places) -> tuple[Progress | None, T | None]:
-    """The next report, or what the work returned."""
     check_room(places)
     try:
         return next(work), None
@@ -275,11 +271,8 @@ def mark_commits(
     stopped: StoppedStore, live: apsw.Connection | None = None
 ) -> tuple[Mapping[str, int], Mapping[Bound, int]]:
     """How far the store is: the bytes of each log, below which nothing changes any more until ``end_reading``, and the
-    highest numbers; that of turns is only for this very file. Raises StorageError: the database cannot be read.
-
-    Args:
-        live: another connection, which reads the database as it is now until it ends its transaction.
-    """
+    highest numbers; that of turns is only for this very file. ``live``, another connection, reads the database as it is
+    now until it ends its transaction. Raises StorageError: the database cannot be read."""
     try:
         if live is not None:
             live.execute("BEGIN")
@@ -299,16 +292,9 @@ def end_reading(stopped: StoppedStore) -> None:
 def hand_over(
     stopped: StoppedStore, places: Places, positions: Mapping[str, int], compared: Mapping[Bound, int] | None
 ) -> str | None:
-    """Bring the new database up to the last commit, compare what is new, and decide for it. Returns why that could not
-    be.
-
-    Args:
-        positions: how far each log is in the new database.
-        compared: up to these numbers everything is the same in both; None: differences were accepted.
-
-    Raises:
-        StorageError: nothing was decided; the present one stays.
-    """
+    """Bring the new database, into which each log was read up to its position, up to the last commit, compare what is
+    new, and decide for it. Up to the numbers of ``compared`` everything is the same in both; None: differences were
+    accepted. Returns why it could not be. Raises StorageError: nothing was decided; the present one stays."""
     building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(positions)

@@ -63,14 +63,10 @@ def _lines_of(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 class RecordIndex:
-    """Where in the logs of one kind each record is, in bounded memory (32 bytes a record), to read them in the order of
-    their numbers: chats get their short keys in the order in which they first spoke, as they did when it happened.
-
-    Args:
-        number: name of the number that records are ordered by, with which Klaw begins a line; None: they stay in
-            the order of the logs.
-        skip: called with path, line and reason of a line without a number.
-    """
+    """Where in the logs of one kind each record is, in bounded memory (32 bytes a record), to read them in the order
+    of their numbers (chats get their short keys in the order in which they first spoke, as they did when it
+    happened), or without a number in the order of the logs. ``skip`` is called with path, line and reason of a line
+    without a number."""
 
     def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
         self._skip = skip
@@ -132,11 +128,8 @@ class StaleBuild(Exception):
 
 
 class Building:
-    """The database that is being made. One thread at a time; close it in the end.
-
-    Args:
-        slice_s: after so long at work, a generator yields.
-    """
+    """The database that is being made. One thread at a time; close it in the end. After ``slice_s`` at work, a
+    generator yields."""
 
     def __init__(self, places: Places, *, slice_s: float) -> None:
         self._lines = LineInserter(places.database.parent)
@@ -227,16 +220,9 @@ class Building:
             yield from self.read(sizes, whole=True)
 
     def read(self, sizes: Mapping[str, int], *, whole: bool) -> Generator[Progress, None, None]:
-        """Insert what the logs have up to these sizes and this has not.
-
-        Args:
-            sizes: size of each log by its path; beyond it, a log may still be changed.
-            whole: these are all logs, from their beginnings.
-
-        Raises:
-            StaleBuild: it has messages that the logs do not have, or not so.
-            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
-        """
+        """Insert what the logs have up to these sizes, beyond which a log may still be changed, and this has not.
+        ``whole``: these are all logs, from their beginnings. Raises StaleBuild: it has messages that the logs do not
+        have, or not so; apsw.Error, OSError: the database cannot be written or the logs cannot be read."""
         parts = grown(self.positions, sizes)
         for kind in LOG_KINDS:
             of_kind = {path: part for path, part in parts.items() if kind.has(path)}

@@ -46,13 +46,9 @@ def _canonical(row: Row) -> bytes:
 
 
 def compare(live: apsw.Connection, built: apsw.Connection) -> Generator[Progress, None, list[TableComparison]]:
-    """Compare all tables. Raises apsw.Error: one of them cannot be read.
-
-    Args:
-        live: the database in use, which does not change: nobody writes to it, or this reads one moment of it. It
-            must be allowed to make temporary tables.
-        built: the new one, made from the logs as they were then.
-    """
+    """Compare all tables of the database in use, which does not change (nobody writes to it, or this reads one
+    moment of it) and allows temporary tables, and of the new one, made from the logs as they were then. Raises
+    apsw.Error: one of them cannot be read."""
     steps = [_merge(table.name, table.rows(live), table.rows(built)) for table in TABLES]
     steps += [_merge("words", _words(live), _words(built), show_keys=False), _compare_vectors(live, built)]
     found = []

@@ -47,19 +47,11 @@ log = structlog.get_logger("klaw.reindex")
 
 
 def reindex(database: Path, options: ReindexOptions, min_tokens: int) -> Steps:
-    """Rebuild the database and swap it in; a generator that reports its progress and returns how it ended. What was
-    built is kept when it ends early, by an error, by a kill, or because the databases differ: the next run goes on with
-    it.
-
-    Args:
-        database: klaw.db; the logs are in its folder. It may be missing or damaged.
-        min_tokens: shorter messages have no vector.
-
-    Raises:
-        ReindexRefused: it cannot begin; nothing was changed.
-        SchemaTooNew: the database is of a newer Klaw.
-        StorageError: a file cannot be read or written.
-    """
+    """Rebuild the database, which may be missing or damaged, from the logs in its folder, and swap it in; a
+    generator that reports its progress and returns how it ended. What was built is kept when it ends early, by an
+    error, by a kill, or because the databases differ: the next run goes on with it. Messages with less than
+    ``min_tokens`` have no vector. Raises ReindexRefused: it cannot begin; nothing was changed; SchemaTooNew: the
+    database is of a newer Klaw; StorageError: a file cannot be read or written."""
     folder = database.parent
     if not folder.is_dir():
         raise ReindexRefused(f"there is no {folder}: nothing to make a database from")

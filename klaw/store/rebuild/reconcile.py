@@ -297,8 +297,7 @@ def cut(data_dir: Path, known: int) -> int:
 
 
 def _end_of(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Entry, ``until`` and bytes of the last lines, the last one first, as far back as one may be a part of the last
-    change."""
+    """Entry, ``until`` and bytes of the lines at the end, the last one first, that may be a part of the last change."""
     for place, line in enumerate(lines_backwards(path)):
         try:
             record = json.loads(line)
