@@ -22,30 +22,21 @@ _WAL, _SHM = "-wal", "-shm"
 log = structlog.get_logger("klaw.reindex")
 
 
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
 @attrs.frozen
 class Places:
     database: Path
-
-    @property
-    def building(self) -> Path:
-        return self.database.with_name(f"{self.database.name}.reindex")
-
-    @property
-    def ready(self) -> Path:
-        return self.database.with_name(f"{self.database.name}.new")
-
-    @property
-    def old(self) -> Path:
-        return self.database.with_name(f"{self.database.name}.old")
+    building: Path = attrs.Factory(lambda self: beside(self.database, ".reindex"), takes_self=True)
+    ready: Path = attrs.Factory(lambda self: beside(self.database, ".new"), takes_self=True)
+    old: Path = attrs.Factory(lambda self: beside(self.database, ".old"), takes_self=True)
 
 
 def log_sizes(root: Path) -> dict[str, int]:
     """Size of every log by its path below the data folder, but for transcripts of runs: no database has them."""
     return {path: found.st_size for path, found in files(root) if not runs.is_transcript(path)}
-
-
-def beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
 
 
 def remove(path: Path) -> int:
