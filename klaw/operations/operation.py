@@ -295,7 +295,7 @@ class Noun:
     """It is about the whole machine, not one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
     records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """The ``Records`` of what is kept of it."""
+    """The ``Records`` that can be listed."""
 
     @overload
     def operation(
