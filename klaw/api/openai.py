@@ -13,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.completions import MODEL, Exchange, refuse
+from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
-from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
 from klaw.errors import EmbeddingUnavailable
@@ -43,13 +42,8 @@ class StreamOptions:
 
 
 @attrs.frozen(kw_only=True)
-class OpenAIChatRequest:
-    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature."""
-
-    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
-    stream: bool | None = False
+class OpenAIChatRequest(ChatRequest):
     stream_options: StreamOptions | None = None
-    user: str | None = None
     n: int | None = 1
     logprobs: bool | None = False
     response_format: Annotated[str | None, Form(_kind, str)] = None

@@ -61,6 +61,7 @@ class ResultMatch(Ranks):
 
 @attrs.frozen(kw_only=True)
 class SearchResult(ResultMatch):
+    kind: Literal["message"] = "message"
     chat: ChatId
     seq: int
     id: str
@@ -83,6 +84,7 @@ class TopicResult:
 
 @attrs.frozen(kw_only=True)
 class FactResult(ResultMatch):
+    kind: Literal["fact"] = "fact"
     id: FactId
     category: str
     importance: int
@@ -96,6 +98,7 @@ class FactResult(ResultMatch):
 class FileResult(ResultMatch):
     """A piece of a memory file."""
 
+    kind: Literal["file"] = "file"
     path: str
     """Relative to the user's workspace."""
     line: int
@@ -107,6 +110,7 @@ class FileResult(ResultMatch):
 class NoteResult(ResultMatch):
     """A note on a tool call, which is in the message ``seq``."""
 
+    kind: Literal["note"] = "note"
     chat: ChatId
     seq: int
     tool: str
@@ -132,19 +136,6 @@ class PersonResult:
 
 
 AnyResult: TypeAlias = SearchResult | FactResult | FileResult | NoteResult
-
-
-def kind_of(result: AnyResult) -> Kind:
-    """The word for what a result is."""
-    match result:
-        case SearchResult():
-            return "message"
-        case FactResult():
-            return "fact"
-        case FileResult():
-            return "file"
-        case NoteResult():
-            return "note"
 
 
 @attrs.frozen(kw_only=True)

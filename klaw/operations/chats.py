@@ -199,12 +199,7 @@ async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> Pa
     if about is None:
         raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
     found = await parts.readers.run(stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
-    said, room = found[:1], PART_CHARS
-    for each in found[1:PART_MESSAGES]:
-        room -= len(said[-1].content)
-        if room < 0:
-            break
-        said.append(each)
+    said = op.fitting(found[:PART_MESSAGES], lambda each: len(each.content), PART_CHARS)
     last = len(said) == len(found)
     text = part(asked.format, attrs.asdict(about), said, first=asked.after == 0, last=last)
     return {

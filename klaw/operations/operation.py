@@ -95,7 +95,6 @@ class Argument:
     metavar: str | None = None
     """Stands for its value in ``--help``, instead of the field's name in capitals."""
     positional: bool = False
-    """It has no option."""
     option: str | None = None
     """Another option than ``--field-name``; if it is true by default, the option that makes it false."""
     old_option: str | None = None
@@ -139,15 +138,11 @@ class Nothing:
 
 @attrs.frozen(kw_only=True)
 class OfUser:
-    """Arguments of what is about one user's data."""
-
     user: UserName | None = argument("whose data (default: local)", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
 class PagedArguments(OfUser):
-    """Arguments of a list that has pages."""
-
     limit: Limit = argument("entries on a page, 1 to 100 (default: 50)", default=50, metavar="N")
     page: Whole = argument("number of the page (default: 1)", default=1, metavar="N")
 
@@ -165,6 +160,15 @@ def more(answer: Mapping[str, Any]) -> list[Again]:
     """How to see the next page of a list."""
     found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
     return [found] if answer["next"] is not None else []
+
+
+def fitting(found: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:
+    """The first that fit into the room together; at least one."""
+    for count, each in enumerate(found):
+        room -= size(each)
+        if room < 0 and count > 0:
+            return found[:count]
+    return found
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
@@ -239,8 +243,6 @@ class Slash:
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """One thing that can be asked."""
-
     name: str
     """In requests: ``fact_add``."""
     noun: "Noun"

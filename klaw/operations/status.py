@@ -15,7 +15,7 @@ from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import ShownLines, Table, minute, size
 from klaw.operations.operation import Nothing, Noun, Scope
 from klaw.operations.server import in_short, listed, servers_json
-from klaw.operations.usage import budget_json, budget_text
+from klaw.operations.usage import budget_text
 
 if TYPE_CHECKING:
     from klaw.operations.answers import DegradedSince
@@ -195,7 +195,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
             "model": core.config.routing.default,
             "slots": parts.llm.slots.report(),
             "providers": parts.llm.router.report(),
-            "budget": budget_json(parts.llm.budget.report()),
+            "budget": parts.llm.budget.report(),
             "today": await parts.readers.run(stored.usage.total, today),
             "local": parts.llm.local.report() if parts.llm.router.uses_local else None,
         },

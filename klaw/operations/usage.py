@@ -125,10 +125,6 @@ def spent_json(spent: UsageSum, **more: str | None) -> Any:
     return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
 
 
-def budget_json(report: "BudgetReport") -> Any:
-    return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
-
-
 @NOUN.operation("usage", UsageArguments, cli="", show=_lines, offline=True)
 async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> UsageAnswer:
     """Show tokens and cost by day, chat, model, task or source."""
@@ -146,7 +142,7 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
         "groups": [spent_json(group.spent, key=group.key) for group in groups],
         "total": spent_json(total),
         # It sums up what all users spent.
-        "budget": budget_json(parts.budget.report()) if parts.budget is not None and caller.operator else None,
+        "budget": parts.budget.report() if parts.budget is not None and caller.operator else None,
     }
 
 

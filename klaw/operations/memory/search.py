@@ -10,7 +10,7 @@ from klaw.domain.fact import Fact, FactId
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import MentionedIn, Person, SpokenOf
-from klaw.domain.search import FactResult, FileResult, NoteResult, SearchPage, SearchResult, kind_of
+from klaw.domain.search import AnyResult, SearchPage
 from klaw.domain.text import plural
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchFact
@@ -58,26 +58,6 @@ class Search(op.OfUser):
     page: op.Name | None = op.argument("number of the page, or what the page before names")
 
 
-@attrs.frozen(kw_only=True)
-class FoundMessage(SearchResult):
-    kind: Literal["message"]
-
-
-@attrs.frozen(kw_only=True)
-class FoundFact(FactResult):
-    kind: Literal["fact"]
-
-
-@attrs.frozen(kw_only=True)
-class FoundFile(FileResult):
-    kind: Literal["file"]
-
-
-@attrs.frozen(kw_only=True)
-class FoundNote(NoteResult):
-    kind: Literal["note"]
-
-
 SearchAnswer: TypeAlias = Annotated[
     dict[str, Any],
     fields_of(
@@ -88,7 +68,7 @@ SearchAnswer: TypeAlias = Annotated[
         since=str | None,
         until=str | None,
         role=Literal["user", "assistant"] | None,
-        results=list[FoundMessage | FoundFact | FoundFile | FoundNote],
+        results=list[AnyResult],
     ),
 ]
 
@@ -181,12 +161,9 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchA
         await session_of(chat, parts)
     missing = await parts.embedder.prepare()
     found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
-    told = {
-        "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
-        "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in found.results],
-    }
+    degraded = [missing if missing and each == "embedding_off" else each for each in found.degraded]
     asked_for = {"user": filters.user, "chat": chat, "since": since, "until": until, "role": asked.role}
-    return {**asked_for, **attrs.asdict(found, recurse=False), **told}
+    return {**asked_for, **attrs.asdict(found, recurse=False), "degraded": degraded}
 
 
 # -- one thing, whole --------------------------------------------------------------------------------------------------
