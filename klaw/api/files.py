@@ -123,14 +123,14 @@ async def _paced(request: Request) -> AsyncGenerator[bytes, None]:
                 piece = await anext(stream)
             if piece is None:
                 raise HttpRefusal(408, f"the body came too slowly: it takes {SLOWEST} bytes a second")
-            if not piece:  # the end
-                return
             waited_s = trio.current_time() - since
             patience_s = min(BODY_S, patience_s - waited_s + len(piece) / SLOWEST)
             # What may be sent comes back with time.
             while (wait_s := allowance.take(len(piece), trio.current_time())) > 0:  # noqa: ASYNC110
                 await trio.sleep(wait_s)
             yield piece
+            if not piece:  # the end
+                return
 
 
 def _name_of(request: Request) -> str:

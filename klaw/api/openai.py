@@ -37,13 +37,8 @@ def _kind(value: Any) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class StreamOptions:
-    include_usage: bool | None = False
-
-
-@attrs.frozen(kw_only=True)
 class OpenAIChatRequest(ChatRequest):
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     n: int | None = 1
     logprobs: bool | None = False
     response_format: Annotated[str | None, Form(_kind, str)] = None
@@ -92,7 +87,7 @@ def routes(api: Api) -> list[Route]:
         asked, exchange = await Exchange.read(api, request, OpenAIChatRequest)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
-            with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+            with_usage = bool((asked.stream_options or {}).get("include_usage"))
             return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
         text, used = await exchange.whole(request.receive)
         message = {"role": "assistant", "content": text}

@@ -17,7 +17,6 @@ An operation may name another route (``Operation.route``).
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -164,7 +163,7 @@ def _route(api: Api, found: Door) -> DescribedRoute:
     path, types = found.path, attrs.fields_dict(attrs.resolve_types(found.operation.arguments))
     if found.of_path is not None and without_none(types[found.of_path].type) is int:
         path = path.replace("}", ":int}")  # so that a word behind it is another route, whatever the method
-    return DescribedRoute(path, handle, found.method, partial(described, found))
+    return DescribedRoute(path, handle, found.method, lambda named, _of_path: described(found, named))
 
 
 async def _call(api: Api, request: Request, found: Door) -> Call:
@@ -188,8 +187,8 @@ async def _call(api: Api, request: Request, found: Door) -> Call:
     return await api.json(request, call)
 
 
-def described(found: Door, named: dict[str, Schema], of_path: str | None) -> dict[str, Any]:
-    operation = found.operation
+def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
+    operation, of_path = found.operation, found.of_path
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
     told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}
     parameters = [openapi.parameter(of_path, "path", told_of[of_path], required=True)] if of_path else []

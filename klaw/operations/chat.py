@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import attrs
-from attrs.filters import exclude
 
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.convert import MAX_WHOLE, Bounds
@@ -22,7 +21,6 @@ from klaw.operations.lines import Lines
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
-    from klaw.actor.supervisor import ActorReport
     from klaw.domain.message import Message
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
@@ -39,11 +37,6 @@ PAGE_CHARS = 500_000
 
 
 @attrs.frozen(kw_only=True)
-class NamedChat:
-    chat: op.Name = op.required("its id, USER:NAME, or the name of a chat of the user local")
-
-
-@attrs.frozen(kw_only=True)
 class ChatsMessages(all_chats.OfChat):
     before: Annotated[int, Bounds(0)] | None = op.argument("the newest messages before this number", metavar="SEQ")
     after: Annotated[int, Bounds(0)] | None = op.argument("the oldest messages after this number", metavar="SEQ")
@@ -55,15 +48,6 @@ class ChatsMessages(all_chats.OfChat):
 @attrs.frozen(kw_only=True)
 class ModelChoice:
     name: str | None = op.argument("PROVIDER/MODEL, or default; without it the model is only shown")
-
-
-class ChatState(TypedDict):
-    session: "ChatRow"
-    now: dict[str, Any]
-    pending: int
-    actor: "ActorReport | None"
-    coverage: dict[str, int] | None
-    last_turn: dict[str, Any] | None
 
 
 class ChatNow(TypedDict):
@@ -166,23 +150,6 @@ def _line(model: dict[str, Any]) -> str:
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
-
-
-@NOUN.operation("chat", NamedChat, scope=op.Scope.OPERATOR)
-async def chat(asked: NamedChat, caller: Caller, parts: Parts) -> ChatState:
-    """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    chat = op.chat_of(asked.chat, caller.user, any_user=True)
-    session = await session_of(chat, parts)
-    last = await parts.readers.run(stored.turns.last, chat)
-    actor = next((each for each in parts.core.supervisor.report() if each.name == f"chat {chat}"), None)
-    return {
-        "session": session,
-        "now": parts.chats.chat_status(chat),
-        "pending": await parts.readers.run(stored.pending.count_pending, chat),
-        "actor": actor,
-        "coverage": parts.memory.coverage.chat(chat),
-        "last_turn": None if last is None else attrs.asdict(last, filter=exclude("receipt")),
-    }
 
 
 _STATUS = op.Slash(word="/status", help="show what this chat and the server do now", of_chat="chat")

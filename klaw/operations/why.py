@@ -263,11 +263,6 @@ class Receipt:
     texts: bool = op.argument("also what its lines quote: messages, facts, topics", default=False, hidden=True)
 
 
-@attrs.frozen(kw_only=True)
-class TurnReceipt(TurnRecord):
-    """What an answer was made from; ``why`` where it was asked for."""
-
-
 def _receipt(answer: dict[str, Any]) -> Lines:
     from klaw.operations.explain.receipt_text import lines, why_lines
 
@@ -275,7 +270,7 @@ def _receipt(answer: dict[str, Any]) -> Lines:
 
 
 @RECEIPT.operation("receipt", Receipt, cli="", show=_receipt, offline=True)
-async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnReceipt:
+async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnRecord:
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message import explain_message, with_search
 
@@ -290,11 +285,11 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnR
     if asked.texts:
         answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)
     if asked.why is None:
-        return cast("TurnReceipt", answer)
+        return cast("TurnRecord", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
     of_user = None if ":" in asked.why and caller.operator else turn.user
     message = await find_message(parts, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
         told = await with_search(told, message, turn, parts)
-    return cast("TurnReceipt", {**answer, "why": told})
+    return cast("TurnRecord", {**answer, "why": told})

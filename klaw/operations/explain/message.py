@@ -320,41 +320,31 @@ def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
     return said
 
 
+_ADVICE = {
+    "pending": "It waits for its answer and is in the next request.",
+    "window": "Nothing is needed: it is in the next request as it stands.",
+    "summary": "No search finds it, but the next request has the summary that was made of it.",
+    "not_searched": "Commands and tool rows are not searched by design; a forgotten message is only a number.",
+    "wordless": "It holds no word and has no vector, so no question can name it; it is in the history and the log.",
+    "nowhere": (
+        "This is an alarm: no search finds it. Nothing is lost, it is in the history and the log. A running server"
+        " repairs that at its start and once a day; `klaw doctor` says what to do otherwise."
+    ),
+    "earlier_segment": "It was said before /new, where Auto-RAG does not look: {search} finds it{by_words}.",
+    "unwanted": ("You said that it is never to be recalled; `klaw recall again` takes that back. {search} finds it."),
+    "disabled": "autoRag.enabled is false: {search} finds it{by_words}.",
+    "auto_rag": "Ask in the chat {chat}{by_words}.",
+}
+
+
 def _advice(found: LocatedMessage, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
-    words = ", ".join(f"“{word}”" for word, _ in found.rare_words)
-    user = found.message.user
+    words, user = ", ".join(f"“{word}”" for word, _ in found.rare_words), found.message.user
     search = "`klaw search`" if user == LOCAL_USER else f"`klaw search --user {user}`"
     if not words and not found.about.row.vector and place in ("auto_rag", "earlier_segment", "disabled"):
         return [f"All of its words are small talk, for which nothing is recalled; {search} finds it by them."]
     by_words = f" with one of its rarer words: {words}" if words else " for what it says: it is found by meaning only"
-    chat = found.about.session.name
-    match place:
-        case "pending":
-            return ["It waits for its answer and is in the next request."]
-        case "window":
-            return ["Nothing is needed: it is in the next request as it stands."]
-        case "summary":
-            return ["No search finds it, but the next request has the summary that was made of it."]
-        case "not_searched":
-            return [
-                "Commands and tool rows are not searched by design; of a forgotten message only its number is left."
-            ]
-        case "wordless":
-            return ["It holds no word and has no vector, so no question can name it; it is in the history and the log."]
-        case "nowhere":
-            return [
-                "This is an alarm: no search finds it. Nothing is lost, it is in the history and the log.",
-                "A running server repairs that at its start and once a day; `klaw doctor` says what to do otherwise.",
-            ]
-        case "earlier_segment":
-            return [f"It was said before /new, where Auto-RAG does not look: {search} finds it{by_words}."]
-        case "unwanted":
-            return [
-                f"You said that it is never to be recalled; `klaw recall again` takes that back. {search} finds it."
-            ]
-        case "disabled":
-            return [f"autoRag.enabled is false: {search} finds it{by_words}."]
-        case _:
-            cut = next((each for each in history if each["as"] == "cut"), None)
-            hint = f"When it was last found it was cut ({cut['candidate']['decision']}). {cut['remedy']}" if cut else ""
-            return [f"Ask in the chat {chat}{by_words}.", *filter(None, [hint])]
+    advice = [_ADVICE[place].format(search=search, by_words=by_words, chat=found.about.session.name)]
+    cut = next((each for each in history if each["as"] == "cut"), None)
+    if place == "auto_rag" and cut:
+        advice.append(f"When it was last found it was cut ({cut['candidate']['decision']}). {cut['remedy']}")
+    return advice
