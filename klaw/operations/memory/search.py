@@ -162,9 +162,12 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchA
         await session_of(chat, parts)
     missing = await parts.embedder.prepare()
     found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
-    degraded = [missing if missing and each == "embedding_off" else each for each in found.degraded]
+    told = {
+        "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
+        "results": [attrs.asdict(each) for each in found.results],
+    }
     asked_for = {"user": filters.user, "chat": chat, "since": since, "until": until, "role": asked.role}
-    return {**asked_for, **attrs.asdict(found, recurse=False), "degraded": degraded}
+    return {**asked_for, **attrs.asdict(found, recurse=False), **told}
 
 
 # -- one thing, whole --------------------------------------------------------------------------------------------------
