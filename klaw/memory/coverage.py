@@ -116,6 +116,19 @@ class Coverage(Nudge):
             return {}
         return {"uncovered": "some messages cannot be found by search; `klaw doctor` says which"}
 
+    def chat(self, chat: ChatId) -> dict[str, int] | None:
+        """A chat's counts; None when it has none yet."""
+        tally = self._count.tallies.get(chat)
+        if tally is None:
+            return None
+        return {
+            "messages": tally.messages,
+            "searchable": tally.messages - tally.not_searchable,
+            "not_searchable": tally.not_searchable,
+            "wordless": tally.wordless,
+            "uncovered": self._lost.get(chat, 0),
+        }
+
     def report(self) -> dict[str, Any]:
         """The sums over all chats, and each chat that has something uncovered, as JSON."""
         tallies = self._count.tallies.values()
