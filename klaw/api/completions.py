@@ -156,14 +156,9 @@ class Exchange:
             return None
 
     async def run(self, on_text: OnText) -> Usage:
-        """Ask, and pass on the answer as it comes. Returns the tokens of it.
-
-        Raises:
-            OperationError: the model could not be asked, with its code; the message is kept.
-            KlawError: the message was not stored.
-
-        Cancellation: the turn is stopped, as by ``/stop``.
-        """
+        """Ask, and pass on the answer as it comes. Returns the tokens of it. When cancelled, the turn is stopped, as by
+        ``/stop``. Raises OperationError: the model could not be asked, with its code, and the message is kept;
+        KlawError: it was not stored."""
         if self.transcript.is_side_question:
             return await self._ask_alone(on_text)
         question, services = self.transcript.question, self.api.services

@@ -183,9 +183,7 @@ async def ask(
         question: it is never a command.
         again: nothing is sent; this message of the chat, whose turn failed, is to be answered.
 
-    Raises:
-        InvalidName, IdConflict, AttachmentRefused, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was
-            stored.
+    Raises as ``ChatDirectory.send``: nothing was stored.
     """
     chats, chat = services.chats, chat_id(user, name)
     asked = SentMessage(chats, chat)

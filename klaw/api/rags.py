@@ -26,7 +26,7 @@ from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import BaseId, DocumentId, SourceKind, UsedPassage
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, is_searchable
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
 from klaw.knowledge import folders
@@ -160,15 +160,11 @@ async def _said(api: Api, chat: ChatId, page: RagPage) -> list[Message]:
     before = page.before or MAX_WHOLE
     while len(said) < page.limit:
         found = await api.services.chats.before(chat, before, MOST)
-        said = [each for each in found if _is_said(each)] + said
+        said = [each for each in found if is_searchable(each.role, each.type)] + said
         if len(found) < MOST:
             break
         before = found[0].seq
     return said[-page.limit :]
-
-
-def _is_said(message: Message) -> bool:
-    return message.role in (Role.USER, Role.ASSISTANT) and message.type in (MessageKind.TEXT, MessageKind.SCHEDULED)
 
 
 def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:

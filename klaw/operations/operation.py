@@ -1,17 +1,5 @@
-"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown.
-
-    NOUN = Noun("notes", "list and add notes")
-
-    @attrs.frozen(kw_only=True)
-    class NoteList(OfUser):
-        limit: Annotated[int, Bounds(1, 100)] = argument("notes on a page", default=50)
-
-    class Notes(TypedDict):
-        notes: list[Note]
-
-    @NOUN.operation("note_list", NoteList, cli="list", show=_lines)
-    async def list_notes(asked: NoteList, caller: Caller, parts: Parts) -> Notes:
-        '''List the notes, the newest first.'''
+"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown
+(docs/contributing.md).
 
 All doors are made of it. A handler imports what is heavy itself (the store: ``operations.stored``), because the command
 line imports this only for the arguments and ``show``.
@@ -60,14 +48,8 @@ _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
 
 
 class OperationError(KlawError):
-    """What was asked cannot be done.
-
-    Args:
-        code: for programs, in lower case, such as ``unknown_fact``.
-        message: for people: what is wrong and what to do.
-        field: the argument that it is about.
-        problems: several at once, instead of a message.
-    """
+    """What was asked cannot be done. ``code`` is for programs, such as ``unknown_fact``; ``message`` says what is wrong
+    and what to do, ``field`` which argument it is about; ``problems``: several, instead of these."""
 
     def __init__(self, code: str, message: str = "", *, field: str = "", problems: Sequence[Problem] = ()) -> None:
         self.code = code

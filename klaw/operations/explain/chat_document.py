@@ -22,14 +22,8 @@ _MARKUP = re.compile(r"([\\`*_\[\]<>&#])")
 
 
 def part(form: Format, chat: Mapping[str, Any], said: Iterable[Message], *, first: bool, last: bool) -> str:
-    """One part.
-
-    Args:
-        form: of the document.
-        chat: ``chat`` (its id), ``name`` and ``title``.
-        said: its next messages; none where the document has none, or no more.
-        first, last: whether the part begins or ends the document.
-    """
+    """One part: the next messages of a chat (``chat``: its id; ``name``; ``title``), if there are any. ``first``,
+    ``last``: whether it begins or ends the document."""
     if form == "markdown":
         head = f"# {escaped(chat['title'] or chat['name'])}\n\nChat {escaped(chat['name'])}; times are UTC.\n"
         return (head if first else "") + "".join(map(_markdown, said))
