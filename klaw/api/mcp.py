@@ -20,7 +20,7 @@ from klaw.api.request_auth import Api
 from klaw.api.streams import while_connected
 from klaw.errors import INSTALL_AGAIN
 from klaw.operations.handler import Caller
-from klaw.operations.model_tools import tools
+from klaw.operations.model_tools import read_tool_call
 from klaw.operations.perform import perform, read
 
 PATH = "/mcp"
@@ -95,10 +95,9 @@ def _refused(code: int, text: str, own: object = None) -> dict[str, Any]:
 
 
 async def _ask(sdk: Any, api: Api, caller: Caller, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    tool = tools()[name]
     try:
-        call = read(tool.operation, tool.arguments(given))
-        with trio.fail_after(tool.operation.deadline_s):
+        call = read(*read_tool_call(name, given))
+        with trio.fail_after(call.operation.deadline_s):
             return await perform(call, caller, api.parts)
     except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
         told = json.loads(bytes(of_error(error).body))

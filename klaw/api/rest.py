@@ -15,7 +15,6 @@ others     GET, or POST where they change, of     reading ones in the URL, other
 An operation may name another route (``Operation.route``).
 """
 
-import re
 from collections.abc import Mapping
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
@@ -63,9 +62,9 @@ class Door:
 
 
 def doors() -> list[Door]:
-    """The routes of all operations that a running server carries out; fixed paths before those with parameters."""
+    """The routes of all operations that a running server carries out, by their paths."""
     asked = [each for each in operations().values() if not each.alone and each.scope is not Scope.CHAT]
-    return sorted(map(door, asked), key=lambda each: ("{" in each.path, each.path, each.method))
+    return sorted(map(door, asked), key=lambda each: (each.path, each.method))
 
 
 def door(operation: Operation) -> Door:
@@ -102,12 +101,9 @@ def _route_of(operation: Operation, fields: Mapping[str, "attrs.Attribute[Any]"]
 
 def routes(api: Api) -> list[Route]:
     """One for each operation. A word that has a route of its own is no id: other methods are not allowed there."""
-    found = doors()
-    named = [re.compile(re.sub(r"{.*?}", "[^/]+", each.path)) for each in found if each.of_path]
-    words = {each.path for each in found if not each.of_path and any(one.fullmatch(each.path) for one in named)}
-    own = [_route(api, each) for each in found if each.path in words]
-    others = [_route(api, each) for each in found if each.path not in words]
-    return [_by_name(api), *own, *(Route(path, _NotAllowed()) for path in sorted(words)), *others]
+    fixed, others = ([each for each in doors() if bool(each.of_path) is with_id] for with_id in (False, True))
+    refused = [Route(path, _NotAllowed()) for path in dict.fromkeys(each.path for each in fixed)]
+    return [_by_name(api), *(_route(api, each) for each in fixed), *refused, *(_route(api, each) for each in others)]
 
 
 @attrs.frozen(kw_only=True)

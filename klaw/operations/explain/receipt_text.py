@@ -1,6 +1,6 @@
 """The text of ``klaw receipt``. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from klaw.context.assemble import Guard
@@ -56,32 +56,28 @@ _BECAUSE = {
 
 def lines(answer: Mapping[str, Any]) -> Lines:
     receipt = answer["receipt"]
-    out: list[Line] = [_turn(answer)]
     if "layers" not in receipt:
-        return [*out, "", "No context was put together for this turn."]
+        return [_turn(answer), "", "No context was put together for this turn."]
     layers = [
         [each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
     ]
-    out += [
-        "",
-        *_budget(receipt["budget"]),
-        "",
-        Table([["layer", "tokens", ""], *layers], right=frozenset({1})),
-        "",
-        _window(receipt["window"]),
-        "",
+    used, adapted = context_used.read(receipt), receipt.get("adapted")
+    sections: list[Sequence[Line]] = [
+        [_turn(answer)],
+        _budget(receipt["budget"]),
+        [Table([["layer", "tokens", ""], *layers], right=frozenset({1}))],
+        [_window(receipt["window"])],
+        [_facts(receipt["facts"])] if "facts" in receipt else [],
+        [_summaries(receipt["summaries"])] if "summaries" in receipt else [],
+        _topics(receipt["topics"]) if "topics" in receipt else [],
+        _recall(receipt["recall"]),
+        _knowledge(used) if used is not None else [],
+        _tools(receipt["tools"]) if "tools" in receipt else [],
+        [f"ended   before its end: {receipt['finish_reason']}"] if "finish_reason" in receipt else [],
+        [f"refused by the model: {', '.join(adapted)}"] if adapted else [],
     ]
-    out += [_facts(receipt["facts"]), ""] if "facts" in receipt else []
-    out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
-    out += [*_topics(receipt["topics"]), ""] if "topics" in receipt else []
-    out += _recall(receipt["recall"])
-    if (used := context_used.read(receipt)) is not None:
-        out += ["", *_knowledge(used)]
-    out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
-    out += ["", f"ended   before its end: {receipt['finish_reason']}"] if "finish_reason" in receipt else []
-    out += ["", f"refused by the model: {', '.join(receipt['adapted'])}"] if receipt.get("adapted") else []
-    out += [f"problem: {problem}" for problem in receipt.get("problems", [])]
-    return out
+    _, *shown = (line for section in sections if section for line in ("", *section))
+    return [*shown, *(f"problem: {problem}" for problem in receipt.get("problems", []))]
 
 
 _NOTHING = {
