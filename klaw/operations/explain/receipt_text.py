@@ -10,7 +10,7 @@ from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
 from klaw.operations.kb.documents import WHY_NOTHING
 from klaw.operations.lines import Line, Lines, Table, minute
-from klaw.operations.usage import cost_of
+from klaw.operations.usage import spent_text
 
 _COLUMNS = {
     "seq": "seq",
@@ -139,16 +139,8 @@ def _usage(usage: Mapping[str, Any]) -> str:
     if "calls" not in usage:  # as turns of Klaw 0.1 have it
         return ", ".join(f"{name} {value}" for name, value in usage.items() if value is not None) or "not reported"
     models = usage.get("models", ())
-    parts = [f"{each['model']}: {_spent(each)}" for each in models] if len(models) > 1 else []
-    return "; ".join([_spent(usage), *parts])
-
-
-def _spent(spent: Mapping[str, Any]) -> str:
-    calls = plural(spent["calls"], "call")
-    cached = f" ({spent['cached_tokens']} cached)" if spent["cached_tokens"] else ""
-    guessed = ", partly estimated" if spent["estimated_calls"] else ""
-    tokens = f"{spent['prompt_tokens']} tokens in{cached}, {spent['completion_tokens']} out{guessed}"
-    return f"{calls}, {tokens}, {cost_of(spent)}"
+    parts = [f"{each['model']}: {spent_text(each)}" for each in models] if len(models) > 1 else []
+    return "; ".join([spent_text(usage), *parts])
 
 
 def _budget(budget: Mapping[str, Any]) -> list[str]:
