@@ -49,19 +49,6 @@ class Parser(argparse.ArgumentParser):
         return made
 
 
-class WordsAction(argparse.Action):
-    """Several words are one text, so that nobody has to quote it; none are None."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002  the interface of argparse
-        namespace: argparse.Namespace,
-        values: Any,
-        option: str | None = None,  # noqa: ARG002
-    ) -> None:
-        setattr(namespace, self.dest, " ".join(values) if values else None)
-
-
 def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
     """``--home`` may stand before or after any command's name; only the root has a default for it."""
     text = "keep everything under this folder (default: the XDG folders)"

@@ -37,7 +37,6 @@ def chat_command(args: argparse.Namespace) -> int:
         return _complain(str(exc), 2)
     except ConfigError as exc:
         return _complain(str(exc), 1)
-    # What is worth knowing is said on the screen or as an error; log lines would only disturb it.
     configure("error", "console")
     token = args.token or os.environ.get("KLAW_TOKEN") or None
     if token and not _is_private(url):
@@ -45,8 +44,7 @@ def chat_command(args: argparse.Namespace) -> int:
     try:
         return trio.run(_chat, args, url, token, chat)
     except BrokenPipeError:
-        # Nobody reads any more; Python would complain about that once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at exit
         return 0
 
 
@@ -73,11 +71,11 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
     from klaw.client.pipe import Messages, Pipe
     from klaw.errors import ConnectionLost, InputError, RequestRefused, ServerRefused, ServerUnreachable
 
-    once = args.question is not None
+    once = bool(args.question)
     keyboard = None if args.json or (args.whole and not once) else _keyboard(once=once)
     welcomed = False
     try:
-        question = await _with_input(args.question) if once else ""
+        question = await _with_input(" ".join(args.question)) if once else ""
         if once and not question:
             return _complain("there is nothing to ask: QUESTION and standard input are empty", 2)
         again_s = PIPE_PATIENCE_S if keyboard is None else math.inf
@@ -87,8 +85,8 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
             earlier = await open_chat(client, chat, history)
             if keyboard is not None:
                 return await _at_terminal(client, chat, keyboard, question, earlier)
-            pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json)
-            return await (pipe.ask_once(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
+            pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json, once=once)
+            return await (pipe.exchange(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
     except (ServerUnreachable, ConnectionLost) as exc:
         reason = f"the server at {url} is gone" if welcomed else f"no server at {url}: start it with `klaw serve`"
         return _complain(f"{reason} ({exc})", 1)
@@ -109,8 +107,8 @@ async def _with_input(question: str) -> str:
 
 
 def _keyboard(*, once: bool) -> int | None:
-    """Where to read keys; None: the output is no terminal that can be drawn on, or nobody can type. For one question it
-    is the controlling terminal, if the input is something else."""
+    """Where to read keys; None: the output is no terminal that can be drawn on, or nobody can type. For one question
+    whose input is piped in, it is the controlling terminal."""
     if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return None
     at_hand = sys.stdin is not None and sys.stdin.isatty()

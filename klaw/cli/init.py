@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
 from klaw.operations.lines import ShownLines

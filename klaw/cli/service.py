@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
 from klaw.operations.lines import ShownLines, Table, size
@@ -60,7 +60,7 @@ def _machine(asked: MachineArguments, here: Here) -> "Machine":
 
 
 def _real(path: str | PurePosixPath, machine: "Machine") -> PurePosixPath:
-    """Where a folder really is: the sandbox opens no links."""
+    """A folder's path without links, which the sandbox does not open."""
     place = Path(path).expanduser()
     return PurePosixPath(place.resolve() if machine.real else place.absolute())
 

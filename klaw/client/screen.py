@@ -24,15 +24,15 @@ PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 """Bracketed paste: pasted line ends do not submit."""
 
 
+_MIN_COLUMNS = 2
+"""A sign of a script without spaces takes two."""
+
+
 class Style(enum.Enum):
     PLAIN = ""
     FAINT = "\x1b[2m"
     BOLD = "\x1b[1m"
     ALARM = "\x1b[31m"
-
-
-_MIN_COLUMNS = 2
-"""A sign of a script without spaces takes two."""
 
 
 @attrs.frozen(kw_only=True)

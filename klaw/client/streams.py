@@ -33,8 +33,6 @@ Event: TypeAlias = (
     | frames.Notice
 )  # fmt: skip
 """What a client tells its consumer: events of its own, and frames of the server as they are."""
-
-
 CAPACITY = 256
 
 

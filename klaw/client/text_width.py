@@ -9,8 +9,6 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 """Marks that reorder what follows them: text could pretend to be something else."""
 _AS_EMOJI = "\ufe0f"
 """Makes the character before it an emoji of two cells, on terminals that know it."""
-
-
 _HARMLESS = {
     **{code: chr(0x2400 + code) for code in range(0x20)},
     **dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000), *map(ord, _BIDI)], "\ufffd"),
