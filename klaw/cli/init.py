@@ -128,15 +128,8 @@ T = TypeVar("T")
 def _answer(
     asked: Init, given: str | None, question: str, default: str, read: Callable[[str], T], choices: Sequence[str] = ()
 ) -> T:
-    """An answer: the option's, else the person's, who is asked again after an invalid one.
-
-    Args:
-        asked: with ``--yes`` nobody is asked.
-        given: by the option; None: it was not given.
-        default: of an empty answer.
-        read: the answer's value; raises SetupRefused.
-        choices: to choose from, by number too.
-    """
+    """The answer ``given`` by the option, with ``--yes`` the default, else the person's, who is asked until ``read``
+    does not raise SetupRefused. One of the ``choices`` can be named by its number."""
     from klaw.setup.answers import SetupRefused
 
     if given is not None or asked.yes:
@@ -161,7 +154,7 @@ def _answer(
 def _report(
     asked: Init, here: Here, steps: "list[SetupStep]", config: "SetupStep", model: "ChosenModel | None"
 ) -> dict[str, Any]:
-    """What was done, and the commands that lead from here to a running server, ready to be pasted."""
+    """Print what was done, and the commands that lead to a running server, ready to be pasted."""
     from klaw.agent.workspace import Workspace
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.domain.names import LOCAL_USER

@@ -13,7 +13,7 @@ from klaw.cli.output import program
 
 def serve_command(arguments: argparse.Namespace) -> int:
     """Run the server until a signal stops it. Returns 0 then; 1 when it cannot start or had to stop; ``EX_CONFIG`` when
-    it cannot start, and starting it again does not help."""
+    starting it again does not help."""
     from klaw.actor.failure import error_class, leaves, where
     from klaw.cli.output import EX_CONFIG, complain, is_permanent
 
