@@ -28,7 +28,7 @@ FEW = 3
 class Init:
     yes: bool = argument("ask nothing: use defaults for options that are not given", default=False)
     source: str | None = argument(
-        "take over the workspace of OpenClaw or a similar agent", metavar="DIR", option="--from"
+        "take over the workspace of OpenClaw or one like it", metavar="DIR", option="--from"
     )
     dry_run: bool = argument("only show what would be done", default=False)
     language: str | None = argument("of the prompt files: en or ru (default: the terminal's)", metavar="LANG")
@@ -38,9 +38,7 @@ class Init:
     model: str | None = argument("as the provider calls it", metavar="NAME")
     base_url: str | None = argument("address of the provider's API", metavar="URL")
     key_env: str | None = argument("environment variable that holds the provider's key", metavar="VARIABLE")
-    small: bool = argument(
-        "for a board with 2 GB or less: no built-in model, less memory for embeddings", default=False
-    )
+    small: bool = argument("for boards with 2 GB or less: no built-in model, less memory for embeddings", default=False)
 
 
 def _shown(answer: dict[str, Any]) -> ShownLines:

@@ -58,9 +58,7 @@ class ModelNames:
 
 @attrs.frozen(kw_only=True)
 class Pull(ModelNames):
-    source: str | None = argument(
-        "copy them from the models folder of another machine; no network is used", metavar="DIR", option="--from"
-    )
+    source: str | None = argument("copy them from this models folder, without network", metavar="DIR", option="--from")
 
 
 @attrs.frozen(kw_only=True)
@@ -75,9 +73,7 @@ class ModelArguments:
 
 @attrs.frozen(kw_only=True)
 class Calibrate:
-    model: str | None = argument(
-        "a name or a folder (default: the configured model)", positional=True, metavar="NAME_OR_FOLDER"
-    )
+    model: str | None = argument("a name or a folder (default: the configured model)", positional=True)
     texts: tuple[str, ...] = argument(
         "measure on these instead of the built-in texts: one text a line, or a conversation as JSON",
         default=(),

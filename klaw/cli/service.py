@@ -35,9 +35,7 @@ class Install(MachineArguments):
         option="--with",
     )
     workspace: str | None = argument("keep the workspace here (default: in the home)", metavar="DIR")
-    source: str | None = argument(
-        "copy the models from this folder, for instance a stick", metavar="DIR", option="--from"
-    )
+    source: str | None = argument("copy models from this folder, for instance a stick", metavar="DIR", option="--from")
     models: bool = argument("leave the models alone", default=True, option="--no-models")
     program: str | None = argument("the klaw command that the service runs (default: this one)", metavar="PATH")
 
