@@ -4,16 +4,31 @@ import argparse
 import ipaddress
 import math
 import os
+import signal
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from klaw.cli.output import warn
+import trio
 
-if TYPE_CHECKING:
-    from klaw.client.client import Client
-    from klaw.wire.frames import MessageFrame
+from klaw import __version__
+from klaw.actor.log import configure
+from klaw.cli.output import warn
+from klaw.client.ask import EXIT_STOPPED, NoAnswer
+from klaw.client.client import Client, open_chat
+from klaw.client.connection import check_url, connect, run_until_first_ends
+from klaw.client.pipe import Messages, Pipe
+from klaw.domain.names import chat_name
+from klaw.errors import (
+    ConfigError,
+    ConnectionLost,
+    InputError,
+    InvalidName,
+    RequestRefused,
+    ServerRefused,
+    ServerUnreachable,
+)
+from klaw.wire.frames import MessageFrame
 
 PIPE_PATIENCE_S = 60.0
 """How long a pipe tries to get a lost connection back."""
@@ -22,13 +37,6 @@ _STDIN = 0
 
 def chat_command(args: argparse.Namespace) -> int:
     """Talk. Returns 0; 1: no server, or a message got no answer; 2: wrong arguments; 130: Ctrl-C ended it."""
-    import trio
-
-    from klaw.actor.log import configure
-    from klaw.client.connection import check_url
-    from klaw.domain.names import chat_name
-    from klaw.errors import ConfigError, InvalidName
-
     try:
         chat = chat_name(args.chat)
         url = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")) or _configured_url(args)
@@ -49,13 +57,6 @@ def chat_command(args: argparse.Namespace) -> int:
 
 
 async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
-    import signal
-
-    import trio
-
-    from klaw.client.ask import EXIT_STOPPED
-    from klaw.client.connection import run_until_first_ends
-
     async def heed_signals() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await anext(signals)
@@ -65,12 +66,6 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 
 
 async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
-    from klaw import __version__
-    from klaw.client.client import open_chat
-    from klaw.client.connection import connect
-    from klaw.client.pipe import Messages, Pipe
-    from klaw.errors import ConnectionLost, InputError, RequestRefused, ServerRefused, ServerUnreachable
-
     once = bool(args.question)
     keyboard = None if args.json or (args.whole and not once) else _keyboard(once=once)
     welcomed = False
@@ -98,8 +93,6 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
 
 async def _with_input(question: str) -> str:
     """The question, and below it what standard input holds, if that is no terminal."""
-    from klaw.client.pipe import Messages
-
     beside = None
     if sys.stdin is not None and not sys.stdin.isatty():
         beside = await Messages(_STDIN, whole=True).next()
@@ -121,9 +114,8 @@ def _keyboard(*, once: bool) -> int | None:
         return None
 
 
-async def _at_terminal(client: "Client", chat: str, keyboard: int, question: str, earlier: "list[MessageFrame]") -> int:
-    from klaw.client.ask import EXIT_STOPPED, NoAnswer
-    from klaw.client.screen import Screen
+async def _at_terminal(client: Client, chat: str, keyboard: int, question: str, earlier: list[MessageFrame]) -> int:
+    from klaw.client.screen import Screen  # these are not loaded for a pipe
     from klaw.client.terminal import Terminal, borrowed_terminal, size_of
 
     screen = Screen(sys.stdout, lambda: size_of(sys.stdout.fileno()), colours="NO_COLOR" not in os.environ)

@@ -27,9 +27,7 @@ FEW = 3
 @attrs.frozen(kw_only=True)
 class Init:
     yes: bool = argument("ask nothing: use defaults for options that are not given", default=False)
-    source: str | None = argument(
-        "take over the workspace of OpenClaw or one like it", metavar="DIR", option="--from"
-    )
+    source: str | None = argument("take over the workspace of OpenClaw or one like it", metavar="DIR", option="--from")
     dry_run: bool = argument("only show what would be done", default=False)
     language: str | None = argument("of the prompt files: en or ru (default: the terminal's)", metavar="LANG")
     name: str | None = argument("of the assistant (default: Klaw)")
