@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from klaw.cli.here import Here, command
-from klaw.cli.operations import ask
+from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import new_folder, write_document
 from klaw.config.paths import Paths
 from klaw.domain.text import one_line, plural

@@ -8,6 +8,10 @@ import signal
 from functools import partial
 from typing import Any
 
+import trio
+
+from klaw.actor.log import configure
+from klaw.actor.threads import Threads
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.config.paths import Paths
 from klaw.domain.names import user_id
@@ -23,10 +27,6 @@ def mcp_serve_command(args: argparse.Namespace) -> int:
     """Serve until standard input ends. Raises KlawError: a package is missing."""
     if importlib.util.find_spec("mcp") is None:
         raise KlawError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
-    import trio
-
-    from klaw.actor.log import configure
-
     user_id(args.user)
     configure("error", "console")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads standard input would hold up an orderly end
@@ -37,7 +37,6 @@ def mcp_serve_command(args: argparse.Namespace) -> int:
 async def _serve(paths: Paths, asker: dict[str, str]) -> None:
     from mcp.server.stdio import stdio_server
 
-    from klaw.actor.threads import Threads
     from klaw.api.mcp_server import make_server
 
     threads = Threads("admin socket", AT_ONCE)

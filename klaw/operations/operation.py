@@ -270,12 +270,12 @@ class Noun:
     invalid: str = "bad_args"
     """Code of what is wrong in the nested ``fields`` of its operations."""
     local: bool = False
-    """Only the command line has its operations, and they need no server (``cli.here``)."""
+    """Only the command line has its operations, and they need no server (``cli.operations.command``)."""
     of_machine: bool = False
     """It is about the whole machine, not one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
     records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """The ``Records`` of what is kept of it."""
+    """The ``Records`` that can be listed."""
 
     @overload
     def operation(

@@ -59,6 +59,7 @@ class Records:
         unknown: makes what is raised where there is none of this id.
         meant: finds the id that an argument means, if it may be another text.
         what_happened: describes a change by the values before and after it.
+        told: what a history has of a stored one.
     """
 
     noun: Noun
@@ -73,15 +74,15 @@ class Records:
     unknown: Callable[[], KlawError] | None = attrs.field(kw_only=True, default=None)
     meant: Callable[[str, Caller, Parts], Awaitable[str]] | None = attrs.field(kw_only=True, default=None)
     what_happened: Callable[[Any, Any], str] | None = attrs.field(kw_only=True, default=None)
-
-    def __attrs_post_init__(self) -> None:
-        self.noun.records.append(self)
+    told: Callable[[Any, Any], Any] = attrs.field(kw_only=True, default=lambda value, _parts: value)
 
     def handler(self, what: What, **how: Any) -> Callable[[H], H]:
         """Declare an operation with a handler of its own. ``how``: as for ``Noun.operation``; ``more``: further fields
         of the answer."""
 
         def declare(handler: H) -> H:
+            if what == "list":
+                self.noun.records.append(self)
             self.noun.add(f"{self.word}_{what}", handler=handler, **self._made(what, how))
             return handler
 
@@ -221,7 +222,7 @@ class Records:
                 "entry": now.entry,
                 "at": now.time,
                 **({"what": self.what_happened(before and before.value, now.value)} if self.what_happened else {}),
-                self.word: now.value,
+                self.word: None if now.value is None else self.told(now.value, parts),
             }
             for before, now in pairwise((None, *past))
             if now is not None

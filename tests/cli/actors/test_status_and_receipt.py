@@ -13,7 +13,7 @@ from klaw.actor import log as logging
 from klaw.admin import socket as admin_socket
 from klaw.app.app import App, running
 from klaw.cli import operations
-from klaw.cli.admin_call import NoServer, RefusedByServer, call
+from klaw.cli.admin_call import TIMEOUT_S, NoServer, RefusedByServer, call
 from klaw.cli.main import main
 from klaw.config.load import parse
 from klaw.config.paths import Paths
@@ -101,7 +101,7 @@ def test_a_stale_socket_is_no_server(home: Path) -> None:
 
 
 async def answering(
-    home: Path, answer: bytes, *, timeout_s: float | None = None, error: type[Exception] = NoServer
+    home: Path, answer: bytes, *, timeout_s: float = TIMEOUT_S, error: type[Exception] = NoServer
 ) -> str:
     """Ask somebody who answers this to everything; returns the error's text."""
     paths = Paths.resolve(home, {})
