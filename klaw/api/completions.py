@@ -80,8 +80,6 @@ def refuse(given: Mapping[str, bool]) -> None:
 
 @attrs.define(kw_only=True)
 class Exchange:
-    """A question and its answer."""
-
     api: Api
     user: UserId
     transcript: transcripts.ClientTranscript

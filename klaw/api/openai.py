@@ -104,7 +104,8 @@ def routes(api: Api) -> list[Route]:
                 vectors = [await embedder.passage_in_background(text) for text in asked.input]
         except EmbeddingUnavailable as error:
             raise OperationError("unavailable", f"there are no vectors now: {error}") from None
-        told = [_vector(vector, asked.encoding_format) for vector in vectors]
+        in_base64 = asked.encoding_format == "base64"
+        told = [base64.b64encode(raw).decode() if in_base64 else np.frombuffer(raw, "<f4").tolist() for raw in vectors]
         data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)]
         counted = sum(map(tokens.estimate, asked.input))
         usage = {"prompt_tokens": counted, "total_tokens": counted}
@@ -150,7 +151,3 @@ def error_of(problem: Response) -> dict[str, Any]:
 def _usage(used: Usage) -> dict[str, int]:
     prompt, made = used.prompt_tokens, used.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
-
-
-def _vector(raw: bytes, form: str) -> Any:
-    return base64.b64encode(raw).decode() if form == "base64" else np.frombuffer(raw, "<f4").tolist()

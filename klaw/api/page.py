@@ -120,7 +120,6 @@ _IMPORT = re.compile(r'^import (?:[^;"]*? from )?"/static/(.*?)";', re.MULTILINE
 # -- texts as HTML: each request has a child process, since texts can be made so that they take minutes --------------
 
 AT_ONCE = 3
-"""Requests of different users."""
 CHILDREN = 3
 """For one request: a text at which one ends is shown as it is, and the next goes on behind it."""
 

@@ -75,7 +75,6 @@ def _here(time: str, form: str) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"

@@ -88,7 +88,6 @@ class Argument:
     file: bool = False
     """``@FILE`` reads it from a file."""
     most_bytes: int = 65_536
-    """Limit of a text in UTF-8."""
     hidden: bool = False
     """The command line does not have it."""
     upload: str | None = None
@@ -130,7 +129,6 @@ class PagedArguments(OfUser):
 
     @property
     def offset(self) -> int:
-        """How many entries stand before the page."""
         return min(self.limit * (self.page - 1), 2**53)
 
     def following(self, total: int) -> int | None:
@@ -208,9 +206,7 @@ class Slash:
     """An operation as a slash command. Of two with the same word the one with ``rest`` is taken when text follows."""
 
     word: str
-    """With the slash."""
     help: str = ""
-    """One line of /help."""
     rest: str | None = None
     """The argument that gets the text behind the word."""
     of_chat: str | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 from klaw.context.assemble import Guard
 from klaw.domain import context_used
-from klaw.domain.context_used import ContextUsed, Ran, place_of
+from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
 from klaw.operations.kb.documents import WHY_NOTHING
@@ -103,35 +103,31 @@ def _knowledge(used: ContextUsed) -> list[Line]:
         [f"[{each.number}]", "cited" if each.cited else "", f"{each.score:g}", place_of(each)] for each in used.passages
     ]
     out += [Table([["", "", "score", "passage"], *rows], right=frozenset({2}))] if rows else []
-    out += [f"        graph: {' '.join(each.sparql.split())} ({_ran(each)})" for each in used.sparql]
+    out += [
+        f"        graph: {' '.join(each.sparql.split())} ({each.error or plural(each.rows, 'row')})"
+        for each in used.sparql
+    ]
     out += [f"        {plural(used.removed, 'mark')} did not hold and went"] if used.removed else []
     out += ["        the answer refers to none of them"] if used.uncited else []
     return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
-
-
-def _ran(ran: Ran) -> str:
-    return ran.error or plural(ran.rows, "row")
 
 
 def _turn(answer: Mapping[str, Any]) -> Table:
     timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
     reason = f": {answer['receipt']['reason']}" if "reason" in answer["receipt"] else ""
     error = f" ({answer['error']}{reason})" if answer["error"] else ""
+    first, last = answer["first_seq"], answer["last_seq"]
     return Table(
         [
             ["turn", answer["id"]],
             ["chat", f"{answer['chat']}, segment {answer['segment']}"],
-            ["answers", _messages(answer["first_seq"], answer["last_seq"])],
+            ["answers", f"message {first}" if first == last else f"messages {first} to {last}"],
             ["model", answer["model"] or "none"],
             ["status", f"{answer['status']}{error}, {minute(answer['started_at'])}"],
             ["timings", timings or "none"],
             ["usage", _usage(answer["usage"])],
         ]
     )
-
-
-def _messages(first: int, last: int) -> str:
-    return f"message {first}" if first == last else f"messages {first} to {last}"
 
 
 def _usage(usage: Mapping[str, Any]) -> str:

@@ -16,7 +16,6 @@ from klaw.operations.kb.sources import problem_lines
 from klaw.operations.lines import Again, Line, Lines, ShownLines, Table
 
 MOST_OPENED = 50
-"""Passages that are shown at once."""
 
 Character = Annotated[int, Bounds(0)]
 

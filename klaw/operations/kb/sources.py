@@ -205,7 +205,6 @@ async def add(asked: KbAdd, caller: Caller, parts: Parts) -> AddedSource:
 
 
 async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, at: str, core: "Core") -> Source:
-    """The source that is asked for. Raises OperationError, NotAllowed."""
     from klaw.knowledge import folders
 
     kind, where = _kind(asked), (asked.what or "").strip()
@@ -231,7 +230,6 @@ async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, at: s
 
 
 def _kind(asked: KbAdd) -> SourceKind:
-    """What is to be added. Raises OperationError."""
     if (asked.what is None) == (asked.upload is None):
         raise op.OperationError("bad_args", "name one file, folder or address", field="what")
     if asked.upload is None:
@@ -243,7 +241,6 @@ def _kind(asked: KbAdd) -> SourceKind:
 
 
 async def _public(where: str, ports: Container[int]) -> str:
-    """A web address that may be fetched. Raises OperationError."""
     from klaw.guarded_http import checked_addresses, parse
 
     try:
