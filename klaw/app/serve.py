@@ -136,7 +136,8 @@ class _Server:
             connections=self.gateway.connections,
             http_connections=self.gateway.http_connections,
             address=lambda: self.url,
-            access=self._auth,
+            tokens=self._auth.listed,
+            revoke=self._auth.revoke,
             check_up=partial(_check_up, self.app.core.paths, Threads("check-up", 1)),
         )
         return attrs.evolve(self.app, listeners=listeners)

@@ -12,6 +12,7 @@ from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import new_folder, write_document
 from klaw.config.paths import Paths
 from klaw.domain.text import one_line, plural
+from klaw.operations.chats import escaped
 from klaw.operations.operation import Noun, OfUser, argument
 from klaw.operations.perform import nouns, operations, read
 from klaw.operations.records import Records
@@ -133,14 +134,8 @@ def _topic(topic: dict[str, Any]) -> str:
 
 def _summary(summary: dict[str, Any]) -> str:
     place = f"{_text(summary['chat'].partition(':')[2])}, #{summary['first_seq']} to #{summary['last_seq']}"
-    return f"## {place} ({summary['state']})\n\n{_escaped(summary['text'])}\n"
+    return f"## {place} ({summary['state']})\n\n{escaped(summary['text'])}\n"
 
 
 def _text(text: str) -> str:
-    return _escaped(one_line(text))
-
-
-def _escaped(text: str) -> str:
-    from klaw.operations.explain.chat_document import escaped
-
-    return escaped(text)
+    return escaped(one_line(text))

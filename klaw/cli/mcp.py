@@ -16,7 +16,7 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.config.paths import Paths
 from klaw.domain.names import user_id
 from klaw.errors import INSTALL_AGAIN, KlawError
-from klaw.operations.model_tools import tools
+from klaw.operations.model_tools import read_tool_call
 from klaw.operations.operation import OperationError
 
 AT_ONCE = 2
@@ -52,9 +52,8 @@ async def _serve(paths: Paths, asker: dict[str, str]) -> None:
 def _ask(paths: Paths, asker: dict[str, str], name: str, given: dict[str, Any]) -> dict[str, Any]:
     from klaw.api import mcp_server
 
-    tool = tools()[name]
     try:
-        arguments, operation = tool.arguments(given), tool.operation
+        operation, arguments = read_tool_call(name, given)
         return call(paths, operation.name, timeout_s=operation.deadline_s + 5, asker=asker, **arguments)
     except NoServer as error:
         told: dict[str, Any] = {"code": "unavailable", "detail": str(error)}

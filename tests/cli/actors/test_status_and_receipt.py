@@ -50,7 +50,7 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
         assert "there is no such turn" in capsys.readouterr().err
         with pytest.raises(RefusedByServer) as caught:
-            await trio.to_thread.run_sync(lambda: call(app.core.paths, "chat", chat="anna:nowhere"))
+            await trio.to_thread.run_sync(lambda: call(app.core.paths, "chats_status", chat="nowhere"))
         assert caught.value.code == "unknown_chat"
 
 
