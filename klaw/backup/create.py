@@ -61,13 +61,8 @@ def create(
     tell: Tell = lambda _done, _total: None,
 ) -> tuple[Path, BackupManifest]:
     """Make a backup. Returns its folder, and what it holds. Raises BackupRefused: nothing is left of it; StorageError.
-
-    Args:
-        folder: for backups; made if it is not there.
-        marker: says how far the store is.
-        secrets: also tokens and files of the environment.
-        whole: nothing is shared with the backup before.
-    """
+    ``marker`` says how far the store is; ``secrets`` also copies tokens and files of the environment; ``whole`` shares
+    nothing with the backup before."""
     if not paths.data_dir.is_dir():
         raise BackupRefused(f"there is nothing to back up: {paths.data_dir} does not exist")
     if folder.resolve().is_relative_to(paths.workspace.resolve()):

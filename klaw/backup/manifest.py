@@ -58,7 +58,6 @@ def _time(text: str) -> str:
 @attrs.frozen(kw_only=True)
 class BackupItem:
     path: Annotated[str, Check(_inside)]
-    """Below the three folders, with ``/``."""
     stored: Annotated[str, Check(_inside), OMIT] = ""
     """Where it is in the backup, if not at ``path``."""
     size: int = 0

@@ -49,7 +49,7 @@ class VerifyReport:
     files: int
     problems: tuple[str, ...]
     messages: int = 0
-    """In the database that its logs make."""
+    """How many the database has that its logs make."""
     compared: bool = False
     """Whether that database is, table by table, the one that there was."""
 
@@ -152,7 +152,7 @@ class RestoreFolder:
         return not self.target.exists() or (self.target.is_dir() and not any(self.target.iterdir()))
 
     def is_done(self) -> bool:
-        """By a restore that was cut off behind it."""
+        """Whether a restore that was cut off later has put it in place."""
         wanted = {path: item for item, path in self.items}
         return set(paths_below(self.target)) == set(wanted) and not any(
             problem_of(self.target, path, item) for path, item in wanted.items()

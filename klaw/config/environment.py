@@ -25,7 +25,6 @@ _FORMS = {
     "file": re.compile(r"file:(?P<name>(/|~/)[^\0]+)"),
     "credential": re.compile(r"credential:(?P<name>[A-Za-z0-9_][A-Za-z0-9_.@-]*)"),
 }
-"""What may stand inside of ``${…}``."""
 
 
 @attrs.frozen
@@ -136,12 +135,9 @@ def check_text(text: str) -> None:
 
 @final
 class Secret:
-    """A key or a header value, or the reference to one; every way of printing it shows ``***``. Not an attrs class on
-    purpose: ``attrs.asdict`` would open it.
-
-    Args:
-        broken_by: says which rule of its key a text breaks; checked when a reference is looked up.
-    """
+    """A key or a header value, or the reference to one; every way of printing it shows ``***``. ``broken_by`` tells
+    which rule a text breaks, when a reference is looked up. Not an attrs class on purpose: ``attrs.asdict`` would open
+    it."""
 
     __slots__ = ("_broken_by", "_source")
 

@@ -102,7 +102,6 @@ def check_folders(paths: Paths) -> Finding:
 
 
 def _above(path: Path, paths: Paths) -> Path:
-    """The folder of the installation that a path stands in."""
     folders = (paths.config_dir, paths.data_dir, paths.state_dir, paths.models_dir, paths.runtime_dir, paths.workspace)
     return next((each for each in folders if path.is_relative_to(each)), path)
 
@@ -235,13 +234,9 @@ FILE_KINDS = (
 
 
 def check_files(paths: Paths, *, whole: bool, running: bool, settled: bool) -> Iterator[Finding]:
-    """Compare all files of messages and of knowledge bases with what names them. Raises StorageError.
-
-    Args:
-        whole: read every file; else its size must do.
-        running: a server may change them meanwhile.
-        settled: the database has all messages; else nothing is said of files that none names.
-    """
+    """Compare all files of messages and of knowledge bases with what names them. Raises StorageError. ``whole`` reads
+    every file; else its size must do. A ``running`` server may change them meanwhile. Unless the database is
+    ``settled``, it lacks messages, and nothing is said of files that none names."""
     for kind in FILE_KINDS:
         try:
             found = _compared(kind, paths, whole=whole, settled=settled)
@@ -318,7 +313,7 @@ def check_reranker(config: EngineConfig) -> Finding | None:
 
 
 def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Finding | None:
-    """Nothing when no route leads to it."""
+    """Returns None when no route leads to it."""
     if not config.routing.uses_local:
         return None
     local = config.local_model

@@ -82,7 +82,6 @@ _MADE = frozenset(
         "app_pairing_content",
     }
 )
-"""What models think and tools return."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:

@@ -49,7 +49,6 @@ class _CountedStream(io.RawIOBase):
 @attrs.frozen(eq=False)
 class ExportEntry:
     name: str
-    """With its folders, separated by ``/``."""
     _of: "OpenedExport"
     _source: Path | zipfile.ZipInfo | None
 
@@ -83,7 +82,7 @@ class ExportEntry:
 
     @contextmanager
     def _open_as_it_is(self) -> Iterator[IO[bytes]]:
-        """Without checking for text; raises as ``open``."""
+        """Like ``open``, but for what is no text."""
         with self._of.opened(self._source) as stream:
             yield io.BufferedReader(_CountedStream(stream, self.size), BUFFER_BYTES)
 

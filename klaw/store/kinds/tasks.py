@@ -3,6 +3,7 @@
 from typing import Literal
 
 import apsw
+import attrs
 
 from klaw.convert import Form
 from klaw.domain.names import UserId
@@ -60,6 +61,7 @@ TASK: Kind[Task] = Kind(
     key=Form(task_name, str),
     beside=("user_id", "name"),
     apply=_apply,
+    moves=lambda given: attrs.evolve(given, enabled=False),
     tables=(table("tasks", "tasks", "key", _CONTENT, first="", small=True),),
 )
 get = TASK.get
