@@ -23,9 +23,17 @@ import klaw
 from klaw import atomic_file
 from klaw.actor.clock import iso
 from klaw.backup import folder as folders
-from klaw.backup import manifest as manifests
-from klaw.backup.folder import DRAFT, FULL, BackupRefused
-from klaw.backup.manifest import CONFIG, DATA, MAX_DEPTH, WORKSPACE, BackupItem, BackupManifest
+from klaw.backup.folder import (
+    CONFIG,
+    DATA,
+    DRAFT,
+    FULL,
+    MAX_DEPTH,
+    WORKSPACE,
+    BackupItem,
+    BackupManifest,
+    BackupRefused,
+)
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
 from klaw.store.backup_mark import Marker, digests_at
@@ -211,7 +219,7 @@ class BackupDraft:
     def keep(self, manifest: BackupManifest) -> Path:
         os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
         self._require_there()
-        manifests.write(self.root, manifest)
+        folders.write_manifest(self.root, manifest)
         name = f"{manifest.time[:19].replace(':', '-')}Z"
         root = self._folder / name
         for number in range(2, 1000):

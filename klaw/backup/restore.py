@@ -18,16 +18,17 @@ import attrs
 from klaw import atomic_file
 from klaw.backup import folder as folders
 from klaw.backup.create import CHUNK_BYTES, Tell
-from klaw.backup.folder import DRAFT, BackupRefused
-from klaw.backup.manifest import (
+from klaw.backup.folder import (
     CONFIG,
     DATA,
     DIGEST,
+    DRAFT,
     FILE,
     MAX_DEPTH,
     WORKSPACE,
     BackupItem,
     BackupManifest,
+    BackupRefused,
     BrokenBackup,
 )
 from klaw.config import safe_open
