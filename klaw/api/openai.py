@@ -13,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.completions import MODEL, Exchange, refuse
+from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
-from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
 from klaw.errors import EmbeddingUnavailable
@@ -38,18 +37,8 @@ def _kind(value: Any) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class StreamOptions:
-    include_usage: bool | None = False
-
-
-@attrs.frozen(kw_only=True)
-class OpenAIChatRequest:
-    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature."""
-
-    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    user: str | None = None
+class OpenAIChatRequest(ChatRequest):
+    stream_options: dict[str, Any] | None = None
     n: int | None = 1
     logprobs: bool | None = False
     response_format: Annotated[str | None, Form(_kind, str)] = None
@@ -98,7 +87,7 @@ def routes(api: Api) -> list[Route]:
         asked, exchange = await Exchange.read(api, request, OpenAIChatRequest)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
-            with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+            with_usage = bool((asked.stream_options or {}).get("include_usage"))
             return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
         text, used = await exchange.whole(request.receive)
         message = {"role": "assistant", "content": text}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.cli.here import Here, command
-from klaw.cli.operations import ask
+from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import new_folder, write_document
 from klaw.config.paths import Paths
 from klaw.domain.text import counted, one_line
+from klaw.operations.chats import escaped
 from klaw.operations.operation import Noun, OfUser, argument
 from klaw.operations.perform import nouns, operations, read
 from klaw.operations.records import Records
@@ -124,7 +124,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def _kept() -> list[Records]:
-    return [each for noun in nouns() for each in noun.records]
+    return [each for noun in nouns() for each in noun.records if f"{each.word}_list" in operations()]
 
 
 def _line(records: Records, thing: dict[str, Any]) -> str:
@@ -143,14 +143,8 @@ def _topic(topic: dict[str, Any]) -> str:
 
 def _summary(summary: dict[str, Any]) -> str:
     place = f"{_text(summary['chat'].partition(':')[2])}, #{summary['first_seq']} to #{summary['last_seq']}"
-    return f"## {place} ({summary['state']})\n\n{_escaped(summary['text'])}\n"
+    return f"## {place} ({summary['state']})\n\n{escaped(summary['text'])}\n"
 
 
 def _text(text: str) -> str:
-    return _escaped(one_line(text))
-
-
-def _escaped(text: str) -> str:
-    from klaw.operations.explain.chat_document import escaped
-
-    return escaped(text)
+    return escaped(one_line(text))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.cli.output import new_folder
 from klaw.config.paths import Paths
 from klaw.convert import Check

@@ -31,8 +31,7 @@ def warn(text: str) -> None:
 
 
 def written(lines: Sequence[PlainLine], *, bold: bool | None = None) -> list[str]:
-    """What an operation shows, harmless to the terminal. ``bold``: whether marks are set in bold; None: if the output
-    is a terminal."""
+    """Lines of an operation, harmless to the terminal. ``bold``: set marks in bold; None: if the output is one."""
     if bold is None:
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     out = []
@@ -88,7 +87,7 @@ REDRAW_S = 0.1
 
 
 class ProgressLine:
-    """Draws on a stream, at most every ``REDRAW_S`` within a phase, with rate and time left."""
+    """Draws on a stream, with rate and time left; on a terminal at most every ``REDRAW_S`` within a phase."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -107,10 +106,9 @@ class ProgressLine:
         *,
         last: bool = False,
     ) -> None:
-        """Show how far something is.
+        """Show how far something is; a new ``label`` at once.
 
         Args:
-            label: what is being done; a new one is drawn at once.
             done, total: 0 where nobody knows.
             amount: how these are written.
             last: nothing follows in this line.
@@ -146,7 +144,7 @@ class ProgressLine:
 
 
 def complain(error: BaseException) -> bool:
-    """Print a known error, and whose file it was when that is the reason. False: it is not known."""
+    """Print a known error, and whose file it was if that is the reason. False: it is not known."""
     from klaw.actor.log import priority
 
     refused = next(_refused(error), None)
@@ -209,12 +207,8 @@ def new_folder(given: str, option: str) -> Path:
 
 
 def write_document(texts: Iterator[str], path: str | None) -> None:
-    """Write all parts, harmless where they go to a terminal. An error in between removes the file.
-
-    Raises:
-        OperationError: the file cannot be made or written.
-        KlawError: whatever ``texts`` raises; the first part is asked for before a file is made.
-    """
+    """Write all parts, harmless where they go to a terminal. The first one is asked for before a file is made, and an
+    error removes that. Raises OperationError: the file cannot be made or written; what ``texts`` raises."""
     texts = chain([next(texts)], texts)
     if path is None:
         for text in texts:

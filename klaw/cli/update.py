@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw import __version__
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
-from klaw.operations.lines import Lines, ShownLines
+from klaw.operations.lines import Lines
 from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check(asked: WheelFile, _here: Here) -> dict[str, Any]:
     return {"installed": __version__, **about}
 
 
-@command(NOUN, "update_apply", Apply, cli="apply", show=lambda _answer: ShownLines(()))
+@command(NOUN, "update_apply", Apply, cli="apply")
 def apply(asked: Apply, here: Here) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
@@ -67,7 +67,7 @@ def apply(asked: Apply, here: Here) -> dict[str, Any]:
     return {"installed": release.version, "before": __version__}
 
 
-@command(NOUN, "update_back", Nothing, cli="back", show=lambda _answer: ShownLines(()))
+@command(NOUN, "update_back", Nothing, cli="back")
 def back(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Undo an update that was interrupted, by a power cut for instance: put the old version and database
     back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
@@ -90,8 +90,8 @@ def _prefix() -> Path:
 
 @contextmanager
 def _steady(here: Here) -> Iterator[Callable[[str], None]]:
-    """Let the body end although the terminal goes away; it is interrupted once, and not while it goes back. Gives what
-    tells its steps."""
+    """Let the body end although the terminal goes away, and be interrupted once only, so that it can go back. Gives a
+    function that tells its steps."""
 
     def interrupt(*_words: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):

@@ -1,8 +1,5 @@
-"""What a client is told: frames of stored messages, events, status and exceptions.
-
-Exceptions have one mapping for the WebSocket, the HTTP API and the admin socket. The texts are fixed here, or are those
-of Klaw's own errors, which never quote content.
-"""
+"""What a client is told: frames of stored messages, events, status and exceptions, these alike over all doors. Texts
+are fixed here, or those of Klaw's own errors, which never quote content."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -45,7 +42,6 @@ class StoredOnce:
 
     @cached_property
     def text(self) -> str:
-        """The ``message`` frame."""
         return message_text(self.message, replayed=False)
 
 
@@ -56,44 +52,44 @@ def message_text(message: Message, *, replayed: bool) -> str:
 
 def event_texts(event: ChatEvent) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
+    return [encode(each) for each in _frames_of(event)]
+
+
+def _frames_of(event: ChatEvent) -> list[frames.ServerFrame]:
     chat = name_of(event.chat)
     match event:
         case events.TurnStarted(turn=turn):
-            return [encode(frames.Status(chat=chat, state="thinking", turn=turn))]
-        case events.StepChanged(turn=turn, step=events.Step.WAITING | events.Step.NOTHING as step):
-            return [
-                encode(frames.Status(chat=chat, state="waiting" if step is events.Step.WAITING else "idle", turn=turn))
-            ]
+            return [frames.Status(chat=chat, state="thinking", turn=turn)]
+        case events.StepChanged(turn=turn, step=events.Step.WAITING):
+            return [frames.Status(chat=chat, state="waiting", turn=turn)]
+        case events.StepChanged(turn=turn, step=events.Step.NOTHING):
+            return [frames.Status(chat=chat, state="idle", turn=turn)]
         case events.StepChanged(turn=turn, step=step):
-            return [encode(frames.Status(chat=chat, state="thinking", turn=turn, doing=step))]
-        case events.ToolUsed(turn=turn, call=call, name=name, state=state):
-            return [
-                encode(frames.Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=event.what or None))
-            ]
+            return [frames.Status(chat=chat, state="thinking", turn=turn, doing=step)]
+        case events.ToolUsed(turn=turn, call=call, name=name, state=state, what=what):
+            return [frames.Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=what or None)]
         case events.ApprovalAsked(approval=approval):
-            return [approval_text(approval)]
+            return [_approval_frame(approval)]
         case events.ApprovalEnded(id=approval_id, outcome=outcome):
-            return [encode(frames.ApprovalEndedFrame(chat=chat, id=approval_id, outcome=outcome))]
-        case events.TurnEnded(turn=turn, status=TurnStatus.FAILED):
-            message = event.text or "the answer failed"
-            return [
-                encode(
-                    frames.Error(
-                        code=event.code or "turn_failed", message=message, retryable=True, chat=chat, turn=turn
-                    )
-                ),
-                encode(frames.Status(chat=chat, state="failed", turn=turn, ended=event.status)),
-            ]
+            return [frames.ApprovalEndedFrame(chat=chat, id=approval_id, outcome=outcome)]
+        case events.TurnEnded(turn=turn, status=TurnStatus.FAILED as status):
+            code, text = event.code or "turn_failed", event.text or "the answer failed"
+            error = frames.Error(code=code, message=text, retryable=True, chat=chat, turn=turn)
+            return [error, frames.Status(chat=chat, state="failed", turn=turn, ended=status)]
         case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
-            return [encode(frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details))]
+            return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
         case events.TextStreamed():
             return []
 
 
 def approval_text(approval: events.Approval) -> str:
+    return encode(_approval_frame(approval))
+
+
+def _approval_frame(approval: events.Approval) -> frames.ApprovalFrame:
     fields = {name: getattr(approval, name) for name in ("id", "tool", "what", "until", "turn")}
-    return encode(frames.ApprovalFrame(chat=name_of(approval.chat), **fields))
+    return frames.ApprovalFrame(chat=name_of(approval.chat), **fields)
 
 
 def chat_status(name: str, status: Mapping[str, Any]) -> frames.Status:
@@ -175,15 +171,11 @@ def refusal_of(error: Exception) -> ErrorAnswer:
 def error_frame(error: Exception, answered: object = None) -> frames.Error:
     """The error frame of an exception, with the marks (ref, id, chat) of the frame that it answers."""
     told = refusal_of(error)
-    frame = frames.Error(
-        code=told.code,
-        message=told.text,
-        errors=[frames.FieldError(field=each.path, message=each.message) for each in told.problems] or None,
-        retryable=told.retryable,
-    )
-    return (
-        attrs.evolve(frame, **error.marks) if isinstance(error, errors.ProtocolError) else with_marks(frame, answered)
-    )
+    fields = [frames.FieldError(field=each.path, message=each.message) for each in told.problems] or None
+    frame = frames.Error(code=told.code, message=told.text, errors=fields, retryable=told.retryable)
+    if isinstance(error, errors.ProtocolError):
+        return attrs.evolve(frame, **error.marks)
+    return with_marks(frame, answered)
 
 
 def with_marks(error: frames.Error, answered: object) -> frames.Error:

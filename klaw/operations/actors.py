@@ -102,8 +102,13 @@ async def tasks(_asked: Nothing, _caller: Caller, _parts: Parts) -> TrioTasks:
     """
     import trio
 
-    root, count = trio.lowlevel.current_root_task(), {"shown": 0, "left_out": 0}
-    return {"task": _task(root, count) if root else None, "shown": count["shown"], "left_out": count["left_out"]}
+    root, count = trio.lowlevel.current_root_task(), {"shown": 0}
+    told = _task(root, count) if root else None
+    return {
+        "task": told,
+        "shown": count["shown"],
+        "left_out": trio.lowlevel.current_statistics().tasks_living - count["shown"],
+    }
 
 
 # -- the trees --------------------------------------------------------------------------------------------------------
@@ -156,18 +161,12 @@ def _task(task: "Task", count: dict[str, int]) -> dict[str, Any]:
     nurseries = []
     for nursery in task.child_nurseries:
         children = sorted(nursery.child_tasks, key=lambda child: child.name)
-        shown = [_task(child, count) for child in children if count["shown"] < MAX_TASKS]
-        count["left_out"] += sum(map(_size, children[len(shown) :]))
-        nurseries.append(shown)
+        nurseries.append([_task(child, count) for child in children if count["shown"] < MAX_TASKS])
     frames = [
         f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_qualname}"
         for frame, line in task.iter_await_frames()
     ]
     return {"name": task.name, "stack": frames[-MAX_FRAMES:], "nurseries": nurseries}
-
-
-def _size(task: "Task") -> int:
-    return 1 + sum(_size(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
 def _place(file: str) -> str:

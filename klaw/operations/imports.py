@@ -245,16 +245,11 @@ async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> NamedFi
     return NamedFile(sha256=kept.sha256, name=kept.name)
 
 
-def _slices(said: Sequence[ImportedMessage]) -> Iterator[list[ImportedMessage]]:
-    part: list[ImportedMessage] = []
-    room = CHARS_AT_ONCE
-    for each in said:
-        room -= len(each.content)
-        if part and (room < 0 or len(part) >= AT_ONCE):
-            yield part
-            part, room = [], CHARS_AT_ONCE - len(each.content)
-        part.append(each)
-    yield part
+def _slices(said: Sequence[ImportedMessage]) -> Iterator[Sequence[ImportedMessage]]:
+    while said:
+        part = op.fitting(said[:AT_ONCE], lambda each: len(each.content), CHARS_AT_ONCE)
+        said = said[len(part) :]
+        yield part
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)

@@ -1,17 +1,5 @@
-"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown.
-
-    NOUN = Noun("notes", "list and add notes")
-
-    @attrs.frozen(kw_only=True)
-    class NoteList(OfUser):
-        limit: Annotated[int, Bounds(1, 100)] = argument("notes on a page", default=50)
-
-    class Notes(TypedDict):
-        notes: list[Note]
-
-    @NOUN.operation("note_list", NoteList, cli="list", show=_lines)
-    async def list_notes(asked: NoteList, caller: Caller, parts: Parts) -> Notes:
-        '''List the notes, the newest first.'''
+"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown
+(docs/contributing.md).
 
 All doors are made of it. A handler imports what is heavy itself (the store: ``operations.stored``), because the command
 line imports this only for the arguments and ``show``.
@@ -60,14 +48,8 @@ _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
 
 
 class OperationError(KlawError):
-    """What was asked cannot be done.
-
-    Args:
-        code: for programs, in lower case, such as ``unknown_fact``.
-        message: for people: what is wrong and what to do.
-        field: the argument that it is about.
-        problems: several at once, instead of a message.
-    """
+    """What was asked cannot be done. ``code`` is for programs, such as ``unknown_fact``; ``message`` says what is wrong
+    and what to do, ``field`` which argument it is about; ``problems``: several, instead of these."""
 
     def __init__(self, code: str, message: str = "", *, field: str = "", problems: Sequence[Problem] = ()) -> None:
         self.code = code
@@ -95,7 +77,6 @@ class Argument:
     metavar: str | None = None
     """Stands for its value in ``--help``, instead of the field's name in capitals."""
     positional: bool = False
-    """It has no option."""
     option: str | None = None
     """Another option than ``--field-name``; if it is true by default, the option that makes it false."""
     old_option: str | None = None
@@ -139,15 +120,11 @@ class Nothing:
 
 @attrs.frozen(kw_only=True)
 class OfUser:
-    """Arguments of what is about one user's data."""
-
     user: UserName | None = argument("whose data (default: local)", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
 class PagedArguments(OfUser):
-    """Arguments of a list that has pages."""
-
     limit: Limit = argument("entries on a page, 1 to 100 (default: 50)", default=50, metavar="N")
     page: Whole = argument("number of the page (default: 1)", default=1, metavar="N")
 
@@ -165,6 +142,15 @@ def more(answer: Mapping[str, Any]) -> list[Again]:
     """How to see the next page of a list."""
     found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
     return [found] if answer["next"] is not None else []
+
+
+def fitting(found: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:
+    """The first that fit into the room together; at least one."""
+    for count, each in enumerate(found):
+        room -= size(each)
+        if room < 0 and count > 0:
+            return found[:count]
+    return found
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
@@ -239,8 +225,6 @@ class Slash:
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """One thing that can be asked."""
-
     name: str
     """In requests: ``fact_add``."""
     noun: "Noun"
@@ -290,12 +274,12 @@ class Noun:
     invalid: str = "bad_args"
     """Code of what is wrong in the nested ``fields`` of its operations."""
     local: bool = False
-    """Only the command line has its operations, and they need no server (``cli.here``)."""
+    """Only the command line has its operations, and they need no server (``cli.operations.command``)."""
     of_machine: bool = False
     """It is about the whole machine, not one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
     records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """The ``Records`` of what is kept of it."""
+    """The ``Records`` that can be listed."""
 
     @overload
     def operation(

@@ -43,8 +43,8 @@ def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) ->
     made = {}
     for field, note in editable(cls):
         if note.option is None or note.option not in own:
-            given = note.given or field.type
-            read = _or_empty(given) if field.default is None else or_none(given)
+            given: Any = note.given or field.type
+            read = _or_empty(given) if field.default is None else given | None
             made[note.name or field.name] = _argument(read, note, option=note.option, stdin=_is_long(given))
     inner: Any = class_of(f"{cls.__name__}Fields", made, more)
     fields = typed(Annotated[inner, Check(something, Bounds(1))], argument("what to change", default=attrs.NOTHING))
@@ -81,17 +81,13 @@ def class_of(name: str, made: Mapping[str, Any], more: type[Any] | None = None, 
     return cls
 
 
-def or_none(kind: Any) -> Any:
-    return kind | None
-
-
 def _or_empty(kind: Any) -> Any:
     """The type of an argument for an optional field: the field's, or an empty text."""
 
     def read(value: Any) -> Any:
         return value if value == "" else REQUESTS.read(value, kind)
 
-    return Annotated[or_none(kind), Form(read, str), SchemaType(or_none(without_none(kind)))]
+    return Annotated[kind | None, Form(read, str), SchemaType(without_none(kind) | None)]
 
 
 def own_fields(cls: type[Any], given: Any) -> dict[str, Any]:

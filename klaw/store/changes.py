@@ -14,7 +14,7 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Form, Wire, wire_names
-from klaw.domain.forget import texts_of
+from klaw.domain.forget import MARK, texts_of
 from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
@@ -136,6 +136,8 @@ class Kind(Generic[V]):
     """The column that names the model which made a row's vector."""
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    forgets_past: bool = False
+    """What it said before goes with any forgetting."""
     flaws: Mapping[str, str] = attrs.field(factory=dict)
     """What must never be, beside what ``kinds.inventory`` derives: a phrase that follows a number, and the statement
     that counts it."""
@@ -309,7 +311,7 @@ class Kind(Generic[V]):
 
 def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
     """The state of a history that is to hold again: the one before the newest change, or that of the entry ``to``. None
-    for what was before the first one. Raises CannotUndo: there is no such entry, or it is so already."""
+    for what was before the first one. Raises CannotUndo: there is no such entry, it is so already, or forgotten."""
     place = len(past) - 2
     if to is not None:
         place = next((at for at, change in enumerate(past) if change.entry == to), -1)
@@ -318,6 +320,8 @@ def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
     found = past[place] if place >= 0 else None
     if (found and found.value) == past[-1].value:
         raise CannotUndo("it is so already" if past[-1].value is not None else "it is gone already")
+    if found is not None and found.value is not None and MARK in found.kind.said(found.kind.fields(found.value)):
+        raise CannotUndo("what it was then is forgotten")
     return found
 
 

@@ -67,7 +67,8 @@ def parts_of(app: App, *connections: Any) -> App:
         connections=lambda: connections,
         http_connections=int,
         address=lambda: "127.0.0.1:8181",
-        access=nobody,
+        tokens=nobody,
+        revoke=nobody,
         check_up=nobody,
     )
     return attrs.evolve(app, listeners=listeners)

@@ -86,9 +86,9 @@ def count(connection: apsw.Connection, kind: Kind[Any], user: UserId | None = No
 
 
 def has_history(what: str) -> bool:
-    """Whether this is the word of a kind that keeps a history, so that people know its things by their ids."""
+    """Whether this is the word of a kind that keeps a history of things that people know by their ids."""
     kind = kind_of(what)
-    return kind is not None and bool(kind.past)
+    return kind is not None and bool(kind.past) and kind.id == "id"
 
 
 def beginning_with(connection: apsw.Connection, what: str, user: UserId | None, text: str, limit: int) -> list[str]:
