@@ -144,7 +144,9 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         except StorageError as error:
             done.findings.append(problem(name, f"cannot be read: {error}", judge.REBUILD))
     with suppress(StorageError):  # what cannot be read is among the findings above
-        done.findings.append(judge.judge_counts(read_offline(paths.database, inventory.rows_of_kinds)))
+        counts = read_offline(paths.database, inventory.rows_of_kinds)
+        there = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        done.findings.append(ok("rows", there or "there are none"))
     return covered.model
 
 

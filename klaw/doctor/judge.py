@@ -122,10 +122,6 @@ def judge_rows(name: str, words: str, found: Soundness, *, waiting: int | None =
     return ok(name, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
 
 
-def judge_counts(counts: Mapping[str, int]) -> Finding:
-    return ok("rows", ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "there are none")
-
-
 def judge_covered(covered: WholeLook) -> Finding:
     lost = {chat: covered.tallies[chat].uncovered(start) for chat, start in covered.window_starts.items()}
     total = sum(lost.values())
