@@ -19,13 +19,13 @@ from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
-from klaw.domain.events import HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.events import ChatEvent, HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway import answers
-from klaw.gateway.answers import ChatEvent, StoredOnce, error_frame
+from klaw.gateway.answers import StoredOnce, error_frame
 from klaw.gateway.services import Services
 from klaw.wire.codec import encode, tree_of
 from klaw.wire.frames import ChatName, Delta, Send, StoredMessage

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from klaw import __version__
+from klaw import __version__, errors
 from klaw.actor.log import configure
 from klaw.cli.output import warn
 from klaw.client.ask import EXIT_STOPPED, NoAnswer
@@ -19,15 +19,6 @@ from klaw.client.client import Client, open_chat
 from klaw.client.connection import check_url, connect, run_until_first_ends
 from klaw.client.pipe import Messages, Pipe
 from klaw.domain.names import chat_name
-from klaw.errors import (
-    ConfigError,
-    ConnectionLost,
-    InputError,
-    InvalidName,
-    RequestRefused,
-    ServerRefused,
-    ServerUnreachable,
-)
 from klaw.wire.frames import MessageFrame
 
 PIPE_PATIENCE_S = 60.0
@@ -41,9 +32,9 @@ def chat_command(args: argparse.Namespace) -> int:
         chat = chat_name(args.chat)
         url = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")) or _configured_url(args)
         check_url(url)
-    except (InvalidName, ValueError) as exc:
+    except ValueError as exc:
         return _complain(str(exc), 2)
-    except ConfigError as exc:
+    except errors.ConfigError as exc:
         return _complain(str(exc), 1)
     configure("error", "console")
     token = args.token or os.environ.get("KLAW_TOKEN") or None
@@ -82,12 +73,12 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
                 return await _at_terminal(client, chat, keyboard, question, earlier)
             pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json, once=once)
             return await (pipe.exchange(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
-    except (ServerUnreachable, ConnectionLost) as exc:
+    except (errors.ServerUnreachable, errors.ConnectionLost) as exc:
         reason = f"the server at {url} is gone" if welcomed else f"no server at {url}: start it with `klaw serve`"
         return _complain(f"{reason} ({exc})", 1)
-    except ServerRefused as exc:
+    except errors.ServerRefused as exc:
         return _complain(f"the server at {url} refuses: {exc}" + ("" if token else " (no token in $KLAW_TOKEN)"), 1)
-    except (RequestRefused, InputError) as exc:
+    except (errors.RequestRefused, errors.InputError) as exc:
         return _complain(str(exc), 1)
 
 

@@ -27,11 +27,9 @@ def fields(cls: type[Any], path: str = "") -> Iterator[tuple["attrs.Attribute[An
 
 def add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]") -> None:
     about, kind = told(field), without_none(field.type)
-    sources = [
-        *(["- reads it from standard input"] if about.stdin else []),
-        *(["@FILE from a file"] if about.file else []),
-    ]
-    how: dict[str, Any] = {"help": "; ".join([about.help, *([", ".join(sources)] if sources else [])])}
+    sources = ["- reads it from standard input"] if about.stdin else []
+    sources += ["@FILE from a file"] if about.file else []
+    how: dict[str, Any] = {"help": "; ".join(filter(None, [about.help, ", ".join(sources)]))}
     if kind is bool:
         how["action"] = "store_false" if field.default is True and about.option else "store_true"
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
@@ -82,6 +82,7 @@ def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list
     return lines
 
 
+Amount: TypeAlias = Callable[[int], str]
 BAR_CELLS = 24
 REDRAW_S = 0.1
 
@@ -98,13 +99,7 @@ class ProgressLine:
         self._open = False
 
     def show(
-        self,
-        label: str,
-        done: int = 0,
-        total: int = 0,
-        amount: Callable[[int], str] = "{:,}".format,
-        *,
-        last: bool = False,
+        self, label: str, done: int = 0, total: int = 0, amount: Amount = "{:,}".format, *, last: bool = False
     ) -> None:
         """Show how far something is; a new ``label`` at once.
 
@@ -128,7 +123,7 @@ class ProgressLine:
         self._stream.write(f"\r\x1b[K{self._drawn(label, done, total, amount, now)}" + ("\n" if last else ""))
         self._stream.flush()
 
-    def _drawn(self, label: str, done: int, total: int, amount: Callable[[int], str], now: float) -> str:
+    def _drawn(self, label: str, done: int, total: int, amount: Amount, now: float) -> str:
         if not total:
             return f"{label:<24} {amount(done) if done else ''}".rstrip()
         filled = min(BAR_CELLS, BAR_CELLS * done // total)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import structlog
 import trio
 
 from klaw.actor.clock import new_id
@@ -25,8 +24,6 @@ MAX_UNACKED = 16
 """Messages without an acknowledgement; further ``send`` calls wait."""
 MAX_POSTS = 256
 """Requests that wait to be sent; more are refused."""
-
-log = structlog.get_logger("klaw.client")
 
 
 class Loss(Exception):
@@ -196,11 +193,9 @@ class Client:
                 self._answer(frame.ref, frame)
             case frames.Error():
                 self._complain(frame)
-            case frames.Welcome():
-                log.warning("second_welcome")
             case _:
                 if not self._answer(getattr(frame, "ref", None), frame):
-                    self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
+                    self._inbox.offer(frame)
 
     def next_frame(self) -> frames.ClientFrame | None:
         """What to send now; None: nothing until ``work`` is nudged."""

@@ -27,12 +27,8 @@ class DisconnectedEvent:
     code: str
 
 
-Event: TypeAlias = (
-    ConnectedEvent | DisconnectedEvent | frames.MessageFrame | frames.CaughtUp | frames.Delta | frames.Tool
-    | frames.ApprovalFrame | frames.ApprovalEndedFrame | frames.Status | frames.StoppedFrame | frames.Error
-    | frames.Notice
-)  # fmt: skip
-"""What a client tells its consumer: events of its own, and frames of the server as they are."""
+Event: TypeAlias = ConnectedEvent | DisconnectedEvent | frames.ServerFrame
+"""What a client tells its consumer: events of its own, and frames of the server that answer nothing."""
 CAPACITY = 256
 
 

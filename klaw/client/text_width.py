@@ -154,13 +154,12 @@ _MAX_SIGN = 32
 
 
 def _cut(word: Sequence[str], columns: int) -> list[str]:
-    rows: list[list[str]] = [[]]
-    used = 0
+    rows, used = [""], 0
     for sign in word:
         cells = width(sign)
         if used + cells > columns and rows[-1]:
-            rows.append([])
+            rows.append("")
             used = 0
-        rows[-1].append(sign)
+        rows[-1] += sign
         used += cells
-    return ["".join(row) for row in rows]
+    return rows

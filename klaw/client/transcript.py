@@ -7,7 +7,7 @@ from klaw.client.ask import ShownAnswer
 from klaw.client.screen import Screen, Style
 from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
 from klaw.domain.attachment import PICTURES
-from klaw.domain.context_used import ContextUsed, place_of
+from klaw.domain.context_used import place_of
 from klaw.domain.message import MessageKind
 from klaw.wire import frames
 
@@ -284,8 +284,9 @@ class ScreenTranscript:
             self._finished = entry.turn or self._finished
         if entry.context_used is not None and entry.context_used.passages:
             self.with_passages = entry.turn or ""
-            for line in _sources(entry.context_used):
-                self._screen.line(line, Style.FAINT)
+            for each in entry.context_used.passages:
+                if each.cited:
+                    self._screen.line(f"[{each.number}] {place_of(each)}", Style.FAINT)
 
     def _said(self, text: str) -> None:
         self._screen.write(text)
@@ -336,7 +337,3 @@ def _quoted(text: str) -> str:
 
 def _label(file: frames.FileOfMessage) -> str:
     return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
-
-
-def _sources(used: ContextUsed) -> list[str]:
-    return [f"[{each.number}] {place_of(each)}" for each in used.passages if each.cited]

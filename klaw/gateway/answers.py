@@ -2,8 +2,8 @@
 are fixed here, or those of Klaw's own errors, which never quote content."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, partial
+from typing import Any
 
 import attrs
 import structlog
@@ -23,16 +23,6 @@ from klaw.wire.codec import encode
 
 log = structlog.get_logger("klaw.gateway")
 
-ChatEvent: TypeAlias = (
-    events.TurnStarted
-    | events.StepChanged
-    | events.TextStreamed
-    | events.ToolUsed
-    | events.ApprovalAsked
-    | events.ApprovalEnded
-    | events.TurnEnded
-)
-
 
 class StoredOnce:
     """A stored message on its way to every watcher, encoded at most once."""
@@ -50,12 +40,12 @@ def message_text(message: Message, *, replayed: bool) -> str:
     return encode(frames.MessageFrame.of(message, chat=name_of(message.chat), replayed=replayed or None))
 
 
-def event_texts(event: ChatEvent) -> list[str]:
+def event_texts(event: events.ChatEvent) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
     return [encode(each) for each in _frames_of(event)]
 
 
-def _frames_of(event: ChatEvent) -> list[frames.ServerFrame]:
+def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
     chat = name_of(event.chat)
     match event:
         case events.TurnStarted(turn=turn):
@@ -126,23 +116,18 @@ class ErrorAnswer:
     wait_s: int | None = None
 
 
-_TOO_SLOW = ErrorAnswer("too_slow", "a part of the server did not answer in time: try again", retryable=True)
-_BY_CLASS: tuple[tuple[type[Exception], ErrorAnswer], ...] = (
-    (errors.IdConflict, ErrorAnswer("id_conflict", "this message id is already used in another chat")),
-    (
-        errors.StorageFull,
-        ErrorAnswer("storage_full", "no space is left: nothing was stored; try again later", retryable=True),
-    ),
-    (errors.TooManyChats, ErrorAnswer("too_many_chats", "you have as many chats as one user may have")),
-    (errors.ChatBusy, ErrorAnswer("busy", "the chat has too much to do: try again a little later", retryable=True)),
-    (errors.ActorTooSlow, _TOO_SLOW),
-    (trio.TooSlowError, _TOO_SLOW),
-    (
-        errors.ActorStopped,
-        ErrorAnswer("unavailable", "a part of the server is stopped: try again later", retryable=True),
-    ),
-)
-_INTERNAL = ErrorAnswer("internal", "the server failed at this; it was logged", retryable=True)
+_passing = partial(ErrorAnswer, retryable=True)
+_TOO_SLOW = _passing("too_slow", "a part of the server did not answer in time: try again")
+_BY_CLASS: dict[type[Exception], ErrorAnswer] = {
+    errors.IdConflict: ErrorAnswer("id_conflict", "this message id is already used in another chat"),
+    errors.StorageFull: _passing("storage_full", "no space is left: nothing was stored; try again later"),
+    errors.TooManyChats: ErrorAnswer("too_many_chats", "you have as many chats as one user may have"),
+    errors.ChatBusy: _passing("busy", "the chat has too much to do: try again a little later"),
+    errors.ActorTooSlow: _TOO_SLOW,
+    trio.TooSlowError: _TOO_SLOW,
+    errors.ActorStopped: _passing("unavailable", "a part of the server is stopped: try again later"),
+}
+_INTERNAL = _passing("internal", "the server failed at this; it was logged")
 
 
 def refusal_of(error: Exception) -> ErrorAnswer:
@@ -161,11 +146,11 @@ def refusal_of(error: Exception) -> ErrorAnswer:
             return ErrorAnswer(code, str(error))
         case errors.StorageError(code=code) if code:
             return ErrorAnswer(code, str(error))
-    for cls, known in _BY_CLASS:
+    for cls, known in _BY_CLASS.items():
         if isinstance(error, cls):
             return known
     log.error("request_failed", error=error_class(error), where=where(error))
-    return ErrorAnswer("storage", str(error), retryable=True) if isinstance(error, errors.StorageError) else _INTERNAL
+    return _passing("storage", str(error)) if isinstance(error, errors.StorageError) else _INTERNAL
 
 
 def error_frame(error: Exception, answered: object = None) -> frames.Error:

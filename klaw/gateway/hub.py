@@ -10,7 +10,7 @@ from klaw.actor.failure import error_class, where
 from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
-from klaw.gateway.answers import ChatEvent, StoredOnce
+from klaw.gateway.answers import StoredOnce
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -19,7 +19,7 @@ class Subscriber(Protocol):
     """Who is told of watched chats, and of the server's health. None of these methods may wait."""
 
     def stored(self, stored: StoredOnce) -> None: ...
-    def happened(self, event: ChatEvent) -> None: ...
+    def happened(self, event: events.ChatEvent) -> None: ...
     def noticed(self, event: events.HealthChanged) -> None: ...
 
 
@@ -79,7 +79,7 @@ class Hub:
         if running is not None and running.turn == message.metadata.get("turn"):
             running.text = ""
 
-    def _follow(self, event: ChatEvent) -> None:
+    def _follow(self, event: events.ChatEvent) -> None:
         if isinstance(event, events.TurnStarted):
             self._running[event.chat] = RunningAnswer(event.turn)
         elif isinstance(event, events.TurnEnded):

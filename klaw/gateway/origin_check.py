@@ -16,13 +16,10 @@ from klaw.errors import HttpRefusal
 from klaw.gateway.tokens import Authenticator, Grant
 
 COOKIE = "klaw_session"
-_FORWARDED = frozenset(
-    {
-        "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-url",
-        "true-client-ip", "cf-connecting-ip", "cf-ray", "fastly-client-ip", "fly-client-ip",
-        "x-envoy-external-address",
-    }
-)  # fmt: skip
+_FORWARDED = frozenset({
+    "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-url",
+    "true-client-ip", "cf-connecting-ip", "cf-ray", "fastly-client-ip", "fly-client-ip", "x-envoy-external-address",
+})  # fmt: skip
 """Headers that proxies add, in lower case, whatever they say …"""
 _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x-amzn-trace-id", "x-proxy")
 """… and how others begin."""

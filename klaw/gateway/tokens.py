@@ -204,10 +204,8 @@ class Authenticator:
         self._refresh()
         if grant.token is None:
             return self._access.local
-        return any(
-            token.id == grant.token and token.user == grant.user and not self._expired(token)
-            for token in self._access.tokens
-        )
+        found = [each for each in self._access.tokens if (each.id, each.user) == (grant.token, grant.user)]
+        return any(not self._expired(each) for each in found)
 
     def _expired(self, token: StoredToken) -> bool:
         return token.expires_at is not None and token.expires_at <= iso(self._clock())
