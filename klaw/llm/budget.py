@@ -32,13 +32,8 @@ class BudgetReport:
 
 
 class DailyBudget:
-    """The limits ``llm.dailyBudget``, in dollars, for calls whose price is known, and ``llm.dailyTokens`` for the
-    others.
-
-    Args:
-        dollars_a_day, tokens_a_day: None for no limit.
-        warn_share: of a limit; from here on a warning is given.
-    """
+    """Dollars limit the calls whose price is known, tokens the others; None for no limit. ``warn_share``: the part of a
+    limit from which on a warning is given."""
 
     def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
         self._limit_nano = round(dollars_a_day * NANO) if dollars_a_day is not None else None
@@ -52,8 +47,7 @@ class DailyBudget:
         self._refused = 0
 
     def check(self, worst: UsageSum | None = None) -> str | None:
-        """Which limit forbids a call that may spend ``worst``, for users; None when it is allowed. ``worst`` None:
-        whether a limit is used up already."""
+        """Say to users which limit forbids a call that may spend ``worst`` (None: any call); None if none does."""
         self._turn_the_day()
         held = sum(self._reserved, self._spent)
         wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
@@ -63,19 +57,19 @@ class DailyBudget:
             asked = f"may cost {dollars(wanted.cost_nano)}, more than is left of {budget}"
         elif (
             (limit := self._limit_tokens) is not None
-            and wanted.unpriced_tokens
-            and held.unpriced_tokens + wanted.unpriced_tokens > limit
+            and (more := wanted.unpriced_tokens) > 0
+            and (held.unpriced_tokens + more > limit)
         ):
             budget = f"the daily budget of {limit:,} tokens (llm.dailyTokens)"
             left = limit - held.unpriced_tokens
-            asked = f"may take {wanted.unpriced_tokens:,} tokens, more than are left of {budget}"
+            asked = f"may take {more:,} tokens, more than are left of {budget}"
         else:
             return None
         return f"this request {asked}. {_RENEWED}" if worst and left > 0 else f"{budget} is used up. {_RENEWED}"
 
     @contextmanager
     def reserved(self, worst: UsageSum) -> Iterator[None]:
-        """Set aside the most that a call may spend while it runs. What costs nothing is always allowed. Raises
+        """Set aside the most that a call may spend while it runs; one without cost may always run. Raises
         OverBudget."""
         refused = self.check(worst)
         if refused is not None:
@@ -129,11 +123,8 @@ class DailyBudget:
         report = self.report()
         found = {}
         if report.refused or self.check() is not None:
-            what = (
-                "is used up: models that cost are not asked"
-                if self.check() is not None
-                else "is nearly used up: requests that may cost more than what is left are refused"
-            )
+            what = "is nearly used up: requests that may cost more than what is left are refused"
+            what = "is used up: models that cost are not asked" if self.check() is not None else what
             found["budget_used_up"] = f"the daily LLM budget {what}. {_RENEWED}"
         elif report.share is not None and report.share >= self._warn_share:
             found["budget_low"] = "The daily LLM budget is running low."

@@ -96,8 +96,8 @@ class Meter:
         prompt_tokens: int,
         within_s: float,
     ) -> T:
-        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known; ``prompt_tokens`` is an
-        estimate. Raises OverBudget (nothing was sent), ProviderError."""
+        """Like ``ModelEndpoint.post``, counted where its price is known. ``prompt_tokens`` is an estimate. Raises
+        OverBudget (nothing was sent), ProviderError."""
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
@@ -158,11 +158,11 @@ class Meter:
 
     def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
         spent = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
-        return UsageSum(
-            cost_nano=max(each.cost_nano for each in spent), unpriced_tokens=max(each.unpriced_tokens for each in spent)
-        )
+        dearest, longest = max(each.cost_nano for each in spent), max(each.unpriced_tokens for each in spent)
+        return UsageSum(cost_nano=dearest, unpriced_tokens=longest)
 
 
+CORRECTION_TURNS = 200
 SMOOTHING = 0.3
 LOWEST, HIGHEST = 0.5, 16.0
 OVERFLOW_SHARE = 0.7
@@ -189,17 +189,14 @@ class TokenCorrection:
             self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
 
     def overflowed(self, model: str, *, refused: int, usable: int) -> None:
-        """A prompt was too long: make the next one shorter. Both are estimates of tokens: ``refused`` of that prompt,
-        ``usable`` of what was planned for it (``Budget.usable``)."""
+        """A prompt was too long: make the next one shorter. In estimated tokens: ``refused`` is that prompt, ``usable``
+        what was planned for it (``Budget.usable``)."""
         shorter = max(1.0, refused * OVERFLOW_SHARE)
         self._ratios[model] = _bounded(self.of(model) * max(1.0, usable / shorter))
 
 
 def _bounded(ratio: float) -> float:
     return min(HIGHEST, max(LOWEST, ratio))
-
-
-CORRECTION_TURNS = 200
 
 
 @attrs.frozen(kw_only=True)
@@ -248,7 +245,7 @@ def build(core: Core) -> Llm:
 
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
-    """The client of a command that runs by itself: without limits, and nothing is stored."""
+    """For a command that runs by itself: without limits, and nothing is stored."""
     registry = Registry(config, clock)
     return LlmClient(
         router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0), registry),

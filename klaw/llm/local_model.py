@@ -70,10 +70,9 @@ class LocalAddress:
     """Where the child process listens, and a client for it. Each start has its own port and key."""
 
     def __init__(self, *, base_url: str, key: str) -> None:
-        self.base_url = base_url
-        self.key = key
+        self.base_url, self.key = base_url, key
         settings = HttpSettings(
-            name="local",
+            name=LOCAL_PROVIDER,
             base_url=base_url,
             api_key=key,
             extra_body=SAMPLING,
@@ -132,8 +131,8 @@ class LocalProvider:
         self._closed = False
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """If the process died since the last call, the call goes to its successor. Raises ProviderError: there is no
-        local model, or it does not start; the text says what to do."""
+        """If the process died since the last call, ask its successor. Raises ProviderError, which says what to do when
+        there is no local model or it does not start."""
         if request.temperature is None:
             request = attrs.evolve(request, temperature=TEMPERATURE)
         endpoint = await self._ready()
@@ -264,8 +263,8 @@ class LocalProcess:
                 self._model.ready(endpoint)
                 vitals.doing("serving")
         except* Exception as group:
-            told = [str(leaf) for leaf in leaves(group) if isinstance(leaf, ModelError)]
-            code = told[0] if told else f"failed with {error_class(group)}"
+            known = (str(leaf) for leaf in leaves(group) if isinstance(leaf, ModelError))
+            code = next(known, f"failed with {error_class(group)}")
             log.warning("local_model_failed", model=self._settings.model, reason=code)
             if endpoint is None:
                 self._model.not_ready(LocalState.BROKEN, f"the local model does not start ({code})")
@@ -317,8 +316,8 @@ class LocalProcess:
         if report.get("error") == "ImportError":
             raise ModelError("cannot import xllamacpp: is the system's libgomp installed?")
         if "port" not in report:
-            why = str(report.get("reason") or "")
-            raise ModelError(f"cannot load the model file: {why}" if why else "cannot load the model file")
+            why = f": {report['reason']}" if report.get("reason") else ""
+            raise ModelError(f"cannot load the model file{why}")
         return int(report["port"])
 
 

@@ -1,6 +1,5 @@
 """Finds the provider of a name ``provider/model``, and what is known of the model: from the configuration, the price
-list, and defaults. Facts are answered at once; ``Registry.know`` looks names up in the list.
-"""
+list (where ``Registry.know`` looks names up), and defaults."""
 
 import datetime as dt
 import ipaddress
@@ -33,7 +32,6 @@ from klaw.llm.types import Model, Provider, Route
 
 MAX_REMEMBERED = 512
 """People try names."""
-
 PASSES_S = 300.0
 """An older failure says nothing of now."""
 _NOTHING_WORKS = frozenset({401, 402, 403})
@@ -83,10 +81,6 @@ class Registry:
                 self._listed.clear()
             self._listed |= zip(wanted, found, strict=True)
 
-    async def know_configured(self) -> None:
-        """So that no turn has to wait for it."""
-        await self.know(*configured_models(self._config))
-
     def problems(self) -> Mapping[str, str]:
         if not self.failed:
             return {}
@@ -95,12 +89,8 @@ class Registry:
     def facts(self, name: str) -> ModelFacts:
         provider, _, model = name.partition("/")
         if provider == LOCAL_PROVIDER:
-            return ModelFacts(
-                context_tokens=self._config.local_model.context_tokens,
-                tools=self._config.local_model.tools,
-                images=False,
-                prices=FREE,
-            )
+            local = self._config.local_model
+            return ModelFacts(context_tokens=local.context_tokens, tools=local.tools, images=False, prices=FREE)
         settings = self._config.providers.get(provider)
         own = settings.models.get(model) if settings is not None else None
         listed = self._listed.get(name)
@@ -156,19 +146,14 @@ def configured_models(config: EngineConfig) -> list[str]:
 
 
 def _own_prices(own: ProviderModelConfig) -> Prices | None:
-    if own.input_price is None or own.output_price is None:
+    def rate(price: float | None) -> Rate | None:
+        return Rate(Decimal(str(price))) if price is not None else None
+
+    price, output = rate(own.input_price), rate(own.output_price)
+    if price is None or output is None:
         return None
-    cached, written = own.cached_input_price, own.cache_write_price
-    return Prices(
-        input=_rate(own.input_price),
-        output=_rate(own.output_price),
-        cached_input=None if cached is None else _rate(cached),
-        cache_write=None if written is None else _rate(written),
-    )
-
-
-def _rate(price: float) -> Rate:
-    return Rate(Decimal(str(price)))
+    cached, written = rate(own.cached_input_price), rate(own.cache_write_price)
+    return Prices(input=price, output=output, cached_input=cached, cache_write=written)
 
 
 class Router:
@@ -190,15 +175,12 @@ class Router:
     def route(
         self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat", alone: bool = False
     ) -> Route:
-        """Find a route.
+        """Find a route. Raises ConfigError: the name has another form, or there is no such provider or local model.
 
         Args:
             name: ``provider/model``, in place of the task's first model; None for what the configuration says.
             key: where the name comes from, for the error.
             alone: no other model stands in when it fails.
-
-        Raises:
-            ConfigError: the name has another form, or there is no such provider or local model.
         """
         routing = self._config.routing
         own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
@@ -231,8 +213,8 @@ class Router:
                 await service.ready()
 
     def problems(self) -> Mapping[str, str]:
-        """Providers that refuse everything, lack a secret or are paused. It passes when a call succeeds, or after
-        ``PASSES_S``; not what stands in the way of a route."""
+        """Providers that refuse everything, lack a secret or are paused, until a call succeeds or for ``PASSES_S``; a
+        missing secret or a pause of one in a route stays."""
         found = {}
         now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():

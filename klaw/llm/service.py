@@ -128,7 +128,7 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LastError:
-    """The failure of the last call; ``text`` is for everybody, ``told`` has the provider's words, for the operator.
+    """The failure of the last call: ``text`` for everybody, ``told``, with the provider's words, for the operator.
     ``at`` is ``trio.current_time``."""
 
     code: str
@@ -151,26 +151,19 @@ class Service(Generic[C]):
 
     def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
         self.problem: str | None = None
-        self._name = name
-        self._make = make
-        self._threads = threads
+        self.error: LastError | None = None
+        self.breaker = Breaker()
+        self._name, self._make, self._threads = name, make, threads
         self._lock = trio.Lock()
         self._made: C | None = None
         self._closed = False
-        self.breaker = Breaker()
-        self.error: LastError | None = None
 
     async def stream(self: "Service[Provider]", request: Request, on_delta: OnDelta) -> Completion:
         return await self.call(lambda provider: provider.stream(request, on_delta))
 
     async def call(self, use: Callable[[C], Awaitable[T]]) -> T:
-        """Make one call.
-
-        Raises:
-            ProviderPaused: it failed too often; nothing was sent.
-            ProviderNotSetUp: a secret is missing; the next call looks again.
-            ProviderError: of the call.
-        """
+        """Make one call. Raises ProviderPaused: it failed too often, nothing was sent; ProviderNotSetUp: a secret is
+        missing, the next call looks again; ProviderError of the call."""
         permit = self.breaker.admit(trio.current_time())
         if permit is None:
             await trio.lowlevel.checkpoint()

@@ -61,46 +61,32 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class HttpSettings:
-    """Where and how to ask.
-
-    Args:
-        name: the provider's name in the configuration.
-        base_url: usually ending in ``/v1``; None for the dialect's own.
-        extra_body: see ``Dialect.body``.
-        timeout_s: no byte for this long is a time-out; no content for ``idle_s`` is one, too.
-        max_s: of one attempt. It ends streams that would hold an LLM slot for ever at a byte a second.
-        max_retries: before the first delta.
-    """
-
     name: str
+    """The provider's name in the configuration."""
     base_url: str | None
+    """Usually ending in ``/v1``; None for the dialect's own."""
     api_key: str | None = attrs.field(default=None, repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     extra_body: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     timeout_s: float = 120.0
+    """No byte for this long is a time-out; no content for ``idle_s`` is one, too."""
     idle_s: float = IDLE_S
     max_s: float = 1800.0
+    """For one attempt: a stream of a byte a second would hold an LLM slot for ever."""
     max_retries: int = 2
+    """Before the first delta."""
 
 
+@attrs.define(eq=False, repr=False)
 class HttpClient:
-    """What all calls of one provider share. ``url`` None: the dialect's; ``chance``: uniform in [0, 1), for the retry
-    pauses."""
+    """What all calls of one provider share. ``chance``: uniform in [0, 1), for the pauses before retries."""
 
-    def __init__(
-        self,
-        settings: HttpSettings,
-        dialect: Dialect,
-        url: str | None = None,
-        *,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._settings = settings
-        self._dialect = dialect
-        self._url = url or dialect.url(settings.base_url)
-        self._chance = chance
-        self._client: httpx2.AsyncClient | None = None
-        self._closed = False
+    _settings: HttpSettings
+    _dialect: Dialect
+    _url: str = attrs.Factory(lambda self: self._dialect.url(self._settings.base_url), takes_self=True)
+    _chance: Callable[[], float] = attrs.field(default=random.random, kw_only=True)
+    _client: httpx2.AsyncClient | None = attrs.field(default=None, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
 
     async def aclose(self) -> None:
         """Later calls raise ProviderNetworkError."""
@@ -214,18 +200,16 @@ class HttpClient:
             error.hint = f"is it running, and is {keys}.baseUrl right?"
 
 
+@attrs.define(eq=False, repr=False)
 class HttpProvider(HttpClient):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._habits: dict[str, Habits] = {}
+    _habits: dict[str, Habits] = attrs.field(factory=dict, init=False)
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
-        remembered when it answers then."""
+        """See ``Provider.stream``. What the model refuses is left out, and remembered when it answers then."""
         known = habits = self._habits.get(request.model, Habits())
         failed = 0
         while True:
@@ -299,7 +283,7 @@ class HttpEndpoint(HttpClient):
     async def post(
         self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> T:
-        """See ``ModelEndpoint.post``; ``extraBody`` changes the members as it does those of chats."""
+        """See ``ModelEndpoint.post``."""
         body = encode({"model": model, **members}, self._settings.extra_body)
         with trio.move_on_after(within_s):
             return await self._repeating(model, lambda: self._exchange(body, read))

@@ -1,8 +1,8 @@
 """SQL that facts, chunks of memory files, notes on tool calls and passages of documents share: which have no vector,
-and storing it; and both searches of what a user keeps (``knowledge_search`` has those of documents).
+and storing it; and the searches of what a user keeps (``knowledge_search`` has those of documents).
 
-Vectors are in a plain table beside them, read as a whole for a user: a user has thousands, not millions. A vector holds
-for the text that it was made of; whoever changes a text drops it.
+Vectors are in a plain table, read as a whole for a user: there are thousands, not millions. A vector holds for the text
+that it was made of; whoever changes a text drops it.
 """
 
 from collections.abc import Sequence
@@ -68,8 +68,7 @@ def unembedded(
 
 
 def count_unembedded(connection: apsw.Connection, model: str, kinds: Sequence[PassageKind] = KINDS) -> int:
-    counts = (f"SELECT count(*) {_WAITS[kind]}" for kind in kinds)
-    return sum(int(connection.execute(count, (model,)).get) for count in counts)
+    return sum(int(connection.execute(f"SELECT count(*) {_WAITS[kind]}", (model,)).get) for kind in kinds)
 
 
 @attrs.frozen

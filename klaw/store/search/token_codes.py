@@ -1,7 +1,6 @@
-"""SQL of the codes of messages' tokens, by which recall compares a question with its candidates word by word.
-
-A message with a vector has them too, unless it was embedded while ``autoRag.tokens`` was off or by an earlier version.
-What is written here is bytes; ``memory.embed.token_coder`` says what they mean.
+"""SQL of the codes of messages' tokens, by which recall compares a question with its candidates word by word. What the
+bytes mean, ``memory.embed.token_coder`` says. A message with a vector has them, too, unless it was embedded while
+``autoRag.tokens`` was off or by an earlier version.
 """
 
 import json
@@ -35,9 +34,8 @@ def prepare(connection: apsw.Connection, wanted: str) -> None:
 def prepare_some(connection: apsw.Connection, wanted: str) -> bool:
     """One bounded step towards a table that holds codes of one coder only; returns whether that is done."""
     if coder(connection) != wanted:
-        connection.execute(
-            "DELETE FROM token_codes WHERE rowid IN (SELECT rowid FROM token_codes LIMIT ?)", (CLEAR_ROWS,)
-        )
+        some = "SELECT rowid FROM token_codes LIMIT ?"
+        connection.execute(f"DELETE FROM token_codes WHERE rowid IN ({some})", (CLEAR_ROWS,))  # noqa: S608 - a constant
         if connection.changes() == CLEAR_ROWS:
             return False
         look_again(connection)

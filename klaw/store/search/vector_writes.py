@@ -17,14 +17,10 @@ def store(
     as_of: int | None = None,
     codes: Mapping[int, bytes] | None = None,
 ) -> int:
-    """Store vectors (row id of the message, little-endian float32) made by a model, unless that was replaced meanwhile,
-    and codes of the messages' tokens by row id, also for a message that has its vector already. Returns how many
-    vectors were new. Of a user who has forgotten something since ``as_of``, an entry of the memory journal, none is
-    stored: what was read may hold it.
-
-    Raises VectorsDamaged where the vector table cannot take them, StorageError where one has another dimension than the
-    model's; then none was stored.
-    """
+    """Store vectors made by a model, unless that was replaced meanwhile, and codes of tokens, as ``vectors.store``
+    does. Returns how many vectors were new. Of a user who has forgotten something since ``as_of``, an entry of the
+    memory journal, none is stored: what was read may hold it. Raises VectorsDamaged where the vector table cannot take
+    them, StorageError where one has another dimension than the model's; then none was stored."""
     model = vector_model.current(tx.connection)
     if model is None or model[0] != model_id:
         return 0

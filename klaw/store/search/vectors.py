@@ -72,8 +72,8 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
 
 def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> bool | None:
     """One bounded step towards a vector table that fits a model. Returns whether vectors of another model were dropped
-    and are not all made again yet; None: call again, it is not done. From the first step on no model is known, so
-    nothing is searched or stored, and a step that never comes because of a crash is taken at the next start."""
+    and are not all made again yet; None: call again. From the first step on no model is known, so nothing is searched
+    or stored, and after a crash the next start goes on."""
     if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -84,10 +84,8 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
             meta.remove(connection, vector_model.DIMENSION_KEY)
         if not _clear_some(connection):
             return None
-        _create(connection, dimension)
+        _create(connection, model_id, dimension)
         meta.remove(connection, _CLEARED_KEY)
-        meta.put(connection, vector_model.MODEL_KEY, model_id)
-        meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
         if not reembedding(connection):
             end_reembedding(connection)
     return reembedding(connection) is not None
@@ -100,8 +98,7 @@ _BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLO
 
 def _clear_some(connection: apsw.Connection) -> bool:
     """Drop some of the old vectors; returns whether none is left. The blobs go first, from vec0's own tables: dropping
-    the whole table reads and frees every page of it in one transaction, and deleting row by row through vec0 takes 0.1
-    ms a row."""
+    the whole table frees every page of it in one transaction, and deleting rows through vec0 takes 0.1 ms each."""
     first = int(meta.get(connection, _CLEARED_KEY) or 0)
     last = int(connection.execute(_LAST).get)
     upto = min(first + CLEAR_ROWS, last)
@@ -121,25 +118,22 @@ _SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids",
 
 def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
     """Drop a damaged table with all its vectors, and let every message be embedded again."""
-    _create(connection, dimension)
+    _create(connection, model_id, dimension)
     connection.execute(_FORGET, (0, END))
-    meta.put(connection, vector_model.MODEL_KEY, model_id)
-    meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
 
 
-def _drop(connection: apsw.Connection) -> None:
-    """Drop the vector table, also a damaged one: vec0 refuses to be dropped while one of its own tables is missing."""
+def _create(connection: apsw.Connection, model_id: str, dimension: int) -> None:
+    """Make the table for a model. The old one goes, also when it is damaged: vec0 refuses to be dropped while one of
+    its own tables is missing."""
     for name in _SHADOWS:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (missing)")
     connection.execute("DROP TABLE IF EXISTS vec_messages")
     for name in _SHADOWS:
         connection.execute(f"DROP TABLE IF EXISTS {name}")
-
-
-def _create(connection: apsw.Connection, dimension: int) -> None:
-    _drop(connection)
     vector_codes.clear(connection)
     connection.execute(table(dimension))
+    meta.put(connection, vector_model.MODEL_KEY, model_id)
+    meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
 
 
 _TAKE = f"""
@@ -159,9 +153,9 @@ def store(
     as_of: int | None = None,
     codes: Mapping[int, bytes] | None = None,
 ) -> int:
-    """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid). Returns how many
-    vectors; a message that has one already, or is gone, or whose user has forgotten something since ``as_of``, is left
-    out. Codes go also to a message that has a vector and none of them."""
+    """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid), these also for one
+    that has a vector already. Returns how many vectors; a message that has one, or is gone, or whose user has forgotten
+    something since ``as_of``, is left out."""
     stored: list[VectorItem] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
@@ -198,8 +192,8 @@ _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[UnembeddedMessage]:
     """Messages that should have a vector and have none, the newest first. Without ``+rowid`` SQLite walks back over the
-    whole table to find the few that wait. The previous message is the nearest one of the chat, whatever its segment, so
-    that the look back stays short: behind another segment's message there is none of this one."""
+    whole table. The previous message is the nearest one of the chat, whatever its segment, so that the look back stays
+    short: behind another segment's message there is none of this one."""
     return [UnembeddedMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 
@@ -214,11 +208,8 @@ def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
 
 def count_embedded(connection: apsw.Connection) -> int:
     """How many messages have a vector. Reads the whole index of row ids: not for every message."""
-    return (
-        int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get)
-        if vector_model.current(connection)
-        else 0
-    )
+    known = vector_model.current(connection) is not None
+    return int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get) if known else 0
 
 
 def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:

@@ -1,6 +1,5 @@
-"""Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries. And
-what stored turns recalled: what their receipts quote, and recalls that can be done again. For operators too, so not
-every question names a user."""
+"""Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries; and
+what stored turns recalled. For operators too, so not every question names a user."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -121,17 +120,13 @@ def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str,
     ids = [each["id"] for each in receipt.get("topics", {}).get("candidates", ())]
     known = (facts.get(connection, turn.user, each) for each in shown)
     unwanted = chats.unrecalled(connection, turn.chat)
+
+    def quote(said: Message) -> dict[str, Any]:
+        text = cut(said.content, MAX_QUOTED)
+        return {"id": said.id, "text": text, "at": said.created_at, "unwanted": said.seq in unwanted}
+
     return {
-        "messages": {
-            str(each.seq): {
-                "id": each.id,
-                "text": cut(each.content, MAX_QUOTED),
-                "at": each.created_at,
-                "unwanted": each.seq in unwanted,
-            }
-            for each in found
-            if each.content  # else it was forgotten
-        },
+        "messages": {str(each.seq): quote(each) for each in found if each.content},  # without what was forgotten
         "facts": {each.id: each for each in known if each is not None},
         "topics": {str(each): topic.summary for each, topic in topics.by_ids(connection, turn.user, ids).items()},
     }
@@ -165,9 +160,9 @@ def _scope(connection: apsw.Connection, turn: TurnRecord) -> ChatScope | None:
     # Of version 1, or recall was off: the window as it was in the end, which may begin a little earlier.
     first = messages.first_of_segment(connection, turn.chat, turn.segment)
     end = window["first_seq"] or turn.receipt["pending"][0]
-    return (
-        ChatScope(chat=turn.chat, first_seq=first.seq, end_seq=end) if first is not None and first.seq < end else None
-    )
+    if first is None or first.seq >= end:
+        return None
+    return ChatScope(chat=turn.chat, first_seq=first.seq, end_seq=end)
 
 
 def newest_recalls(

@@ -1,8 +1,5 @@
 """Read, list, find and write files beneath a root. Blocks; run it in a thread.
 
-A glob pattern is followed one folder at a time: ``*``, ``?``, ``[…]`` in a name, ``**`` for any number of folders. Its
-state is the set of positions in the pattern, so that many ``**`` cost no more than one.
-
 Of a file that is written, a reader, or a power cut, sees the old content or the new one and nothing between. It keeps
 its mode; a link is never written through, because the path was resolved.
 """
@@ -41,6 +38,9 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 @attrs.frozen
 class Pattern:
+    """A glob pattern, followed one folder at a time: ``*``, ``?``, ``[…]`` in a name, ``**`` for any number of folders.
+    Its state is the set of positions in the pattern, so that many ``**`` cost no more than one."""
+
     parts: tuple[str, ...]
 
     @classmethod
@@ -79,34 +79,29 @@ class Pattern:
 
 @attrs.frozen(kw_only=True)
 class FolderEntry:
-    """What a folder holds: ``path`` relative to the root, ``size`` in bytes (0 for what is no file), ``modified`` in
-    seconds since 1970."""
-
     path: str
+    """Relative to the root."""
     kind: FileKind
     size: int
+    """Bytes; 0 for what is no file."""
     modified: float
+    """Unix seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class FoundFiles:
-    """Entries in the order of their paths.
-
-    Args:
-        more: how many were left off.
-        hidden: how many names are closed to tools, or are no text.
-        incomplete: there were too many names to look at all of them.
-    """
-
     entries: tuple[FolderEntry, ...] = ()
+    """In the order of their paths."""
     more: int = 0
+    """How many were left off."""
     hidden: int = 0
+    """How many names are closed to tools, or are no text."""
     incomplete: bool = False
+    """There were too many names to look at all of them."""
 
 
 def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The whole content of a regular file. Raises NotThere; ToolRefused: it is no regular file, too large, or
-    closed."""
+    """The content of a regular file. Raises NotThere; ToolRefused: it is something else, too large, or closed."""
     with root.resolve(path) as place:
         return read_place(place, limit)[0]
 
@@ -237,12 +232,8 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
 
 
 def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | None = None) -> None:
-    """Make ``data`` the content of a resolved place, durably.
-
-    Args:
-        permissions: mode bits; set-uid and the like are dropped.
-        replaces: the file that it replaces; None for a new one. Refused when another one has the name.
-    """
+    """Make ``data`` the content of a resolved place, durably. Of the mode bits, set-uid and the like are dropped.
+    Refused when another file than ``replaces`` (None: any) has the name."""
     _check_name(place)
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:

@@ -1,7 +1,6 @@
-"""A guard between a connection's transport and the SDK's session, which bounds what a server can make that do.
-
-Notifications that nobody reads are dropped, floods are slowed down (the server then waits for its pipe or socket), open
-requests of the server are bounded, and lists of tools are made to fit. Needs the SDK: imported when a server connects.
+"""A guard between a connection's transport and the SDK's session: it drops notifications that nobody reads, slows
+floods down (the server waits for its pipe or socket), bounds a server's open requests, and makes lists of tools fit.
+Needs the SDK: imported when a server connects.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -70,8 +69,7 @@ class StreamGuard:
         self._credit_at = trio.current_time()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message for the session. Raises anyio.EndOfStream: the connection is over, also because the server
-        breaks the rules here."""
+        """The next message for the session. Raises anyio.EndOfStream: the connection is over."""
         while True:
             try:
                 item = await self._reads.receive()
@@ -81,9 +79,9 @@ class StreamGuard:
             if isinstance(item, Exception):
                 continue
             message = item.message
+            if isinstance(message, JSONRPCResponse):
+                message.result = fitted(message.result)
             if isinstance(message, JSONRPCResponse | JSONRPCError):
-                if isinstance(message, JSONRPCResponse):
-                    message.result = fitted(message.result)
                 return item
             await self._slow_down()
             if isinstance(message, JSONRPCRequest):

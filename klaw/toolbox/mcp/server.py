@@ -57,42 +57,32 @@ class McpState(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class McpReport:
-    """A snapshot of one server.
-
-    Args:
-        kind: stdio or http.
-        since: Unix seconds.
-        tools: names that models see; ``left_out`` counts those over ``maxTools``.
-        users: who may use them; ``*`` for all.
-        protocol: the negotiated version.
-        reason: why it is not ready.
-        said: the last line that its program wrote to standard error; for the operator only.
-        last_error: class of the last error, also when it is ready again.
-    """
-
     name: str
     kind: str
+    """``stdio`` or ``http``."""
     state: McpState
     since: float
+    """Unix seconds."""
     tools: tuple[str, ...] = ()
+    """Names that models see; ``left_out`` counts those over ``maxTools``."""
     left_out: int = 0
     users: tuple[str, ...] = ()
+    """Who may use them; ``*`` for all."""
     protocol: str | None = None
+    """The negotiated version."""
     reason: str | None = None
+    """Why it is not ready."""
     said: str | None = attrs.field(default=None, repr=False)
+    """The last line that its program wrote to standard error; for the operator only."""
     last_error: str | None = None
+    """Class of the last error, also when it is ready again."""
     connects: int = 0
     retry_in_s: float | None = None
 
 
 class McpServer:
-    """One server.
-
-    Args:
-        workspace: where its program runs if the configuration names no folder.
-        toolbox: gets its tools.
-        threads: loads the SDK, which takes half a second, and reads secrets.
-    """
+    """One server. Its program runs in ``workspace`` if the configuration names no folder; ``threads`` load the SDK,
+    which takes half a second, and read secrets."""
 
     def __init__(
         self,
@@ -146,12 +136,15 @@ class McpServer:
         return {f"mcp:{self.name}": text} if self._report.state is McpState.WAITING else {}
 
     async def call(self, tool: str, arguments: Arguments) -> Answer:
-        """Call a tool. What goes wrong is a ToolFailure. Cancellation: the server is told, in at most 5 s."""
+        """Call a tool. What goes wrong is a ToolFailure. Cancelled, it tells the server, in at most 5 s."""
+        server = f"The MCP server {self.name}"
         if self._places.statistics().tasks_waiting >= MAX_WAITING:
-            return ToolFailure(f"The MCP server {self.name} is busy with too many calls. Try again later.")
+            return ToolFailure(f"{server} is busy with too many calls. Try again later.")
         async with self._places:
             if self._session is None:
-                return self._not_connected()
+                why = self._report.reason or "it is being started"
+                then = "Nothing was done. It is tried again automatically: tell the user, or continue without it."
+                return ToolFailure(f"{server} is not connected: {why}. {then}")
             outcome: Answer | None = None
             with trio.CancelScope() as scope:
                 self._running.add(scope)
@@ -162,7 +155,11 @@ class McpServer:
                     outcome = ToolFailure(f"The call failed with {error_class(error)}.")
                 finally:
                     self._running.discard(scope)
-            return self._ended_during_call() if outcome is None else outcome
+        if outcome is not None:
+            return outcome
+        why = f" ({self._report.reason})" if self._report.reason else ""
+        then = "Whether the call had an effect is unknown. The server is restarted automatically."
+        return ToolFailure(f"{server} ended during the call{why}. {then}")
 
     async def _run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         task_status.started()
@@ -198,11 +195,11 @@ class McpServer:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
         # In a thread: with the SDK it takes half a second.
         sdk: Any = await self._threads.run(importlib.import_module, "klaw.toolbox.mcp.session")
-        target = await self._threads.run(sdk.target_of, self.name, config, self._workspace, abandon=True)
+        transport = await self._threads.run(sdk.transport_of, self.name, config, self._workspace, abandon=True)
         scope = trio.CancelScope(deadline=trio.current_time() + config.start_timeout_s)
         try:
             with scope:
-                async with sdk.opened(self.name, target, self._said) as session, trio.open_nursery() as nursery:
+                async with sdk.opened(transport, self._said) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
@@ -301,17 +298,3 @@ class McpServer:
     def _enter(self, state: McpState, reason: str | None = None) -> None:
         since = self._report.since if state is self._report.state else self._clock.now()
         self._report = attrs.evolve(self._report, state=state, since=since, reason=reason)
-
-    def _ended_during_call(self) -> ToolFailure:
-        why = f" ({self._report.reason})" if self._report.reason else ""
-        return ToolFailure(
-            f"The MCP server {self.name} ended during the call{why}. Whether the call had an effect is unknown. The "
-            "server is restarted automatically."
-        )
-
-    def _not_connected(self) -> ToolFailure:
-        why = self._report.reason or "it is being started"
-        return ToolFailure(
-            f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again automatically: "
-            "tell the user, or continue without it."
-        )
