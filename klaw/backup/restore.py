@@ -121,7 +121,7 @@ def _rebuilt(root: Path, manifest: BackupManifest, scratch: Path, found: VerifyR
             shutil.copyfile(root / item.place, target)
     database = scratch / "klaw.db"
     try:
-        for _step in reindex(database, ReindexOptions(), lambda: None, 1):
+        for _step in reindex(database, ReindexOptions(), 1):
             pass
         made = read_made(database)
     except (ReindexRefused, StorageFull) as error:

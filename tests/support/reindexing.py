@@ -23,7 +23,7 @@ from klaw.store.rebuild.actor import Reindexer, ReindexStatus
 from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
-from klaw.store.rebuild.values import Embeds, Progress, ReindexOptions, ReindexReport
+from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexReport
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
@@ -40,23 +40,6 @@ def unit(seed: int) -> bytes:
     values = [random.Random(seed * 31 + place).gauss(0, 1) for place in range(DIMENSION)]
     norm = sum(value * value for value in values) ** 0.5
     return struct.pack(f"<{DIMENSION}f", *(value / norm for value in values))
-
-
-class FakeModel:
-    """Gives every text a vector of its own."""
-
-    model_id = MODEL
-    dimension = DIMENSION
-    coder: str | None = None
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def embed(self, messages):
-        texts = [message.content for message in messages]
-        self.texts += texts
-        codes = [text.encode()[:16].ljust(16) if self.coder is not None else None for text in texts]
-        return [(unit(sum(text.encode())), code) for text, code in zip(texts, codes, strict=True)]
 
 
 async def talk(store: Store, *, rounds: int, chats: int = 3, seed: int = 1, vectors: bool = True) -> None:
@@ -96,15 +79,10 @@ async def filled(root: Path, **options) -> None:
 
 
 def run(
-    root: Path,
-    *,
-    accept: bool = False,
-    again: bool = False,
-    model: Embeds | None = None,
-    see: Callable[[Progress], None] = lambda _step: None,
+    root: Path, *, accept: bool = False, again: bool = False, see: Callable[[Progress], None] = lambda _step: None
 ) -> ReindexReport:
     """Reindex a stopped store."""
-    work = reindex(root / "klaw.db", ReindexOptions(accept_differences=accept, embed_again=again), lambda: model, 1)
+    work = reindex(root / "klaw.db", ReindexOptions(accept_differences=accept, embed_again=again), 1)
     try:
         while True:
             see(next(work))

@@ -21,12 +21,11 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.errors import ActorStopped, KlawError
-from klaw.store.engine import connect, vector_model
+from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tables import Bound
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building, take_over
 from klaw.store.rebuild.compare import compare
@@ -200,7 +199,6 @@ class _Job:
                 tables=tuple(tables),
                 compared=True,
                 reason=reason,
-                no_model=None,
                 seconds=time.monotonic() - begin,
             )
         finally:
@@ -229,15 +227,8 @@ class _Job:
     async def _take_over(self, building: Building) -> None:
         """All documents and vectors that the database in use has now. The few that it gets later are made again."""
         assert self._live is not None
-        copying = document_copies.take_over(building.connection, self._live, slice_s=self.reindexer.slice_s)
-        await self._steps(Progress("documents", *step) for step in copying)
-        model = await self._threads.run(vector_model.current, self._live)
-        if model is not None:
-            await self._threads.run(_prepare_vectors, building, model)
-            if not self.options.embed_again:
-                self._taken += await self._steps(
-                    take_over(building.connection, self._live, slice_s=self.reindexer.slice_s)
-                )
+        again, slice_s = self.options.embed_again, self.reindexer.slice_s
+        self._taken += await self._steps(take_over(building.connection, self._live, embed_again=again, slice_s=slice_s))
         await self._threads.run(building.settle)
         self._waiting = await self._threads.run(vectors.count_unembedded, building.connection, self.min_tokens)
 
@@ -299,8 +290,3 @@ def _next(work: Generator[Progress, None, T], places: Places) -> tuple[Progress 
         return next(work), None
     except StopIteration as end:
         return None, end.value
-
-
-def _prepare_vectors(building: Building, model: tuple[str, int]) -> None:
-    with building.connection:
-        vectors.prepare(building.connection, *model)

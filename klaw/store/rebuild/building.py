@@ -13,7 +13,6 @@ import apsw
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.errors import ModelError
 from klaw.store import migrations
 from klaw.store.engine import connect, meta, vector_model
 from klaw.store.engine.connect import DAMAGE
@@ -22,10 +21,11 @@ from klaw.store.engine.set_aside import SetAside
 from klaw.store.engine.tables import END
 from klaw.store.kinds import messages, records, runs, topic_vectors
 from klaw.store.kinds.inventory import count_messages
+from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.logs import RecordIndex, grown, lines
-from klaw.store.rebuild.values import Embeds, Phase, Progress, Tally
+from klaw.store.rebuild.values import Phase, Progress, Tally
 from klaw.store.search import knowledge_search, passages, token_codes, vectors
 
 STATE_KEY = "reindex"
@@ -201,19 +201,28 @@ class Building:
         yield Progress(phase, total, total)
 
 
-# -- vectors: taken over from the old database, and the rest made by the model -----------------------------------------
+# -- what is in no log: documents and vectors, taken over from the old database ---------------------------------------
 
-EMBED_ROWS = 32
-"""Rows embedded between two commits: what a kill costs."""
 _COPY_ROWS = 20
 
 
-def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Progress, None, int]:
-    """Take over every vector of the live database that is missing and whose message, fact, topic or passage is the same
-    in both; the others are made again. Returns how many of messages were stored. A damaged live database gives as many
-    as can be read."""
+def take_over(
+    built: apsw.Connection, live: apsw.Connection, *, embed_again: bool, slice_s: float
+) -> Generator[Progress, None, int]:
+    """Take over documents of knowledge bases, and unless all are to be ``embed_again`` every vector whose message,
+    fact, topic or passage is the same in both; the others the server makes again. Can be repeated. Returns how many
+    vectors of messages were stored. A damaged live database gives as much as can be read."""
+    for step in document_copies.take_over(built, live, slice_s=slice_s):
+        yield Progress("documents", *step)
     stored = done = after = total = 0
     try:
+        model = vector_model.current(live)
+        if model is None:
+            return 0
+        with built:
+            vectors.prepare(built, *model)
+        if embed_again:
+            return 0
         coder = token_codes.coder(live)
         if coder is not None and token_codes.coder(built) is None:
             with built:
@@ -244,7 +253,8 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
 
 
 def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[int]) -> int:
-    taken: dict[int, tuple[bytes, bytes | None]] = {}
+    taken: dict[int, bytes] = {}
+    codes: dict[int, bytes] = {}
     coder = token_codes.coder(live)
     with_codes = coder is not None and coder == token_codes.coder(built)
     for rowid in rowids:
@@ -252,16 +262,13 @@ def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[i
         if mine and mine == messages.by_rowids(live, [rowid]):
             vector = vectors.read(live, rowid)
             if vector is not None:
-                taken[rowid] = vector, token_codes.read(live, rowid) if with_codes else None
-    stored = 0
+                taken[rowid] = vector
+                code = token_codes.read(live, rowid) if with_codes else None
+                if code is not None:
+                    codes[rowid] = code
     with built:
-        stored += _store(built, taken)
+        stored = vectors.store(built, list(taken.items()), codes=codes)
     return stored
-
-
-def _store(built: apsw.Connection, made: dict[int, tuple[bytes, bytes | None]]) -> int:
-    codes = {rowid: codes for rowid, (_, codes) in made.items() if codes is not None}
-    return vectors.store(built, [(rowid, vector) for rowid, (vector, _) in made.items()], codes=codes)
 
 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
@@ -273,29 +280,3 @@ def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit
     with built:
         passages.store(built, model[0], found)
     return found[-1].rowid
-
-
-def embed_rest(built: apsw.Connection, model: Embeds, min_tokens: int) -> Generator[Progress, None, int]:
-    """Make the vectors that are missing; each few are committed, so a kill costs little. Returns how many were made. A
-    text that the model refuses even alone is left to the server."""
-    total, made = vectors.count_unembedded(built, min_tokens), 0
-    failing: set[int] = set()
-    while True:
-        rows = vectors.unembedded(built, min_tokens, EMBED_ROWS + len(failing))
-        rows = [row for row in rows if row.rowid not in failing]
-        if not rows:
-            return made
-        try:
-            found = model.embed(rows)
-        except ModelError:
-            found = []
-            for row in rows:
-                try:
-                    found += model.embed([row])
-                except ModelError as error:
-                    log.warning("embed_failed", rowid=row.rowid, error=error_class(error))
-                    failing.add(row.rowid)
-            rows = [row for row in rows if row.rowid not in failing]
-        with built:
-            made += _store(built, {row.rowid: made_of for row, made_of in zip(rows, found, strict=True)})
-        yield Progress("embed", made, total)

@@ -14,20 +14,18 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
-from klaw.errors import ModelError, SchemaTooNew, StorageError, StorageFull
+from klaw.errors import SchemaTooNew, StorageError, StorageFull
 from klaw.store import migrations
-from klaw.store.engine import connect, vector_model
+from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
-from klaw.store.rebuild.building import Building, embed_rest, take_over
+from klaw.store.rebuild.building import Building, take_over
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
 from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import (
-    Embeds,
     Progress,
     ReindexOptions,
     ReindexRefused,
@@ -36,7 +34,7 @@ from klaw.store.rebuild.values import (
     Tally,
     Vectors,
 )
-from klaw.store.search import token_codes, vectors
+from klaw.store.search import vectors
 
 SLICE_S = 0.25
 """How long one transaction goes on, and so about how often progress is told."""
@@ -47,19 +45,16 @@ REPORT_S = 5.0
 CLOSE_S = 10.0
 _CHECKPOINT_BYTES = 1 << 22
 Steps = Generator[Progress, None, ReindexReport]
-LoadModel = Callable[[], Embeds | None]
 log = structlog.get_logger("klaw.reindex")
 
 
-def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_tokens: int) -> Steps:
+def reindex(database: Path, options: ReindexOptions, min_tokens: int) -> Steps:
     """Rebuild the database and swap it in; a generator that reports its progress and returns how it ended. What was
     built is kept when it ends early, by an error, by a kill, or because the databases differ: the next run goes on with
     it.
 
     Args:
         database: klaw.db; the logs are in its folder. It may be missing or damaged.
-        load_model: gives what makes the missing vectors, when it is needed. None leaves them to the server, and so
-            does a ModelError.
         min_tokens: shorter messages have no vector.
 
     Raises:
@@ -73,7 +68,7 @@ def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_
     journal = Journal(folder, checkpoint_bytes=_CHECKPOINT_BYTES)
     try:
         journal.lock()
-        return (yield from _Offline(Places(database), options, load_model, min_tokens).run(journal))
+        return (yield from _Offline(Places(database), options, min_tokens).run(journal))
     except BlockingIOError as error:
         raise ReindexRefused(
             f"{folder} is in use: by a server that just starts or stops, or by another reindex"
@@ -109,9 +104,7 @@ def _full(database: Path) -> StorageFull:
 class _Offline:
     _places: Places
     _options: ReindexOptions
-    _load_model: LoadModel
     _min_tokens: int
-    _no_model: str | None = None
     _live: apsw.Connection | None = None
     _reason: str | None = None
     _damaged: bool = False
@@ -129,12 +122,15 @@ class _Offline:
                 cut(root, 0)
             yield from building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
             yield from building.check_transcripts()
-            made = yield from self._fill(building.connection)
+            taken = 0
             if self._live is not None:
+                again = self._options.embed_again
+                taken = yield from take_over(building.connection, self._live, embed_again=again, slice_s=SLICE_S)
                 try:
                     self._tables = tuple((yield from compare(self._live, building.connection)))
                 except DAMAGE as error:
                     self._give_up_live(error)
+            waiting = vectors.count_unembedded(building.connection, self._min_tokens)
             same = not self._damaged and all(table.same for table in self._tables)
             swapped = same or self._options.accept_differences
             if swapped:
@@ -149,11 +145,10 @@ class _Offline:
         return ReindexReport(
             swapped=swapped,
             tally=building.tally,
-            vectors=made,
+            vectors=Vectors(taken_over=taken, waiting=waiting),
             tables=self._tables,
             compared=bool(self._tables),
             reason=self._reason,
-            no_model=self._no_model,
             set_aside=taken_out,
             seconds=time.monotonic() - begin,
         )
@@ -187,34 +182,6 @@ class _Offline:
             with suppress(*DAMAGE):
                 self._live.close()
             self._live = None
-
-    def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
-        if self._live is not None:
-            for step in document_copies.take_over(built, self._live, slice_s=SLICE_S):
-                yield Progress("documents", *step)
-        stored, model = None, None
-        try:
-            stored = vector_model.current(self._live) if self._live is not None else None
-        except DAMAGE as error:
-            self._give_up_live(error)
-        try:
-            model = self._load_model()
-        except ModelError as error:
-            self._no_model = str(error)
-        wanted = (model.model_id, model.dimension) if model is not None else stored
-        coder = model.coder if model is not None else None
-        taken = made = 0
-        if wanted is not None:
-            with built:
-                vectors.prepare(built, *wanted)
-                if coder is not None:
-                    token_codes.prepare(built, coder)
-            if self._live is not None and stored == wanted and not self._options.embed_again:
-                taken = yield from take_over(built, self._live, slice_s=SLICE_S)
-        if model is not None:
-            check_room(self._places)
-            made = yield from embed_rest(built, model, self._min_tokens)
-        return Vectors(taken_over=taken, made=made, waiting=vectors.count_unembedded(built, self._min_tokens))
 
 
 def _take_out(aside: SetAside, journal: Journal) -> int:
