@@ -1,7 +1,7 @@
 """The daily spending limits of the installation. No I/O: at the start it is given what the store knows of today.
 
-Before a call its worst case is set aside, after it the actual cost is counted instead. So calls that run at the same
-time cannot pass a limit together.
+Before a call its worst case is set aside, after it the actual cost is counted instead, so that calls at the same time
+cannot pass a limit together.
 """
 
 import datetime as dt
@@ -32,19 +32,16 @@ class BudgetReport:
 
 
 class DailyBudget:
-    """Dollars limit the calls whose price is known, tokens the others; None for no limit. ``warn_share``: the part of a
-    limit from which on a warning is given."""
+    """Dollars limit the calls whose price is known, tokens the others. From ``warn_share`` of a limit on it warns."""
 
     def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
         self._limit_nano = round(dollars_a_day * NANO) if dollars_a_day is not None else None
         self._limit_tokens = tokens_a_day
         self._warn_share = warn_share
         self._clock = clock
-        self._day = self.today()
-        self._spent = UsageSum()
+        self._day, self._spent = self.today(), UsageSum()
         self._reserved: list[UsageSum] = []
-        self._told = False
-        self._refused = 0
+        self._told, self._refused = False, 0
 
     def check(self, worst: UsageSum | None = None) -> str | None:
         """Say to users which limit forbids a call that may spend ``worst`` (None: any call); None if none does."""
@@ -69,8 +66,7 @@ class DailyBudget:
 
     @contextmanager
     def reserved(self, worst: UsageSum) -> Iterator[None]:
-        """Set aside the most that a call may spend while it runs; one without cost may always run. Raises
-        OverBudget."""
+        """Set aside the most that a call may spend while it runs. Raises OverBudget, not for one without cost."""
         refused = self.check(worst)
         if refused is not None:
             self._refused += 1

@@ -35,8 +35,6 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LlmClient:
-    """What all calls to models share."""
-
     router: Router
     registry: Registry
     budget: DailyBudget

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import attrs
 
 from klaw.llm.errors import ContextTooLong, ProviderError, ProviderMalformed, ProviderRefused
-from klaw.llm.providers.http import HttpEndpoint
 from klaw.llm.service import Service
 from klaw.llm.types import Usage
 
@@ -25,7 +24,7 @@ _OF_THE_TEXT = frozenset({400, 413, 422})
 class ModelEndpoint:
     """A model behind an address of its own. ``name`` is ``provider/model``."""
 
-    service: Service[HttpEndpoint]
+    service: Service
     name: str
     model: str
 
@@ -43,7 +42,7 @@ class ModelEndpoint:
         def whole(answer: Mapping[str, Any]) -> tuple[T, Usage | None]:
             return read(answer), _usage(answer)
 
-        return await self.service.call(lambda http: http.post(self.model, members, whole, within_s))
+        return await self.service.call(lambda provider: provider.post(self.model, members, whole, within_s))
 
 
 class NotNumbers(ProviderMalformed):

@@ -6,8 +6,7 @@ from klaw.errors import KlawError
 class ProviderError(KlawError):
     """The LLM could not answer. Its text may reach everybody and every log: of the provider's words it has only
     ``known_words``, which cannot hold anybody's message (``refusals.loggable``). ``told()`` has all of them (``said``),
-    for the caller's user. ``origin``: model and address; ``hint``: what to look at; ``retryable``: the same request may
-    succeed later."""
+    for the caller's user. ``origin`` is model and address, ``hint`` what to look at."""
 
     code = "llm_failed"
     retryable = True

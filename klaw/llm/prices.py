@@ -64,8 +64,7 @@ def _count(tokens: int | None) -> int:
 
 
 def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
-    """What one call used, with the provider's counts made plausible: none is negative, and the parts of the prompt fit
-    into it."""
+    """What one call used, with plausible counts: none is negative, and the parts of the prompt fit into it."""
     prompt, completion = _count(usage.prompt_tokens), _count(usage.completion_tokens)
     cached = min(prompt, _count(usage.cached_tokens))
     written = min(prompt - cached, _count(usage.cache_write_tokens))
@@ -105,8 +104,7 @@ class WantedPrice:
 
 @attrs.frozen(kw_only=True)
 class PricePeriod:
-    """Prices from a date on, or between two times of the day (ISO-8601, UTC). ``prices`` None: a call does not cost by
-    tokens only."""
+    """Prices from a date on, or between two times of the day (ISO-8601, UTC); None: a call costs not by tokens only."""
 
     from_date: str | None = None
     from_time: str | None = None

@@ -13,8 +13,7 @@ import attrs
 
 TAIL_CHARS = 2400
 HOLD_CHARS = 16
-"""The end of a text is held back while it repeats what came before, so that a loop is not shown at all; this much of it
-always is."""
+"""The end of a text is held back while it repeats what came before, so that no loop is shown; this much always is."""
 
 COPIES = 4
 LONG_COPIES = 3
@@ -78,8 +77,6 @@ class RepetitionStop:
 
 @attrs.frozen
 class _Tail:
-    """The end of a text."""
-
     text: str
     flat: str
     """The text with one sign in place of each number and each run of white space."""

@@ -25,9 +25,9 @@ from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice, look_up
 from klaw.llm.providers.anthropic import AnthropicDialect
-from klaw.llm.providers.http import IDLE_S, HttpEndpoint, HttpProvider, HttpSettings
+from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.service import BreakerState, Closable, Service
+from klaw.llm.service import BreakerState, Service
 from klaw.llm.types import Model, Provider, Route
 
 MAX_REMEMBERED = 512
@@ -63,8 +63,7 @@ class Registry:
         self.failed = False
 
     async def know(self, *names: str) -> None:
-        """Look models up, ``provider/model``, where the list may know more than the configuration. The first time takes
-        a second."""
+        """Look ``provider/model`` up where the list may know more than the configuration. First it takes a second."""
         if not self._unknown(names):
             return
         async with self._lock:
@@ -164,7 +163,7 @@ class Router:
         self._registry = registry or Registry(config, SystemClock())
         self._make_local = local
         self._local: Provider | None = None
-        self._services: dict[str, Service[Provider]] = {}
+        self._services: dict[str, Service] = {}
         self._endpoints: dict[str, ModelEndpoint] = {}
         self._threads = Threads("secrets", 1)
 
@@ -193,11 +192,10 @@ class Router:
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
     def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
-        """A model behind an address of its own."""
         name = f"{provider}/{model}"
         key = f"{name} ({path})"
         if key not in self._endpoints:
-            make = partial(_make_endpoint, provider, self._config.providers[provider], path)
+            make = partial(_make, provider, self._config.providers[provider], path)
             self._endpoints[key] = ModelEndpoint(service=Service(key, make, self._threads), name=name, model=model)
         return self._endpoints[key]
 
@@ -232,12 +230,12 @@ class Router:
         return found
 
     async def aclose(self) -> None:
-        providers: list[Closable] = [*self._all().values(), *([self._local] if self._local is not None else [])]
+        providers: list[Provider] = [*self._all().values(), *([self._local] if self._local is not None else [])]
         self._services, self._endpoints, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
 
-    def _all(self) -> Mapping[str, Service[Any]]:
+    def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
 
     def _model(self, name: str, key: str) -> Model:
@@ -284,22 +282,14 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
     return (known and known.context_tokens) or config.context.default_budget_tokens
 
 
-def _make(name: str, config: ProviderConfig) -> Provider:
-    """Raises ConfigError for a secret. Reads files, so it is for a thread."""
-    return HttpProvider(_settings(name, config), AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
-
-
-def _make_endpoint(name: str, config: ProviderConfig, path: Path) -> HttpEndpoint:
-    return HttpEndpoint(_settings(name, config), OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
-
-
-def _settings(name: str, config: ProviderConfig) -> HttpSettings:
-    path = join_path("providers", name)
-    headers = f"{path}.headers"
-    return HttpSettings(
+def _make(name: str, config: ProviderConfig, path: Path | None = None) -> HttpProvider:
+    """A provider, or one of its addresses. Raises ConfigError for a secret. Reads files, so it is for a thread."""
+    key = join_path("providers", name)
+    headers = f"{key}.headers"
+    settings = HttpSettings(
         name=name,
         base_url=config.base_url,
-        api_key=config.api_key.reveal(join_path(path, "apiKey")) if config.api_key is not None else None,
+        api_key=config.api_key.reveal(join_path(key, "apiKey")) if config.api_key is not None else None,
         headers={header: value.reveal(join_path(headers, header)) for header, value in config.headers.items()},
         extra_body=config.extra_body,
         timeout_s=config.timeout_s,
@@ -307,3 +297,6 @@ def _settings(name: str, config: ProviderConfig) -> HttpSettings:
         max_s=config.max_s,
         max_retries=config.max_retries,
     )
+    if path is not None:
+        return HttpProvider(settings, OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
+    return HttpProvider(settings, AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())

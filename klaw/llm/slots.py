@@ -37,10 +37,8 @@ class Slots:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._busy = 0
+        self._busy = self._high_water = self._granted = 0
         self._queues: dict[Priority, deque[trio.Event]] = {priority: deque() for priority in Priority}
-        self._high_water = 0
-        self._granted = 0
 
     @asynccontextmanager
     async def slot(self, priority: Priority, *, vitals: Vitals | None = None) -> AsyncIterator[None]:

@@ -90,8 +90,7 @@ class Request:
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens as counted by the provider. ``prompt_tokens`` includes those that were read from its cache or written to
-    it; these are None if it does not say."""
+    """Tokens as counted by the provider. Those of its cache are part of the prompt; None if it does not say."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -147,11 +146,8 @@ OnDelta: TypeAlias = Callable[[Delta], None]
 
 class Provider(Protocol):
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """Send a request and pass on the answer as it arrives. Raises ProviderError: what ``on_delta`` got is torn.
-
-        A callback and not an async generator, because a generator left half-way through runs its clean-up whenever the
-        garbage collector likes.
-        """
+        """Send a request and pass on the answer as it arrives. Raises ProviderError: what ``on_delta`` got is torn. No
+        async generator: one left half-way through runs its clean-up whenever the garbage collector likes."""
         ...
 
     async def aclose(self) -> None:

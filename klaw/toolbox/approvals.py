@@ -67,8 +67,7 @@ class Approvals:
         return outcome
 
     async def approve(self, context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | None:
-        """See ``executor.Approve``. A subagent's run asks in the chat that gets its result; a run without one cannot
-        ask."""
+        """See ``executor.Approve``. A run asks in the chat that gets its result; without one it cannot ask."""
         question: str | None = call_text(spec, arguments)
         if spec.question is not None:
             try:

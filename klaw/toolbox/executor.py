@@ -98,7 +98,7 @@ def prepare(
         if doubled:
             problem = "Two calls of this round have the same id; only the first was carried out. Call it again alone."
         elif number >= most:
-            problem = f"Too many calls at once: {most} are carried out in one round. Call it again in the next one."
+            problem = f"Too many calls: only {most} are carried out in one round. Call it again in the next one."
         if problem is None:
             own = attrs.evolve(own, arguments=clean(json.dumps(arguments, ensure_ascii=False)))
         prepared.append(PreparedCall(call=own, arguments={} if problem else arguments, problem=problem))
@@ -177,15 +177,13 @@ def _prune(folder: int) -> None:
 
 
 Approve: TypeAlias = Callable[[ToolContext, ToolSpec, Arguments], Awaitable[str | None]]
-"""Asks the user for permission. Returns None when they agree, else why not, for the model. The tool's deadline begins
-after it."""
+"""Asks the user for permission. Returns None when they agree, else why not, for the model."""
 
 
 @attrs.frozen(kw_only=True)
 class CallResult:
     call: ToolCall
     text: str
-    """For the model."""
     pictures: tuple[Image, ...] = ()
     """Not stored."""
     failed: bool = False
@@ -249,8 +247,8 @@ class Executor:
 
     async def _result(self, prepared: PreparedCall, context: ToolContext) -> CallResult:
         begin = trio.current_time()
-        outcome = await self._attempt(prepared, context)
         spec = self.toolbox.find(prepared.call.name, context)
+        outcome = await self._attempt(spec, prepared, context)
         whole = outcome if isinstance(outcome, str) else outcome.text
         return CallResult(
             call=prepared.call,
@@ -262,9 +260,10 @@ class Executor:
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
-    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | PicturedText | ToolFailure:
+    async def _attempt(
+        self, spec: ToolSpec | None, prepared: PreparedCall, context: ToolContext
+    ) -> str | PicturedText | ToolFailure:
         name = prepared.call.name
-        spec = self.toolbox.find(name, context)
         if spec is None:
             offered = [spec.name for spec in self.toolbox.offered(context)]
             names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")

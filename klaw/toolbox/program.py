@@ -133,14 +133,14 @@ _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols",
 log = structlog.get_logger("klaw.tools")
 
 
+@attrs.define(eq=False)
 class Sandbox:
     """Wraps commands. Whether bubblewrap works is tried once."""
 
-    def __init__(self, config: ExecToolConfig, program: str | None = None) -> None:
-        self._config = config
-        self._program = program or shutil.which("bwrap")
-        self._works: bool | None = None
-        self._trying = trio.Lock()
+    _config: ExecToolConfig
+    _program: str | None = attrs.field(factory=lambda: shutil.which("bwrap"))
+    _works: bool | None = attrs.field(default=None, init=False)
+    _trying: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def usable(self) -> bool:
         if self._config.sandbox == "none" or self._program is None:

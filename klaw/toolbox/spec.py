@@ -25,8 +25,7 @@ _NO_SAVING = frozenset({"send_message", "web_fetch"})
 
 @attrs.define(eq=False)
 class Trail:
-    """What the tools of one turn or run have done so far. The executor adds to it; origin labels and the save-claim
-    guard read it."""
+    """What the tools of one turn or run have done so far, for origins and for the check of claims."""
 
     outside: bool = False
     """Something from outside (the web, an MCP server, a program) may have been read: the model may write its words."""
@@ -61,12 +60,10 @@ class ToolContext:
 
     user: UserId
     chat: ChatId | None
-    """None, like ``turn``, in a run."""
+    """None, like ``turn``, in a run; ``run`` is None in a chat's turn."""
     turn: str | None = None
     run: str | None = None
-    """Id of the run; None in a chat's turn."""
     task: TaskName | None = None
-    """The one that runs."""
     deliver_to: ChatId | None = None
     """The chat that gets the result of the run (``injectInto``)."""
     depth: int = 0
@@ -76,12 +73,11 @@ class ToolContext:
     sees: bool = False
     """The model takes pictures."""
     call: str = ""
-    """Id of the call; filled in, like ``allowed``, by the executor."""
+    """Id of the call; the executor fills it in, and that the user has ``allowed`` it."""
     before_seq: int | None = None
     """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     allowed: bool = False
-    """The user has permitted the call."""
 
 
 @attrs.frozen
@@ -233,10 +229,11 @@ class Toolbox:
 
     def register(self, *specs: ToolSpec) -> None:
         """Raises ValueError: a name is taken; then none is added."""
-        new = {spec.name: spec for spec in specs}
-        if len(new) < len(specs) or self._specs.keys() & new.keys():
-            raise ValueError(f"one of these tools is there already: {', '.join(spec.name for spec in specs)}")
-        self._specs |= new
+        names = [spec.name for spec in specs]
+        taken = next((name for name in names if name in self._specs or names.count(name) > 1), None)
+        if taken is not None:
+            raise ValueError(f"there is a tool {taken} already")
+        self._specs |= {spec.name: spec for spec in specs}
 
     def remove(self, *names: str) -> None:
         """Calls that run go on."""

@@ -24,8 +24,7 @@ NO_IMAGE = "[an image that this model cannot see]"
 
 
 def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
-    """The request as a model of its route can take it. Raises ContextTooLong: it surely does not fit into one that
-    stands in for the route's first model."""
+    """The request as a model of its route can take it. Raises ContextTooLong: one that stands in surely cannot."""
     own = tuple(
         attrs.evolve(each, echo=None) if each.echo is not None and each.echo.model != model.name else each
         for each in request.messages

@@ -70,7 +70,6 @@ class Assembly(ABC):
         return self.done or self._finish_reason is not None
 
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
-        """Take the data of one event."""
         if data.strip() == "[DONE]":  # what OpenAI's API ends with
             self.done = True
         elif name == "error":
@@ -100,8 +99,7 @@ class Assembly(ABC):
             yield self._note(delta)
 
     def completion(self) -> Completion:
-        """The whole answer. Raises ProviderNetworkError: the response ended too early; EmptyAnswer; BadCall: it should
-        have been a tool call."""
+        """The whole answer. Raises ProviderNetworkError: it ended too early; EmptyAnswer; BadCall: it was to be one."""
         if not self.complete:
             raise ProviderNetworkError("the LLM provider's answer was cut off")
         text, usage = "".join(self._text), self._counted()
@@ -122,8 +120,7 @@ class Assembly(ABC):
         )
 
     @abstractmethod
-    def _called(self) -> list[CallInProgress]:
-        """The tool calls, in order."""
+    def _called(self) -> list[CallInProgress]: ...
 
     @abstractmethod
     def _counted(self) -> Usage | None: ...

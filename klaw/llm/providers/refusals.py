@@ -1,8 +1,7 @@
 """The refusals of providers: their class of error, and which of their words may be shown and logged. Pure.
 
-Only short machine-readable codes get into an error's text. Its other words may quote the key and the prompt: they go to
-``ProviderError.said``, for the caller's user, with keys and parts of keys masked; logs, status and other users only see
-words of a fixed vocabulary.
+Only short machine-readable codes get into an error's text. Other words may quote the key and the prompt: they go to
+``ProviderError.said``, for the caller's user, with keys masked; all others only see words of a fixed vocabulary.
 """
 
 import json
@@ -72,7 +71,6 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
 
 
 def refused_in_stream(event: object) -> ProviderError:
-    """The error for one that comes as an event."""
     error = _error_object(event)
     named = [str(error.get(key)) for key in ("code", "status", "status_code", "http_code")]
     numbers = [int(each) for each in named if re.fullmatch(r"[45]\d\d", each)]

@@ -28,7 +28,7 @@ from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.search import passages, token_codes, vectors
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import UnembeddedMessage
 

@@ -26,7 +26,7 @@ from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.logs import RecordIndex, grown, lines
 from klaw.store.rebuild.values import Phase, Progress, Tally
-from klaw.store.search import knowledge_search, passages, token_codes, vectors
+from klaw.store.search import passages, token_codes, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
@@ -220,7 +220,7 @@ def take_over(
         if model is None:
             return 0
         with built:
-            vectors.prepare(built, *model)
+            vectors.prepare_at_once(built, *model)
         if embed_again:
             return 0
         coder = token_codes.coder(live)
@@ -241,7 +241,7 @@ def take_over(
                         more = True
                         break
             yield Progress("vectors", done, total)
-        for copy in (_copy_facts, topic_vectors.copy, knowledge_search.copy):
+        for copy in (_copy_facts, topic_vectors.copy, passages.copy_documents):
             row: int | None = 0
             while row is not None:
                 row = copy(live, built, row, _COPY_ROWS)
@@ -267,8 +267,8 @@ def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[i
                 if code is not None:
                     codes[rowid] = code
     with built:
-        stored = vectors.store(built, list(taken.items()), codes=codes)
-    return stored
+        stored = vectors.put(built, list(taken.items()), codes=codes)
+    return stored  # noqa: RET504 - in the block mypy does not see it
 
 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:

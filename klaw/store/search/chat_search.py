@@ -53,8 +53,7 @@ def search_chat(
     known: Collection[int] = (),
 ) -> Lists:
     """Search a scope by vector (little-endian float32, if there is one), by content words, and by vector within days.
-    Steps that would begin or end after ``seconds``, measured by ``now``, are named in ``cut``. The places of the rows
-    in ``known`` are not looked up again."""
+    Steps that would begin or end after ``seconds`` are named in ``cut``. ``known``: rows whose places are known."""
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
@@ -88,8 +87,7 @@ def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
-    """Messages of a scope by their row ids, in the given order. The lists are in scope by construction; a row of a
-    damaged index must still never get out."""
+    """Messages of a scope by their row ids, in the given order; a row of a damaged index must never get out."""
     found = messages.by_rowids(connection, rowids)
     return [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
 

@@ -123,8 +123,7 @@ class ChatTally:
             self.newest_lost.append(row.seq)
 
     def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
-        """How many messages can neither be found nor stand in the window or in a live summary; ``summarised`` has the
-        first and the last number of each summary."""
+        """How many messages can neither be found nor stand in the window or in a live summary (``summarised``)."""
         ranges = (*summarised, (window_start, LAST_ROWID))
         return self.lost - sum(any(first <= seq <= last for first, last in ranges) for seq in self.newest_lost)
 

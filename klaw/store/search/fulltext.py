@@ -101,8 +101,7 @@ def scores(
 
     All rows of the collection (about so many ``messages``) have a word of ``scope`` in the scope column; None: the
     collection is all rows. They are searched from the first of ``rowids`` to before the second, and only those among
-    ``only``. Words that are left when ``is_late`` are not looked for. ``weigh``: the weight of a word that so many of
-    so many rows have.
+    ``only``. Words that are left when ``is_late`` are not looked for.
     """
     found: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -148,8 +147,7 @@ def ranked(
     connection: apsw.Connection, kind: Kind[Any], text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
-    collection: by all rows the order would tell how often another user's facts have a word. ``text``: SQL of a row's
-    text."""
+    collection: by all rows the order would tell how often other users have a word. ``text``: SQL of a row's text."""
     table = kind.table
     long = f"length({text}) - length(replace({text}, ' ', '')) + 1"
     own = f"SELECT count(*), avg({long}) FROM {table} WHERE user_id = ?"  # noqa: S608 - constant names

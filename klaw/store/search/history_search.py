@@ -2,8 +2,7 @@
 
 All filters act inside the searches. By vector: the codes are filtered while they are read, and the exact step repeats
 the conditions on the messages themselves. By words: ranked matches are checked against the messages, the best first,
-until enough have passed. Dates are compared with ``created_at``: the row ids of messages that were restored from the
-logs may not follow it.
+until enough have passed. Dates are compared with ``created_at``, which row ids may not follow after a restoration.
 """
 
 import itertools

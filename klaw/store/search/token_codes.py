@@ -50,8 +50,7 @@ WHERE m.rowid = ?1 AND m.embedded = 1 AND NOT {meta.forgotten_since("m.user_id",
 
 
 def put(connection: apsw.Connection, codes: Mapping[int, bytes], as_of: int | None = None) -> None:
-    """Store codes by their messages' row ids. One that has no vector or has codes already is left out, or whose user
-    has forgotten something since ``as_of``."""
+    """Store codes by row id, unless a message has no vector, or codes, or its user has forgotten since ``as_of``."""
     connection.executemany(_PUT, [(rowid, blob, as_of) for rowid, blob in codes.items()])
 
 

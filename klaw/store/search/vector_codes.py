@@ -245,9 +245,8 @@ def _best(
 
 class CodeCache:
     """The codes of the chats that were used last, for all readers' threads: fetching those of a long chat takes longer
-    than comparing them. Records are only ever appended to a chat's blocks, so what is kept stays true, and what came
-    since is added. When records are overwritten (``erase``) or made again, the codes get another generation, and
-    nothing of the old one is used."""
+    than comparing them. Records are only ever appended to a chat's blocks, so what is kept stays true. When some are
+    overwritten (``erase``) or made again, the codes get another generation, and nothing of the old one is used."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -1,6 +1,5 @@
 """SQL of a search by vector inside one chat. Segment and window are ranges of seq, filtered inside the search. Many
-vectors (a long chat, a user's whole history) are searched by their codes first (``vector_codes``); the few that remain
-are measured exactly.
+vectors are searched by their codes first (``vector_codes``); the few that remain are measured exactly.
 """
 
 import json
@@ -50,8 +49,7 @@ def nearest_of(
 
     ``estimates`` are row ids with estimated distances (up to a constant), the nearest first. ``measure`` leaves out
     those that must not be found. ``certain`` of them have to be the nearest (None: all); the others are filled up by
-    their estimates and may hold some that ``measure`` would leave out. ``certainty``: by how many standard deviations
-    an estimate may be too pessimistic.
+    their estimates and may hold some that ``measure`` would leave out. ``certainty`` is in standard deviations.
     """
     wanted = limit if certain is None else min(limit, certain)
     measured: dict[int, Neighbour] = {}

@@ -1,6 +1,5 @@
-"""SQL of message vectors: a vec0 table with the chat as partition key, so that a KNN reads one chat only.
-
-``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
+"""Vectors of messages: a vec0 table with the chat as partition key, so that a KNN reads one chat only. ``seq`` is a
+metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
 """
 
 import json
@@ -12,10 +11,14 @@ import apsw
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
+from klaw.errors import StorageError
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.tables import END, PAGE_ROWS
+from klaw.store.engine.transaction import Transaction
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds.messages import MESSAGE, SEARCHABLE, SESSION
-from klaw.store.search import token_codes, vector_codes
+from klaw.store.search import passages, token_codes, vector_codes
+from klaw.store.search.passages import PassageVector
 from klaw.store.search.vector_quantizer import VectorItem
 
 CHUNK_SIZE = 32
@@ -49,8 +52,8 @@ def reembedding(connection: apsw.Connection) -> int | None:
     return int(total) if total is not None else None
 
 
-def end_reembedding(connection: apsw.Connection) -> None:
-    meta.remove(connection, _REEMBEDDING_KEY)
+def end_reembedding(tx: Transaction) -> None:
+    meta.remove(tx.connection, _REEMBEDDING_KEY)
 
 
 def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
@@ -61,8 +64,23 @@ def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
     )
 
 
-def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
-    """Like ``prepare_some`` until it is done, for a database that nobody waits for."""
+async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: bool = False) -> bool:
+    """``prepare_some`` until it is done; messages are stored between the steps. ``damaged``: drop the table, and let
+    every message be embedded again. Raises VectorsDamaged if not even dropping works."""
+
+    def step(tx: Transaction) -> bool | None:
+        with tx.touching_vectors():
+            if damaged:
+                make_anew(tx.connection, model_id, dimension)
+            return prepare_some(tx.connection, model_id, dimension)
+
+    while (dropped := await writer.run(step)) is None:
+        pass
+    return dropped
+
+
+def prepare_at_once(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
+    """The same for a database that nobody waits for."""
     if vector_model.current(connection) == (model_id, dimension):
         return False
     while (dropped := prepare_some(connection, model_id, dimension)) is None:
@@ -87,7 +105,7 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
         _create(connection, model_id, dimension)
         meta.remove(connection, _CLEARED_KEY)
         if not reembedding(connection):
-            end_reembedding(connection)
+            meta.remove(connection, _REEMBEDDING_KEY)
     return reembedding(connection) is not None
 
 
@@ -123,8 +141,7 @@ def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> Non
 
 
 def _create(connection: apsw.Connection, model_id: str, dimension: int) -> None:
-    """Make the table for a model. The old one goes, also when it is damaged: vec0 refuses to be dropped while one of
-    its own tables is missing."""
+    """Make the table for a model. The old one goes, also a damaged one, which vec0 drops only with all its tables."""
     for name in _SHADOWS:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (missing)")
     connection.execute("DROP TABLE IF EXISTS vec_messages")
@@ -148,14 +165,54 @@ _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?,
 
 
 def store(
+    tx: Transaction,
+    model_id: str,
+    made: Sequence[tuple[int, bytes]],
+    as_of: int | None = None,
+    codes: Mapping[int, bytes] | None = None,
+) -> int:
+    """``put`` vectors made by a model, unless that was replaced meanwhile. Of a user who has forgotten something since
+    ``as_of``, an entry of the memory journal, none is stored: what was read may hold it. Raises VectorsDamaged: the
+    table cannot take them; StorageError: one has another dimension than the model's; then none was stored."""
+    model = vector_model.current(tx.connection)
+    if model is None or model[0] != model_id:
+        return 0
+    if any(len(vector) != model[1] * vector_model.FLOAT_BYTES for _, vector in made):
+        raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
+    with tx.touching_vectors():
+        count = put(tx.connection, made, as_of, codes)
+        vector_codes.advance(tx.connection)
+        return count
+
+
+def store_of_passages(tx: Transaction, model_id: str, made: Sequence[PassageVector]) -> int:
+    return passages.store(tx.connection, model_id, made)
+
+
+def encode(tx: Transaction) -> bool:
+    """Make codes for some vectors that have none; returns whether there may be more to do."""
+    with tx.touching_vectors():
+        return vector_model.current(tx.connection) is not None and vector_codes.advance(tx.connection)
+
+
+async def prepare_codes(writer: Writer, coder: str) -> None:
+    """Drop the codes of tokens that another coder made, in steps."""
+    while not await writer.run(lambda tx: token_codes.prepare_some(tx.connection, coder)):
+        pass
+
+
+def codes_complete_from(tx: Transaction, rowid: int) -> None:
+    token_codes.looked_through(tx.connection, rowid)
+
+
+def put(
     connection: apsw.Connection,
     made: Sequence[tuple[int, bytes]],
     as_of: int | None = None,
     codes: Mapping[int, bytes] | None = None,
 ) -> int:
     """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid), these also for one
-    that has a vector already. Returns how many vectors; a message that has one, or is gone, or whose user has forgotten
-    something since ``as_of``, is left out."""
+    that has a vector. Returns how many vectors; a message that has one, is gone, or was forgotten about is left out."""
     stored: list[VectorItem] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()

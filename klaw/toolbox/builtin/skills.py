@@ -46,8 +46,7 @@ class Skill:
 
 
 def parse(text: str, folder: str) -> tuple[Skill, str]:
-    """Read a SKILL.md: what it says of the skill, and its instructions. Raises ToolRefused: no head, no description, or
-    a bad name."""
+    """Read a SKILL.md: the skill, and its instructions. Raises ToolRefused: no head, no description, or a bad name."""
     head, body = _split(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     values = _values(head)
     description = " ".join(_text(values, "description").split())

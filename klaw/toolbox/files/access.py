@@ -91,9 +91,8 @@ class FolderEntry:
 @attrs.frozen(kw_only=True)
 class FoundFiles:
     entries: tuple[FolderEntry, ...] = ()
-    """In the order of their paths."""
+    """By path; ``more`` were left off."""
     more: int = 0
-    """How many were left off."""
     hidden: int = 0
     """How many names are closed to tools, or are no text."""
     incomplete: bool = False

@@ -102,8 +102,7 @@ def refuse(path: str, error: OSError) -> NoReturn:
 
 @attrs.frozen(kw_only=True)
 class FilePlace:
-    """Where a path leads: an open folder and a name in it, which was no link a moment ago. Valid inside the ``with``
-    that gave it."""
+    """Where a path leads: an open folder and a name in it, which was no link a moment ago. For use in its ``with``."""
 
     folder: int
     name: str

@@ -22,8 +22,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes, path: str) -> str:
-    """The text of a file that is to be changed, with its line ends. Raises ToolRefused: it is no UTF-8 text; a change
-    would damage it."""
+    """The text of a file, with its line ends. Raises ToolRefused: it is no UTF-8 text; a change would damage it."""
     if is_binary(data):
         raise ToolRefused(f"{path}: is binary, not text")
     try:
@@ -43,8 +42,7 @@ def encode(text: str) -> bytes:
 
 
 def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> str:
-    """Lines of a file, and a note on what is not shown. Raises ToolRefused: it is binary, or the offset lies behind the
-    end.
+    """Lines of a file, and a note on what is not shown. Raises ToolRefused: it is binary, or ``offset`` too large.
 
     Args:
         path: for messages.

@@ -200,7 +200,6 @@ class _SchemaReader:
         return Parameters(schema=schema, original=original)
 
     def _schema(self, value: object, depth: int, seen: tuple[str, ...]) -> dict[str, Any]:
-        """A schema anywhere below the top; ``{}`` is anything."""
         self._left -= 1
         if not isinstance(value, dict) or self._left < 0:
             return {}

@@ -69,7 +69,6 @@ class McpReport:
     users: tuple[str, ...] = ()
     """Who may use them; ``*`` for all."""
     protocol: str | None = None
-    """The negotiated version."""
     reason: str | None = None
     """Why it is not ready."""
     said: str | None = attrs.field(default=None, repr=False)
@@ -80,41 +79,33 @@ class McpReport:
     retry_in_s: float | None = None
 
 
+@attrs.define(eq=False)
 class McpServer:
     """One server. Its program runs in ``workspace`` if the configuration names no folder; ``threads`` load the SDK,
     which takes half a second, and read secrets."""
 
-    def __init__(
-        self,
-        name: str,
-        config: McpServerConfig,
-        workspace: Path,
-        toolbox: Toolbox,
-        clock: Clock,
-        threads: Threads,
-        *,
-        backoff: Backoff = BACKOFF,
-        check_s: float = CHECK_S,
-    ) -> None:
-        self.name = name
-        self.config = config
-        self._workspace = workspace
-        self._toolbox = toolbox
-        self._clock = clock
-        self._threads = threads
-        self._backoff = backoff
-        self._check_s = math.inf if config.command is not None else check_s
-        self._stopping = trio.Event()
-        self._session: McpSession | None = None
-        self._specs: tuple[ToolSpec, ...] = ()
-        self._places = trio.CapacityLimiter(MAX_AT_ONCE)
-        self._running: set[trio.CancelScope] = set()
-        self._retry_at: float | None = None
-        self._said: list[str] = []
-        """The program's last line on standard error."""
-        kind = "stdio" if config.command is not None else "http"
-        state = McpState.STARTING
-        self._report = McpReport(name=name, kind=kind, state=state, since=clock.now(), users=config.users)
+    name: str
+    config: McpServerConfig
+    _workspace: Path
+    _toolbox: Toolbox
+    _clock: Clock
+    _threads: Threads
+    _backoff: Backoff = attrs.field(default=BACKOFF, kw_only=True)
+    _check_s: float = attrs.field(default=CHECK_S, kw_only=True)
+    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _session: "McpSession | None" = attrs.field(default=None, init=False)
+    _specs: tuple[ToolSpec, ...] = attrs.field(default=(), init=False)
+    _places: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MAX_AT_ONCE), init=False)
+    _running: set[trio.CancelScope] = attrs.field(factory=set, init=False)
+    _retry_at: float | None = attrs.field(default=None, init=False)
+    _said: list[str] = attrs.field(factory=list, init=False)
+    """The program's last line on standard error."""
+    _report: McpReport = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        kind = "stdio" if self.config.command is not None else "http"
+        state, now = McpState.STARTING, self._clock.now()
+        self._report = McpReport(name=self.name, kind=kind, state=state, since=now, users=self.config.users)
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=f"mcp.{self.name}", run=self._run)
@@ -231,7 +222,7 @@ class McpServer:
     async def _refresh(self, session: "McpSession") -> None:
         """Follow changes of the list of tools. Raises McpError: an idle server does not answer."""
         while True:
-            await session.changed.wait_for_news(self._check_s)
+            await session.changed.wait_for_news(math.inf if self.config.command is not None else self._check_s)
             with trio.move_on_after(self.config.start_timeout_s) as asking:
                 self._take(await session.tools())
             if asking.cancelled_caught and not self._running:

@@ -134,8 +134,7 @@ class McpSession:
 
 @asynccontextmanager
 async def opened(transport: Transport, said: list[str]) -> AsyncIterator[McpSession]:
-    """Connect to a server for the body. Raises McpError: it cannot be reached, or the connection broke; ExceptionGroup:
-    the same, beside errors of the body."""
+    """Connect to a server for the body. Raises McpError, also beside errors of the body in an ExceptionGroup."""
     link, changed = Link(), Nudge()
 
     async def on_message(message: IncomingMessage) -> None:
@@ -215,8 +214,8 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     pictures: list[Image] = []
     parts = list(_parts(blocks, pictures))
     structured = result.get("structuredContent")
+    # Servers repeat structured content as text, for clients that know only that.
     if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
-        # Servers repeat structured content as text, for clients that know only that.
         try:
             parts.append(json.dumps(structured, ensure_ascii=False, allow_nan=False))
         except (TypeError, ValueError, RecursionError):

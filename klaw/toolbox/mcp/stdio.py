@@ -221,8 +221,7 @@ class _Child:
 
 
 def _message(line: bytes | TooLong) -> SessionMessage | None:
-    """The message in a line, or an error in place of an answer that cannot be read: its call shall not wait for its
-    deadline. None when there is no telling."""
+    """The message in a line, or an error in place of an answer that cannot be read, so that its call need not wait."""
     if isinstance(line, TooLong):
         return _broken(line.answers, f"is longer than {MAX_MESSAGE_BYTES // 1024 // 1024} MB and was not read")
     with suppress(ValueError):  # what is long is an answer: to try all kinds of messages takes seven times as long
