@@ -1,13 +1,14 @@
 """A gateway over real sockets with chats in memory, and a client that speaks frames."""
 
 import json
+import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
 import trio
-from trio_websocket import ConnectionClosed, open_websocket
+from trio_websocket import ConnectionClosed, open_websocket, wrap_client_stream
 
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.mailbox import Mailbox
@@ -250,6 +251,20 @@ class World:
                 await trio.aclose_forcefully(ws._stream)
                 # Where the close could not be sent the library leaves its reader waiting for room in this queue.
                 ws._recv_channel.close()
+
+    @asynccontextmanager
+    async def slow_client(self):
+        """One whose system takes few bytes that it does not read. Its socket has to be so from the beginning: Linux
+        drops what comes for one that is made smaller later, acknowledgements too, and both sides wait for ever."""
+        with trio.socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await raw.connect(("127.0.0.1", self.port))
+            async with trio.open_nursery() as nursery:
+                ws = await wrap_client_stream(nursery, trio.SocketStream(raw), f"127.0.0.1:{self.port}", "/ws")
+                client = Client(ws)
+                assert (await client.hello())["type"] == "welcome"
+                yield client
+                nursery.cancel_scope.cancel()
 
     async def raw_tcp(self):
         return await trio.open_tcp_stream("127.0.0.1", self.port)
