@@ -74,7 +74,6 @@ PURE = (
     "client/screen.py",
     "client/transcript.py",
     "knowledge/reading/passages.py",
-    "knowledge/reading/report.py",
     "memory/embed/passage.py",
     "memory/search/format_results.py",
     "memory/topics/splitter.py",

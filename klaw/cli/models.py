@@ -284,10 +284,9 @@ def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
     """Measure how similar unrelated texts look to an embedding model, and store it."""
     # Imported here: they load ONNX Runtime, which no other command needs.
     from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure, read_talk
-    from klaw.memory.embed.describe import describe
     from klaw.memory.embed.model import EmbeddingModel
     from klaw.memory.embed.passage import RECIPE
-    from klaw.models.manifest import Calibration, store
+    from klaw.models.manifest import Calibration, describe, store
 
     folder = _folder(asked.model, here.paths)
     talks = [read_talk(Path(path)) for path in asked.texts] if asked.texts else built_in()

@@ -22,7 +22,7 @@ from klaw.domain.text import listed, plural
 from klaw.errors import INSTALL_AGAIN, ConfigError, ModelError
 from klaw.gateway.tokens import load_access, tokens_file
 from klaw.memory.embed.passage import vectors_id
-from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
+from klaw.models.manifest import MANIFEST_FILE, describe, find_damage, load_manifest
 from klaw.store import attachments, originals
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.journal import LOCK_FILE
@@ -288,8 +288,6 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
         return _check_remote("/".join(named), stored)
     folder = config.embedding.path or paths.models_dir / config.embedding.model
     try:
-        from klaw.memory.embed.describe import describe
-
         model_id = vectors_id(describe(folder).model_id)
         damage = _damage(folder) if whole else None
     except ModelError as error:

@@ -72,7 +72,6 @@ def take_out(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forge
 
 
 def blank_receipts(tx: Transaction, user: UserId, gone: Sequence[str], turns: Sequence[str]) -> None:
-    """Take texts of passages out of receipts of a user."""
     forgotten.blank_receipts(tx.connection, user, gone, turns)
 
 

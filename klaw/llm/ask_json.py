@@ -106,8 +106,7 @@ async def ask_json(
 
 
 def read_answer(text: str, cls: type[T]) -> T:
-    """The value of an answer, which may stand in a fence or between words. A list alone, as small models like to
-    answer, becomes the first field. Raises BadAnswer."""
+    """The value of an answer, in a fence or between words; a list alone becomes the first field. Raises BadAnswer."""
     value = _json_in(text)
     if isinstance(value, list):
         value = {attrs.fields(cls)[0].name: value}  # type: ignore[arg-type]  # all of them are attrs classes

@@ -52,12 +52,10 @@ class Meter:
 
     async def stream(self, route: Route, request: Request, on_delta: OnDelta) -> Completion:
         """Send a request and pass on the answer as it arrives. When a model fails before the first delta, the next one
-        of the route is asked with the request adapted to it. ``Completion.model`` says who answered.
-
-        A torn call is counted by an estimate, one without an answer by what the provider counted.
+        of the route is asked with the request adapted to it. A torn call is counted by an estimate.
 
         Raises:
-            OverBudget: a daily limit could be passed; nothing was sent.
+            OverBudget: nothing was sent.
             ContextTooLong: of the first model, or of another one, with its context length; a shorter prompt goes
                 through the route from its beginning.
             ProviderError: all failed; the first model's error.
@@ -94,8 +92,7 @@ class Meter:
         prompt_tokens: int,
         within_s: float,
     ) -> T:
-        """Like ``ModelEndpoint.post``, counted where its price is known. ``prompt_tokens`` is an estimate. Raises
-        OverBudget (nothing was sent), ProviderError."""
+        """``ModelEndpoint.post``, counted where its price is known. Raises OverBudget: nothing was sent."""
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):

@@ -129,8 +129,7 @@ class LocalProvider:
     _closed: bool = attrs.field(default=False, init=False)
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """If the process died since the last call, ask its successor. Raises ProviderError, which says what to do when
-        there is no local model or it does not start."""
+        """If the process died since the last call, ask its successor. Raises ProviderError, which says what to do."""
         if request.temperature is None:
             request = attrs.evolve(request, temperature=TEMPERATURE)
         endpoint = await self._ready()

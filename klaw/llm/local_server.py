@@ -95,8 +95,7 @@ def main(argument: str) -> int:
 
 
 def _first_error(said: int) -> str:
-    """The first error of llama.cpp's log, which is the cause of the others; without its time. A thread of llama.cpp
-    writes it, often only after the load has failed."""
+    """The first error of llama.cpp's log, without its time. A thread writes it, often after the load has failed."""
     until = time.monotonic() + _LOGGED_WITHIN_S
     while True:
         found = re.search(rb"^\S+ E +(.+)\n", os.pread(said, _SAID_BYTES, 0), re.MULTILINE)

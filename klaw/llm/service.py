@@ -1,5 +1,4 @@
-"""A configured provider, made when it is first asked: its key may be in a file, and its HTTP library loads slowly. It
-is paused when it keeps failing.
+"""A configured provider, made when it is first asked, since its key may be in a file, and paused when it keeps failing.
 
 The breaker: closed, calls go through. Open, they are refused until a time that grows with every failed try. Half-open,
 one call goes through, and its outcome decides.

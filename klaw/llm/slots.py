@@ -1,7 +1,6 @@
 """How many LLM calls run at once, and who goes first.
 
-Not a mailbox actor: granting a slot never waits, and no method has an await between reading and changing the state. A
-slot is held for one LLM call, never for tool time.
+Not an actor: no method has an await between reading and changing the state. A slot is held for one call to a model.
 """
 
 import enum

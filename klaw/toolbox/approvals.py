@@ -44,14 +44,8 @@ class Approvals:
         ``what`` is shown with escapes for characters that do not print. Cancelled, the question is withdrawn."""
         if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
             return None
-        approval = Approval(
-            id=self._new_id(),
-            chat=chat,
-            tool=tool,
-            what=printable(what),
-            until=iso(self._clock.now() + self._wait_s),
-            turn=turn,
-        )
+        until, what = iso(self._clock.now() + self._wait_s), printable(what)
+        approval = Approval(id=self._new_id(), chat=chat, tool=tool, what=what, until=until, turn=turn)
         reply: Reply[Outcome] = Reply()
         self._open[approval.id] = approval, reply
         outcome = Outcome.WITHDRAWN

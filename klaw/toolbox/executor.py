@@ -308,12 +308,12 @@ class Executor:
                 f"{spec.name} did not finish within {limit_s:g} s and was stopped. Whether it had an effect is unknown."
             )
         text = _text(spec, output)
-        if not isinstance(text, ToolFailure):
-            context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
-            if isinstance(output, PicturedText):
-                unseen = "" if context.sees else f"\n{NOT_SEEN}"
-                return attrs.evolve(output, text=f"{text}{unseen}")
-        return text
+        if isinstance(text, ToolFailure):
+            return text
+        context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
+        if not isinstance(output, PicturedText):
+            return text
+        return attrs.evolve(output, text=text if context.sees else f"{text}\n{NOT_SEEN}")
 
     async def _fit(self, context: ToolContext, name: str, text: str) -> str:
         """Cut a text that is too long, and keep all of it in a file."""

@@ -153,8 +153,7 @@ _SUBSTITUTIONS = ("`", "$(")
 
 
 def split(command: str) -> tuple[str, ...]:
-    """The words of a command, by the quoting rules of POSIX shells. Raises ToolRefused: it is empty, has an open quote,
-    or needs a shell; taken literally it would do something else."""
+    """The words of a command, quoted as in shells. Raises ToolRefused: it is empty, not closed, or needs a shell."""
     operator = _shell_syntax(command)
     if operator is not None:
         instead = "Quote it, run the commands one by one, or write sh -c '…'."

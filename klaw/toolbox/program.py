@@ -62,8 +62,7 @@ class KeptOutput:
 
 
 async def run(words: Sequence[str], cwd: Path, environment: Mapping[str, str], *, timeout_s: float) -> ProgramResult:
-    """Run a program; ``environment`` is all that it gets. Raises OSError: it could not be started. Cancelled, it ends
-    the process group, with ``TERM_S`` for an orderly end."""
+    """Run a program with this environment alone. Cancelled, it ends the process group. Raises OSError at its start."""
     begin = trio.current_time()
     process = await trio.lowlevel.open_process(
         words,

@@ -80,23 +80,21 @@ class Download:
     modified: str
 
 
+@attrs.define(eq=False)
 class WebFetcher:
     """Fetches pages for everybody. ``resolve``, ``forbidden`` and ``tls``: see ``klaw.guarded_http``."""
 
-    def __init__(
-        self,
-        config: WebToolConfig,
-        *,
-        resolve: Resolve = resolve_name,
-        forbidden: Forbidden = forbidden,
-        tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
-        convert_s: float = CONVERT_S,
-    ) -> None:
-        self._config = config
-        self._http = GuardedHttp(idle_s=config.idle_s, connect_s=CONNECT_S, resolve=resolve, tls=tls)
-        self._forbidden = forbidden
-        self._convert_s = convert_s
-        self._converters = trio.CapacityLimiter(CONVERTERS)
+    _config: WebToolConfig
+    _resolve: Resolve = attrs.field(default=resolve_name, kw_only=True)
+    _forbidden: Forbidden = attrs.field(default=forbidden, kw_only=True)
+    _tls: Callable[[], ssl.SSLContext] = attrs.field(default=httpcore2.default_ssl_context, kw_only=True)
+    _convert_s: float = attrs.field(default=CONVERT_S, kw_only=True)
+    _converters: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(CONVERTERS), init=False)
+    _http: GuardedHttp = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        idle_s, resolve, tls = self._config.idle_s, self._resolve, self._tls
+        self._http = GuardedHttp(idle_s=idle_s, connect_s=CONNECT_S, resolve=resolve, tls=tls)
 
     async def fetch(self, url: str) -> FetchedPage:
         """Fetch a page as text. Raises ToolRefused: it may not be fetched, did not come, or is not text."""

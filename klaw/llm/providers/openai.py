@@ -279,12 +279,11 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
     """The texts in a part of content or of thinking, whatever it is wrapped in."""
     if isinstance(value, str):
         yield value
-    elif depth < 4:
-        parts = value if isinstance(value, list) else []
-        if isinstance(value, dict):
-            parts = [value.get(key) for key in ("text", "thinking", "refusal", "reasoning", "summary", "content")][:6]
-            parts = [part for part in parts if part][:1]
-        for part in parts:
+    elif isinstance(value, dict) and depth < 4:
+        keys = ("text", "thinking", "refusal", "reasoning", "summary", "content")
+        yield from _texts(next(filter(None, map(value.get, keys)), None), depth + 1)
+    elif isinstance(value, list) and depth < 4:
+        for part in value:
             yield from _texts(part, depth + 1)
 
 

@@ -34,8 +34,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class AnswerReader:
-    """Reads one response into an assembly and passes deltas on; without content for ``idle_s`` it is given up. No loop
-    over the response breaks or raises: see ``BoundedBody.read``."""
+    """Reads one response into an assembly and passes deltas on. No loop over it breaks: see ``BoundedBody.read``."""
 
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False

@@ -266,9 +266,7 @@ def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[i
                 code = token_codes.read(live, rowid) if with_codes else None
                 if code is not None:
                     codes[rowid] = code
-    with built:
-        stored = vectors.put(built, list(taken.items()), codes=codes)
-    return stored  # noqa: RET504 - in the block mypy does not see it
+    return vectors.put(built, list(taken.items()), codes=codes)
 
 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:

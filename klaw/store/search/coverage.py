@@ -64,7 +64,7 @@ class Damage:
     lost_vectors: tuple[int, ...] = ()
     """Marked as embedded, and without a vector: nothing would ever make it again."""
     unmarked_vectors: tuple[int, ...] = ()
-    """With a vector, and not marked: making it again would fail."""
+    """Not marked, and with a vector: making it again would fail."""
     orphan_vectors: tuple[int, ...] = ()
     """Vectors without a message."""
     orphan_texts: tuple[int, ...] = ()
@@ -102,15 +102,14 @@ class ChatTally:
 
     messages: int = 0
     not_searchable: int = 0
-    """Commands, their answers, marks of ``/new``, tool rows: not searched by design."""
+    """Commands, their answers, marks of ``/new``, tool rows."""
     in_text: int = 0
     with_vector: int = 0
     wordless: int = 0
     """Searchable, without a word and without a vector: no question can name them."""
     lost: int = 0
-    """Messages that search cannot find, in the window or not."""
+    """Messages that search cannot find, in the window or not; ``newest_lost`` are their numbers, of many the newest."""
     newest_lost: deque[int] = attrs.Factory(lambda: deque(maxlen=NAMED))
-    """Their numbers; of many the newest."""
 
     def add(self, row: IndexRow) -> None:
         self.messages += 1
@@ -302,7 +301,7 @@ class WholeLook:
     """Of the chats that have messages which search cannot find."""
     damage: Damage
     stray_texts: int
-    """Rows of full text, and vectors, that stand under a chat that is not their message's."""
+    """Rows of full text, as ``stray_vectors`` are vectors, that stand under another chat than their message's."""
     stray_vectors: int
     model: str | None
     waiting: int

@@ -259,8 +259,7 @@ _COPY = "INSERT OR REPLACE INTO vec_kb_passages (rowid, base_key, model, code) V
 
 
 def copy_documents(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
-    """Take over the next vectors of passages that are the same in both databases, of the model that both use. Returns
-    up to which row that was; None when there are no more."""
+    """Take over the next vectors of equal passages, of the model of both. Returns up to which row; None: no more."""
     model = vector_model.current_id(live)
     page = list(live.execute(_PAGE, (model, after, limit))) if vector_model.current_id(built) == model else []
     with built:

@@ -1,7 +1,5 @@
-"""SQL of the codes of messages' tokens, by which recall compares a question with its candidates word by word. What the
-bytes mean, ``memory.embed.token_coder`` says. A message with a vector has them, too, unless it was embedded while
-``autoRag.tokens`` was off or by an earlier version.
-"""
+"""SQL of the codes of messages' tokens (``memory.embed.token_coder``), by which recall compares texts word by word. A
+message with a vector has them unless it was embedded while ``autoRag.tokens`` was off or by an earlier version."""
 
 import json
 from collections.abc import Mapping, Sequence

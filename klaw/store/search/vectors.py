@@ -201,10 +201,6 @@ async def prepare_codes(writer: Writer, coder: str) -> None:
         pass
 
 
-def codes_complete_from(tx: Transaction, rowid: int) -> None:
-    token_codes.looked_through(tx.connection, rowid)
-
-
 def put(
     connection: apsw.Connection,
     made: Sequence[tuple[int, bytes]],

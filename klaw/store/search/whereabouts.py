@@ -87,14 +87,12 @@ def locate(
         found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
         if session is None or not found:
             return None
-        stored = vector_model.current(connection)
         ended = messages.first_of_segment(connection, message.chat, message.segment + 1)
-        chat_word = messages.chat_word(session.key)
         topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
         return Whereabouts(
             session=session,
             row=found[0],
-            model=stored[0] if stored else None,
+            model=vector_model.current_id(connection) or None,
             ended_seq=ended.seq if ended else None,
             ended_at=ended.created_at if ended else None,
             turns=turns.of_message(connection, message, turns_each),
@@ -102,10 +100,12 @@ def locate(
             summary=summaries.holding(connection, message.chat, message.segment, message.seq),
             next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),
             unwanted=message.seq in chats.unrecalled(connection, message.chat),
-            frequencies={
-                word: connection.execute(_HOLD, (fulltext.match_in([word], chat_word), MANY)).get for word in words
-            },
+            frequencies={word: _count_holding(connection, word, session.key) for word in words},
         )
+
+
+def _count_holding(connection: apsw.Connection, word: str, chat_key: int) -> int:
+    return int(connection.execute(_HOLD, (fulltext.match_in([word], messages.chat_word(chat_key)), MANY)).get)
 
 
 MAX_QUOTED = 500

@@ -33,8 +33,6 @@ FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 Mode: TypeAlias = Literal["create", "replace", "append"]
 _KINDS: Mapping[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
-Stamp: TypeAlias = tuple[int, int, int]
-
 
 @attrs.frozen
 class Pattern:
@@ -230,9 +228,9 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
         return place.path
 
 
-def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | None = None) -> None:
+def put(place: FilePlace, data: bytes, permissions: int, *, replaces: os.stat_result | None = None) -> None:
     """Make ``data`` the content of a resolved place, durably. Of the mode bits, set-uid and the like are dropped.
-    Refused when another file than ``replaces`` (None: any) has the name."""
+    Refused when another file than ``replaces`` (None: any) has the name, or that one was changed."""
     _check_name(place)
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
@@ -250,8 +248,7 @@ def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | No
 
 
 def _linked(place: FilePlace, temporary: str) -> bool:
-    """Give a new file its name; False where the disk has no hard links. Raises FileExistsError: somebody took the name
-    meanwhile, which a rename would not notice."""
+    """Give a new file its name; False where the disk has no hard links. Raises FileExistsError, as no rename does."""
     try:
         os.link(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
     except OSError as error:
@@ -268,7 +265,7 @@ def _exchange(place: FilePlace, data: bytes, old: os.stat_result) -> None:
     if not old.st_mode & 0o200:  # a rename would replace it too
         raise ToolRefused(f"{place.path}: is read-only; its owner does not want it changed")
     _check_size(place.path, data)
-    put(place, data, stat.S_IMODE(old.st_mode), replaces=_stamp(old))
+    put(place, data, stat.S_IMODE(old.st_mode), replaces=old)
 
 
 def _status(place: FilePlace) -> os.stat_result | None:
@@ -284,17 +281,12 @@ def _check_name(place: FilePlace) -> None:
         raise ToolRefused(f"{place.path or '.'}: is a folder")
 
 
-def _stamp(info: os.stat_result) -> Stamp:
-    return info.st_ino, info.st_mtime_ns, info.st_size
-
-
-def _check_unchanged(place: FilePlace, replaces: Stamp | None) -> None:
-    info = _status(place)
-    if replaces is None and info is not None:
-        raise ToolRefused(
-            f"{place.path}: exists already; change it with file_patch, or write it with mode replace or append"
-        )
-    if replaces is not None and (info is None or _stamp(info) != replaces):
+def _check_unchanged(place: FilePlace, replaces: os.stat_result | None) -> None:
+    old, now = ((each.st_ino, each.st_mtime_ns, each.st_size) if each else None for each in (replaces, _status(place)))
+    if old is None and now is not None:
+        instead = "change it with file_patch, or write it with mode replace or append"
+        raise ToolRefused(f"{place.path}: exists already; {instead}")
+    if old != now:
         raise ToolRefused(f"{place.path}: was changed by somebody else meanwhile; read it again")
 
 

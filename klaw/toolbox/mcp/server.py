@@ -81,8 +81,7 @@ class McpReport:
 
 @attrs.define(eq=False)
 class McpServer:
-    """One server. Its program runs in ``workspace`` if the configuration names no folder; ``threads`` load the SDK,
-    which takes half a second, and read secrets."""
+    """One server. ``workspace`` is the usual folder of its program; ``threads`` load the SDK and read secrets."""
 
     name: str
     config: McpServerConfig
@@ -98,6 +97,7 @@ class McpServer:
     _places: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MAX_AT_ONCE), init=False)
     _running: set[trio.CancelScope] = attrs.field(factory=set, init=False)
     _retry_at: float | None = attrs.field(default=None, init=False)
+    _ready_at: float | None = attrs.field(default=None, init=False)
     _said: list[str] = attrs.field(factory=list, init=False)
     """The program's last line on standard error."""
     _report: McpReport = attrs.field(init=False)
@@ -165,12 +165,11 @@ class McpServer:
         while not self._stopping.is_set():
             self._said.clear()
             vitals.doing("connecting")
-            self._retry_at = None
-            ready_at: list[float] = []
+            self._retry_at = self._ready_at = None
             try:
-                await self._connection(vitals, ready_at)
+                await self._connection(vitals)
             except Exception as error:  # noqa: BLE001 - a connection may fail in any way; it is made again
-                failures = self._lost(error, failures, ready_at)
+                failures = self._lost(error, failures)
             if self._stopping.is_set():
                 return
             pause = self._backoff.pause_s(failures)
@@ -179,7 +178,7 @@ class McpServer:
             with trio.move_on_after(pause):
                 await self._stopping.wait()
 
-    async def _connection(self, vitals: Vitals, ready_at: list[float]) -> None:
+    async def _connection(self, vitals: Vitals) -> None:
         """One connection, from its start to its end. Returns when stopping. Raises McpError."""
         config = self.config
         if importlib.util.find_spec("mcp") is None:
@@ -194,7 +193,6 @@ class McpServer:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
-                    ready_at.append(trio.current_time())
                     self._ready(session)
                     vitals.doing("serving")
                     nursery.start_soon(session.follow_changes)
@@ -265,24 +263,23 @@ class McpServer:
         self._report = attrs.evolve(self._report, left_out=left_out)
 
     def _ready(self, session: "McpSession") -> None:
-        self._session = session
-        self._retry_at = None
+        self._session, self._ready_at = session, trio.current_time()
         self._report = attrs.evolve(
             self._report, protocol=session.protocol, connects=self._report.connects + 1, said=None
         )
         self._enter(McpState.READY)
         log.info("mcp_ready", name=self.name, version=session.protocol, count=len(self._specs))
 
-    def _lost(self, error: Exception, failures: int, ready_at: list[float]) -> int:
+    def _lost(self, error: Exception, failures: int) -> int:
         """Note why a connection ended. Returns the number of failures in a row."""
-        lived_s = trio.current_time() - ready_at[0] if ready_at else 0.0
+        lived_s = trio.current_time() - self._ready_at if self._ready_at is not None else 0.0
         failures = 1 if lived_s >= STABLE_S else failures + 1
         kind = error_class(error)
         known = next((str(leaf) for leaf in leaves(error) if isinstance(leaf, McpError)), None)
         log.warning("mcp_not_connected", name=self.name, error=kind, attempt=failures, where=where(error))
         self._report = attrs.evolve(self._report, last_error=kind, said="".join(self._said[-1:]) or None)
         self._enter(McpState.WAITING, known or f"it failed with {kind}")
-        if not ready_at and failures >= KEEP_TOOLS_FAILURES:
+        if self._ready_at is None and failures >= KEEP_TOOLS_FAILURES:
             self._offer((), 0)
         return failures
 
