@@ -1,8 +1,6 @@
-"""JSON schemas of what models are to write, made of the types that also check it (``klaw.convert``). Pure.
-
-Every request carries all tools and each word is paid for, so what helps no model to write a call is left out: that
-unknown members are refused, and that an optional member may be null. Grammars of local models are made of the bounds.
-"""
+"""JSON schemas of what models are to write, made of the types that also check it (``klaw.convert``). Each word of a
+request is paid for, so what helps no model to write a call is left out: that unknown members are refused, and that an
+optional member may be null. Grammars of local models are made of the bounds. Pure."""
 
 import enum
 import inspect

@@ -1,9 +1,6 @@
 """Bounded typed mailbox, the only way into an actor; the reply cell by which it answers; and ``Nudge``, for actors that
-find their work in the database.
-
-``tell`` never waits and reports a full mailbox, ``ask`` waits for room and for the reply. The mailbox outlives a
-crashed incarnation of its actor: the supervisor fails everybody who waits and hands the same mailbox to the next one.
-"""
+find their work in the database. The mailbox outlives a crashed incarnation of its actor: the supervisor fails everybody
+who waits and hands the same mailbox to the next one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

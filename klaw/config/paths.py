@@ -1,7 +1,5 @@
-"""Where Klaw keeps its files, and how names from outside become folder names.
-
-Nothing else in Klaw joins a path from an environment variable or from a name that a client sent.
-"""
+"""Where Klaw keeps its files, and how names from outside become folder names. Nothing else in Klaw joins a path from an
+environment variable or from a name that a client sent."""
 
 import hashlib
 import os

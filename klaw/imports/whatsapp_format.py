@@ -1,8 +1,6 @@
-"""What WhatsApp itself writes into a chat, in many languages: dates and times before messages, in any locale's order,
-digits and words, and notices. Pure.
-
-The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
-"""
+"""What WhatsApp itself writes into a chat: dates and times before messages, in any locale's order, digits and words,
+and notices. The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
+Pure."""
 
 import datetime as dt
 import re
