@@ -145,12 +145,9 @@ class Mailbox(Generic[M]):
     # -- the consumer ----------------------------------------------------------------------------------------------
 
     async def receive(self, at_once: Callable[[M], bool] | None = None) -> M:
-        """Take the next message; the one taken before counts as handled. Raises trio.EndOfChannel: closed and empty.
-
-        Args:
-            at_once: handles a message while this waits, in the sender's task, without waking the actor; returns
-                whether it did. It neither waits nor raises.
-        """
+        """Take the next message; the one taken before counts as handled. ``at_once`` handles a message while this
+        waits, in the sender's task, without waking the actor, and returns whether it did; it neither waits nor raises.
+        Raises trio.EndOfChannel: closed and empty."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._counts.handled += len(self._current)
         self._current = []
