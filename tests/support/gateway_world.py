@@ -1,13 +1,14 @@
 """A gateway over real sockets with chats in memory, and a client that speaks frames."""
 
 import json
+import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
 import trio
-from trio_websocket import ConnectionClosed, open_websocket
+from trio_websocket import ConnectionClosed, open_websocket, wrap_client_stream
 
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.mailbox import Mailbox
@@ -24,6 +25,7 @@ from klaw.gateway.tokens import Authenticator
 from klaw.operations import chat as operations
 from klaw.operations import uploads
 from klaw.store.attachments import Attachments
+from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
@@ -130,8 +132,12 @@ class FakeChats:
         )  # fmt: skip
 
     async def session(self, user, name):
+        return await self.run(messages.session, chat_id(user, name))
+
+    async def run(self, read, chat):
+        """Stands for ``Readers.run``, of which the operations on a chat need its row."""
+        assert read is messages.session
         await trio.lowlevel.checkpoint()
-        chat = chat_id(user, name)
         return self._session(chat) if chat in self.rows else None
 
     async def after(self, chat, seq, limit):
@@ -150,9 +156,9 @@ class FakeChats:
         """The operations on one chat, and one that tests make slow, large or broken by ``answer``."""
         match call.operation.name:
             case "chats_messages":
-                return await operations.messages(call.asked, caller, SimpleNamespace(chats=self))
+                return await operations.messages(call.asked, caller, SimpleNamespace(chats=self, readers=self))
             case "chats_stop":
-                return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self))
+                return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self, readers=self))
             case "file_piece":
                 return await uploads.file_piece(call.asked, caller, SimpleNamespace(core=self))
             case "chats_list":
@@ -250,6 +256,20 @@ class World:
                 await trio.aclose_forcefully(ws._stream)
                 # Where the close could not be sent the library leaves its reader waiting for room in this queue.
                 ws._recv_channel.close()
+
+    @asynccontextmanager
+    async def slow_client(self):
+        """One whose system takes few bytes that it does not read. Its socket has to be so from the beginning: Linux
+        drops what comes for one that is made smaller later, acknowledgements too, and both sides wait for ever."""
+        with trio.socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await raw.connect(("127.0.0.1", self.port))
+            async with trio.open_nursery() as nursery:
+                ws = await wrap_client_stream(nursery, trio.SocketStream(raw), f"127.0.0.1:{self.port}", "/ws")
+                client = Client(ws)
+                assert (await client.hello())["type"] == "welcome"
+                yield client
+                nursery.cancel_scope.cancel()
 
     async def raw_tcp(self):
         return await trio.open_tcp_stream("127.0.0.1", self.port)

@@ -29,7 +29,7 @@ FETCH = op.Noun("fetch", "show a message with what was said around it, a topic, 
 MOST_AROUND = 20
 
 _TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; local time unless an offset is given"
-_NOTES = {
+WITHOUT = {
     "embedding_off": "full text only: embedding.enabled is false",
     "embedding_no_model": "full text only: there is no embedding model now (klaw status says why)",
     "embedding_loading": "full text only: the embedding model is being loaded",
@@ -45,6 +45,7 @@ _NOTES = {
     "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
     "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
 }
+"""What codes of ``degraded`` mean."""
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +105,7 @@ def notes(answer: dict[str, Any]) -> list[str]:
     for code in answer["degraded"]:
         name, _, detail = code.partition(":")
         done = f"full text only, {detail.replace('%', ' %')} re-embedded: the embedding model was changed"
-        out.append(done if name == "reembedding" else _NOTES.get(code, code))
+        out.append(done if name == "reembedding" else WITHOUT.get(code, code))
     if answer["words_left_out"]:
         out.append(f"very frequent words were not looked for: {', '.join(answer['words_left_out'])}")
     if not answer["words"]:

@@ -1,7 +1,6 @@
 """Operations over the WebSocket: who asks, and what a call may cost."""
 
 import json
-import socket
 from contextlib import suppress
 
 import attrs
@@ -133,8 +132,7 @@ async def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path)
     """Otherwise it is dropped and comes again, which costs the others more."""
     count = 5_000
     config = attrs.evolve(QUICK, outbox_frames=16)
-    async with world(tmp_path, config) as w, w.client() as c, trio.open_nursery() as nursery:
-        c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    async with world(tmp_path, config) as w, w.slow_client() as c, trio.open_nursery() as nursery:
 
         async def ask():
             for number in range(count):
@@ -146,7 +144,6 @@ async def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path)
             taken = w.gateway.connections()[0]["frames_in"]
             await trio.sleep(0.3)
         assert taken < count
-        c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
         assert [(await c.hear())["ref"] for _ in range(count)] == [str(number) for number in range(count)]
 
 
@@ -154,8 +151,7 @@ async def test_the_end_of_a_client_that_did_not_read_is_noticed(tmp_path):
     """Not only when a ping has had no answer: until then it would keep its place among the user's connections."""
     config = attrs.evolve(QUICK, outbox_frames=16, ping_s=1_000.0)
     async with world(tmp_path, config) as w:
-        async with w.client() as c, trio.open_nursery() as nursery:
-            c.ws._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        async with w.slow_client() as c, trio.open_nursery() as nursery:
 
             async def ask():
                 with suppress(ConnectionClosed):

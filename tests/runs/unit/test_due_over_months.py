@@ -10,7 +10,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.runs import due
-from klaw.runs.due import ClockWatch
+from klaw.runs.due import Clocks
 from tests.support.runs.cron_by_minutes import fire_times
 from tests.support.runs.schedule import Simulation, a_task
 
@@ -128,7 +128,7 @@ def test_clocks_that_are_set_forward_and_back_repeat_nothing(seed):
     simulation = Simulation(the_tasks(start), now=start, rules=RULES, seed=seed)
     right = {name: set(times) for name, times in expected("spring").items()}
     monotonic = 0.0
-    watch = ClockWatch(wall=start, monotonic=monotonic)
+    watch = Clocks(wall=start, monotonic=monotonic)
     while monotonic < 12 * DAY:
         decision = simulation.wake(longest_run=5)
         step = min(decision.wake_at, simulation.next_end()) - simulation.now
