@@ -67,7 +67,7 @@ class Host(Protocol):
         ...
 
     async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
-        """Store a message with calls of tools, or with a result, whose tools run several at once."""
+        """Store a message with calls of tools, or with the result of one; several results may come at once."""
         ...
 
     def tool_used(self, call: ToolCall, state: str, what: str) -> None:
@@ -142,7 +142,8 @@ class Conversation:
 
     def describe_tools(self) -> dict[str, Any]:
         """The receipt's part about tools: no arguments and no results."""
-        told = {"offered": len(self.tools), "rounds": self.rounds, "calls": [*self.accounts.values()]}
+        told: dict[str, Any] = {"offered": len(self.tools), "rounds": self.rounds}
+        told["calls"] = [*self.accounts.values()]
         return {**told, "earlier_rounds": self.rounds_done} if self.rounds_done else told
 
     @property
@@ -275,9 +276,9 @@ class Conversation:
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()
         own = tuple(prepared.call for prepared in calls)
-        told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
+        asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
         kept = {ECHO: attrs.asdict(completion.echo)} if completion.echo is not None else {}
-        await self.host.keep(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(completion.text), {"calls": told, **kept})
+        await self.host.keep(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(completion.text), {"calls": asked, **kept})
         self.rounds += 1
         for call in own:
             self.accounts[call.id] = {"name": call.name, "round": self.rounds, "state": "interrupted"}

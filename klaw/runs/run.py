@@ -174,7 +174,7 @@ class _Course:
         """Nobody watches a run."""
 
     def tool_used(self, call: ToolCall, state: str, what: str) -> None:
-        """Likewise."""
+        """Nobody watches a run."""
 
     async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         await self.live.transcribe(role, kind, text, metadata)
