@@ -142,8 +142,7 @@ class Conversation:
 
     def describe_tools(self) -> dict[str, Any]:
         """The receipt's part about tools: no arguments and no results."""
-        told: dict[str, Any] = {"offered": len(self.tools), "rounds": self.rounds}
-        told["calls"] = [*self.accounts.values()]
+        told: dict[str, Any] = {"offered": len(self.tools), "rounds": self.rounds, "calls": [*self.accounts.values()]}
         return {**told, "earlier_rounds": self.rounds_done} if self.rounds_done else told
 
     @property
