@@ -78,7 +78,7 @@ class Records:
         unknown: makes what is raised where there is none of this id.
         meant: finds the id that an argument means, if it may be another text.
         what_happened: describes a change by the values before and after it.
-        told: what a history has of a stored one.
+        version, told: type of one in a history, and what makes it of a stored one.
     """
 
     noun: Noun
@@ -93,6 +93,7 @@ class Records:
     unknown: Callable[[], KlawError] | None = attrs.field(kw_only=True, default=None)
     meant: Callable[[str, Caller, Parts], Awaitable[str]] | None = attrs.field(kw_only=True, default=None)
     what_happened: Callable[[Any, Any], str] | None = attrs.field(kw_only=True, default=None)
+    version: Any = attrs.field(kw_only=True, default=attrs.Factory(lambda self: self.cls, takes_self=True))
     told: Callable[[Any, Any], Any] = attrs.field(kw_only=True, default=lambda value, _parts: value)
 
     def handler(self, what: What, **how: Any) -> Callable[[H], H]:
@@ -154,7 +155,12 @@ class Records:
         if what == "delete":
             return self.of_one(), self.removed_lines, (f"Removed{name}", {"removed": self.cls})
         if what == "history":
-            change = {"entry": int, "at": str, **({"what": str} if self.what_happened else {}), word: or_none(self.cls)}
+            change = {
+                "entry": int,
+                "at": str,
+                **({"what": str} if self.what_happened else {}),
+                word: or_none(self.version),
+            }
             history = {"user": str, "id": str, "changes": _list_of(_typed_dict(f"{name}Change", change))}
             return self.of_one(), self.history_lines, (f"{name}History", history)
         if what == "undo":

@@ -20,16 +20,6 @@ from klaw.operations.records import Records
 from klaw.operations.runs import OneRun, RunFilters, RunPage, list_of_runs, run_table, runs_page, status_of
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
-TASKS = Records(
-    NOUN,
-    Task,
-    "task",
-    "tasks",
-    kind=lambda: stored.tasks.TASK,
-    id_help="the task's name",
-    unknown=lambda: NoSuchTask("there is no such task, and there was none"),
-    told=lambda task, parts: parts.tasks.scheduling.stored_json(task),
-)
 SHOWN_IN_CHAT = 50
 
 
@@ -134,9 +124,6 @@ class TriggerAnswer(TypedDict):
     instant: NotRequired[str]
 
 
-StoredTaskAnswer: TypeAlias = Annotated[
-    dict[str, Any], fields_of("StoredTaskAnswer", Task, "anchor_at", trigger=TriggerAnswer)
-]
 TaskAnswer: TypeAlias = Annotated[
     dict[str, Any],
     fields_of(
@@ -153,6 +140,19 @@ TaskAnswer: TypeAlias = Annotated[
 ]
 
 
+TASKS = Records(
+    NOUN,
+    Task,
+    "task",
+    "tasks",
+    kind=lambda: stored.tasks.TASK,
+    id_help="the task's name",
+    unknown=lambda: NoSuchTask("there is no such task, and there was none"),
+    version=fields_of("TaskVersion", Task, "anchor_at", trigger=TriggerAnswer),
+    told=lambda task, parts: parts.tasks.scheduling.stored_json(task),
+)
+
+
 class TaskList(TypedDict):
     user: str
     tasks: list[TaskAnswer]
@@ -160,18 +160,6 @@ class TaskList(TypedDict):
 
 class OneTask(TypedDict):
     task: TaskAnswer
-
-
-class TaskVersion(TypedDict):
-    entry: int
-    at: str
-    task: StoredTaskAnswer | None
-
-
-class TaskVersions(TypedDict):
-    user: str
-    id: str
-    changes: list[TaskVersion]
 
 
 class UndoneTask(TypedDict):
@@ -328,7 +316,7 @@ async def remove(asked: OfTask, caller: Caller, parts: Parts) -> RemovedTask:
     return {"removed": {"user": removed.user, "name": removed.name}}
 
 
-TASKS.declare("history", answers=TaskVersions)
+TASKS.declare("history")
 
 
 @TASKS.handler("undo", show=_undone, answers=UndoneTask)
