@@ -19,9 +19,8 @@ class KlawError(Exception):
     code = ""
     """For programs that call an operation; empty: it follows from the class."""
     argument = ""
-    """Of an operation that the error is about."""
+    """The argument of the operation that the error is about."""
     text = ""
-    """Of an error that is raised without one."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(text or self.text)

@@ -60,6 +60,7 @@ from klaw.memory.embed.passage import PassageText as Text
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import Pool, built_in
 from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.search import passages
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
@@ -270,7 +271,8 @@ async def ask_all(search: KnowledgeSearch, source: Source, folder: Path) -> list
     found = []
     for question in questions(folder, source):
         for scope, within in (("all", None), ("known", [question.document])):
-            pool = await search.gather(question.text, [source.base], LOCAL_USER, within)
+            asked = PassageScope(user=LOCAL_USER, bases=[source.base], documents=within)
+            _, pool = await search.gather(question.text, asked, search.account())
             found.append(Asked(question=question, scope=scope, pool=pool))
     return found
 

@@ -50,7 +50,7 @@ async def stopped(root: Path, count: int) -> None:
         await fill(store, count)
     begins: dict[str, float] = {}
     begin = time.perf_counter()
-    for step in reindex(root / "klaw.db", ReindexOptions(), lambda: None, 1):
+    for step in reindex(root / "klaw.db", ReindexOptions(), 1):
         begins.setdefault(step.phase, time.perf_counter() - begin)
     total = time.perf_counter() - begin
     print(f"stopped, {count} messages: {total:.1f} s")
@@ -74,7 +74,7 @@ async def missing(root: Path, count: int) -> None:
             async with reindexing_store(root):
                 seconds = time.perf_counter() - begin
         else:
-            for _step in reindex(root / "klaw.db", ReindexOptions(), lambda: None, 1):
+            for _step in reindex(root / "klaw.db", ReindexOptions(), 1):
                 pass
             seconds = time.perf_counter() - begin
         size = (root / "klaw.db").stat().st_size

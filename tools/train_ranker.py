@@ -31,7 +31,8 @@ from klaw.config.paths import Paths
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.message_features import MESSAGES
-from klaw.memory.recall.recall import Recall
+from klaw.memory.recall.pipeline import POOL
+from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.store.search import vector_writes as stored_vectors
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_embedder
@@ -68,8 +69,10 @@ async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> 
                         continue
                     ids = dict(await store.readers.run(_ids, scope.chat))
                     wanted = {rowid for rowid, name in ids.items() if name in evidence}
-                    pool, scores = await recall.gather(question["query"], scope)
-                    alone, _ = await by_words.gather(question["query"], scope)
+                    account = recall.account()
+                    _, pool = await recall.gather(question["query"], scope, DEPTH, account, POOL)
+                    scores = account.token_scores()
+                    _, alone = await by_words.gather(question["query"], scope, DEPTH, by_words.account(), POOL)
                     for state, found, told in (
                         ("words", alone, {}), ("vectors", pool, {}), ("tokens", pool, scores)
                     ):  # fmt: skip

@@ -27,7 +27,6 @@ class Reply(Generic[T]):
         self.resolved = False
         self._then: Callable[[Reply[T]], None] | None = None
         self._event: trio.Event | None = None
-        """Made by the first who waits."""
         self._value: T | None = None
         self._error: Exception | None = None
 

@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
@@ -73,9 +74,8 @@ class TranscriptMessage:
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, Form(_text, str)] = ""
     pictures: Annotated[list[str], Wire(name="content"), Form(_pictures, list)] = attrs.Factory(list)
-    """Addresses."""
     images: list[str] | None = None
-    """As Ollama has them: base64."""
+    """Pictures as Ollama has them, in base64; those above are addresses."""
     tool_calls: Annotated[Any, Form(lambda value: value, list)] = None
     """Calls of the client's own tools, in any form."""
 
@@ -102,26 +102,22 @@ class Came:
     role: Literal["user", "assistant"]
     content: str
     files: tuple[bytes, ...] = attrs.field(default=(), repr=False)
-    words: str = attrs.field(init=False, repr=False)
-    digests: tuple[str, ...] = attrs.field(init=False, repr=False)
 
-    @words.default
-    def _words(self) -> str:
+    @cached_property
+    def words(self) -> str:
         return one_line(self.content)
 
-    @digests.default
-    def _digests(self) -> tuple[str, ...]:
+    @cached_property
+    def digests(self) -> tuple[str, ...]:
         return tuple(hashlib.sha256(each).hexdigest() for each in self.files)
 
 
 @attrs.frozen(kw_only=True)
 class ClientTranscript:
     question: Came
-    """The last message."""
     history: tuple[Came, ...]
     """What user and assistant said before; what the client's tools did is told in words."""
     instructions: str
-    """System texts of the program."""
     is_side_question: bool
     """The program asks for itself: a title, tags. It is answered and never stored."""
 
@@ -132,8 +128,7 @@ def read_transcript(messages: Sequence[TranscriptMessage], *, store: bool = True
     kept = [each for each in messages if not each.is_empty]
     said = [each for each in kept if not each.is_system]
     by_system = bool(said) and said[-1].role == "assistant" and kept[-1].is_system
-    """A program has its task behind the conversation as a system text: a summary."""
-    if by_system:
+    if by_system:  # a program's task behind the conversation, such as a summary
         said.append(attrs.evolve(kept.pop(), role="user"))
     if not said or said[-1].role != "user":
         more = "; Klaw calls no tools of a client's" if said and said[-1].role in ("tool", "function") else ""
@@ -199,8 +194,6 @@ def named_chat(headers: Mapping[str, str], user_field: str | None) -> RequestedC
 
 @attrs.frozen(kw_only=True)
 class TranscriptPlace:
-    """Where a question goes."""
-
     chat: str
     missing: tuple[Came, ...] = ()
     """What came before the question and the chat does not hold."""

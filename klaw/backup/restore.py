@@ -18,16 +18,17 @@ import attrs
 from klaw import atomic_file
 from klaw.backup import folder as folders
 from klaw.backup.create import CHUNK_BYTES, Tell
-from klaw.backup.folder import DRAFT, BackupRefused
-from klaw.backup.manifest import (
+from klaw.backup.folder import (
     CONFIG,
     DATA,
     DIGEST,
+    DRAFT,
     FILE,
     MAX_DEPTH,
     WORKSPACE,
     BackupItem,
     BackupManifest,
+    BackupRefused,
     BrokenBackup,
 )
 from klaw.config import safe_open
@@ -49,7 +50,7 @@ class VerifyReport:
     files: int
     problems: tuple[str, ...]
     messages: int = 0
-    """In the database that its logs make."""
+    """How many the database has that its logs make."""
     compared: bool = False
     """Whether that database is, table by table, the one that there was."""
 
@@ -121,7 +122,7 @@ def _rebuilt(root: Path, manifest: BackupManifest, scratch: Path, found: VerifyR
             shutil.copyfile(root / item.place, target)
     database = scratch / "klaw.db"
     try:
-        for _step in reindex(database, ReindexOptions(), lambda: None, 1):
+        for _step in reindex(database, ReindexOptions(), 1):
             pass
         made = read_made(database)
     except (ReindexRefused, StorageFull) as error:
@@ -152,7 +153,7 @@ class RestoreFolder:
         return not self.target.exists() or (self.target.is_dir() and not any(self.target.iterdir()))
 
     def is_done(self) -> bool:
-        """By a restore that was cut off behind it."""
+        """Whether a restore that was cut off later has put it in place."""
         wanted = {path: item for item, path in self.items}
         return set(paths_below(self.target)) == set(wanted) and not any(
             problem_of(self.target, path, item) for path, item in wanted.items()

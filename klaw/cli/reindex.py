@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
@@ -19,9 +19,7 @@ from klaw.operations.operation import Noun, argument
 from klaw.operations.server import ReindexChoices
 
 if TYPE_CHECKING:
-    from klaw.config.memory import EmbeddingConfig
     from klaw.store.rebuild.values import ReindexReport
-    from klaw.store.search.vectors import UnembeddedMessage
 
 NOUN = Noun("reindex", "rebuild the database from the logs (docs/operations.md)", local=True)
 POLL_S = 0.3
@@ -35,7 +33,6 @@ _LABELS = {
     "transcripts": "transcripts of runs",
     "documents": "documents taken over",
     "vectors": "vectors taken over",
-    "embed": "vectors made",
     "compare": "comparing",
     "catch_up": "catching up",
     "swap": "swapping the databases",
@@ -50,11 +47,9 @@ class ReindexArguments(ReindexChoices):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
-def _done(answer: dict[str, Any]) -> ShownLines:
-    return ShownLines((), found=answer.get("swapped", True))
-
-
-@command(NOUN, "reindex_command", ReindexArguments, cli="", show=_done)
+@command(
+    NOUN, "reindex", ReindexArguments, cli="", show=lambda answer: ShownLines((), found=answer.get("swapped", True))
+)
 def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a
     running server. The exit code is 1 if they differ.
@@ -92,13 +87,8 @@ def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int],
     config, _warnings = load(paths.config_file)
     logging.configure("error", "auto")  # what is skipped is counted in the report
 
-    def model() -> _Model | None:
-        # A provider's model is left to the server, which counts what it costs.
-        here = config.embedding.enabled and not config.embedding.provider
-        return _Model(config.embedding, paths, tokens=config.auto_rag.tokens) if here else None
-
     options = ReindexOptions(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
-    work = reindex(paths.database, options, model, config.auto_rag.min_message_tokens)
+    work = reindex(paths.database, options, config.auto_rag.min_message_tokens)
     try:
         while True:
             step = next(work)
@@ -110,26 +100,6 @@ def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int],
         work.close()
 
 
-class _Model:
-    def __init__(self, config: "EmbeddingConfig", paths: Paths, *, tokens: bool) -> None:
-        from klaw.memory.embed.model import EmbeddingModel
-        from klaw.memory.embed.passage import vectors_id
-
-        folder = config.path or paths.models_dir / config.model
-        self._model = EmbeddingModel.load(
-            folder, threads=config.threads, batch_tokens=config.batch_tokens, tokens=tokens
-        )
-        self.model_id, self.dimension = vectors_id(self._model.model_id), self._model.dimension
-        self.coder = self._model.coder.id if self._model.coder is not None else None
-
-    def embed(self, messages: "Sequence[UnembeddedMessage]") -> list[tuple[bytes, bytes | None]]:
-        from klaw.memory.embed.passage import passage
-
-        passages = [passage(message.content, message.previous) for message in messages]
-        made = self._model.read(passages, kind="passage")
-        return [(each.vector, each.codes if self.coder is not None else None) for each in made]
-
-
 def _on_server(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Let the server do it and show how far it is.
 
@@ -137,8 +107,7 @@ def _on_server(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, 
         NoServer: none runs.
         KlawError: it refused, failed, or went away in the middle.
     """
-    options = {"accept_differences": asked.accept_differences, "embed_again": asked.embed_again}
-    call(paths, "reindex", action="start", **options)
+    call(paths, "reindex", action="start", accept_differences=asked.accept_differences, embed_again=asked.embed_again)
     try:
         while True:
             status = _status(paths)
@@ -175,12 +144,7 @@ def lines(answer: Mapping[str, Any], database: Path) -> Lines:
             f" {plural(tally['conflicts'], 'record')} whose place is taken; they are kept in set-aside/"
             + (" and were taken out of the logs" if answer["set_aside"] else ", and stay in the logs too")
         )
-    out.append(
-        f"vectors: {vectors['taken_over']:,} taken over, {vectors['made']:,} made,"
-        f" {vectors['waiting']:,} left to the server"
-    )
-    if answer["no_model"]:
-        out.append(f"no vectors were made: {answer['no_model']}")
+    out.append(f"vectors: {vectors['taken_over']:,} taken over, {vectors['waiting']:,} left to the server")
     out += _tables(answer["tables"])
     out += [answer["reason"]] if answer["reason"] else []
     old, built = (database.with_name(f"{database.name}.{end}") for end in ("old", "reindex"))

@@ -51,7 +51,6 @@ class OpenedFile:
         return data
 
     def head(self, limit: int) -> bytes:
-        """Its first bytes. Raises OSError."""
         with os.fdopen(self.fd, "rb", closefd=False) as file:
             return file.read(limit)
 
@@ -73,13 +72,9 @@ def open_plain(name: str, folder: int) -> tuple[int, os.stat_result]:
 
 @contextmanager
 def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterator[int]:
-    """A folder's descriptor. Raises NotPlain: a part is a link, or no folder; OSError.
-
-    Args:
-        root: chosen by a person; links on the way to it are followed.
-        below: relative to it; no part may be a link or ``..``.
-        make: make what is missing (mode 0700).
-    """
+    """Open a folder ``below`` one that a person chose (``root``): links on the way to that are followed, below it no
+    part may be a link or ``..``. ``make`` makes what is missing (mode 0700). Gives a descriptor. Raises NotPlain: a
+    part is a link, or no folder; OSError."""
     if make:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(root, FOLDER & ~os.O_NOFOLLOW)

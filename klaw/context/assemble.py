@@ -1,11 +1,9 @@
-"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request. Both are
-pure.
+"""Context assembly around the recall: ``plan`` fits the window, ``assemble`` makes the request. Both are pure.
 
-The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
-window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
-window and drops recalled items that the longer window, or a topic in full, now shows. Likewise with chosen topics
-(``topics.maxTokens``) and passages of knowledge bases (``kb.maxTokens``), which make room for the window's newest
-exchange.
+No message falls between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the window into what is
+left; the caller searches before the window; ``assemble`` gives the unused reserve back to the window and drops recalled
+items that the longer window, or a topic in full, now shows. Likewise with chosen topics (``topics.maxTokens``) and
+passages of knowledge bases (``kb.maxTokens``), which make room for the window's newest exchange.
 """
 
 import enum
@@ -38,7 +36,6 @@ TOPICS_SHARE = 0.2
 PASSAGES_SHARE = 0.35
 """Passages of knowledge bases may take this share, whatever ``kb.maxTokens`` is."""
 _HEADER_TOKENS = tokens.estimate(RECALL_HEADER) + 2
-"""What the recalled messages' header takes, with the lines around it."""
 ROOM_FOR_BOTH = 160
 """With less room than this recall has all of it, and topics none."""
 ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
@@ -54,7 +51,7 @@ class Guard(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Layer:
-    """One layer of the context as the receipt shows it; ``cut``: it was shortened to its share of the budget."""
+    """A layer of the context as the receipt shows it; ``cut``: it was shortened to its share of the budget."""
 
     name: str
     text: str
@@ -66,9 +63,8 @@ class Layer:
 class Plan:
     snapshot: Snapshot
     fixed: tuple[Layer, ...]
-    """System prompt, core memory and summary; empty ones are left out."""
     pending: tuple[ChatMessage, ...]
-    """The pending messages, joined; where an interrupted turn goes on, its rounds stand after those that it answers."""
+    """Joined; where an interrupted turn goes on, its rounds stand after the messages that it answers."""
     pending_tokens: int
     pending_cut: bool
     window: tuple[Message, ...]
@@ -178,7 +174,6 @@ def assemble(
     chosen: ChosenTopics | None = None,
     looked_up: ContextUsed | None = None,
 ) -> Context:
-    """Make the request's messages, with what was recalled, chosen and looked up for them."""
     snapshot = plan.snapshot
     window = plan.window
     topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
@@ -230,7 +225,6 @@ def _below(passages: PackedPassages | None, pending: tuple[ChatMessage, ...]) ->
 
 
 def recall_block(recalled: RecallOutcome) -> str:
-    """The recalled messages as ``[role] content`` lines below their header; empty when there are none."""
     lines = [f"[{candidate.message.role}] {hanging(candidate.text)}" for candidate in recalled.kept]
     return "\n".join([RECALL_HEADER, *lines]) if lines else ""
 
@@ -264,29 +258,21 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
 
 
 def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
-    shown = (*window, *snapshot.pending, *snapshot.unfinished)
+    rowids = frozenset(message.rowid for message in (*window, *snapshot.pending, *snapshot.unfinished))
     live = snapshot.summaries
-    return Present(
-        rowids=frozenset(message.rowid for message in shown),
-        summarised=(snapshot.pending[0].chat, live[0].first_seq, live[-1].last_seq)
-        if live and snapshot.pending
-        else None,
-    )
+    if not live or not snapshot.pending:
+        return Present(rowids=rowids)
+    return Present(rowids=rowids, summarised=(snapshot.pending[0].chat, live[0].first_seq, live[-1].last_seq))
 
 
 def _without(recalled: RecallOutcome, window: tuple[Message, ...], topics: PackedTopics) -> RecallOutcome:
-    shown = {message.rowid: Decision.IN_WINDOW for message in window}
-    in_topics = dict.fromkeys(topics.whole, Decision.IN_TOPIC)
-    where = {**in_topics, **shown}
-    return attrs.evolve(
-        recalled,
-        candidates=tuple(
-            attrs.evolve(candidate, decision=where[candidate.message.rowid])
-            if candidate.passed and candidate.message.rowid in where
-            else candidate
-            for candidate in recalled.candidates
-        ),
+    where = dict.fromkeys(topics.whole, Decision.IN_TOPIC)
+    where |= {message.rowid: Decision.IN_WINDOW for message in window}
+    shown = (
+        attrs.evolve(each, decision=where[each.message.rowid]) if each.passed and each.message.rowid in where else each
+        for each in recalled.candidates
     )
+    return attrs.evolve(recalled, candidates=tuple(shown))
 
 
 def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -294,8 +280,8 @@ def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], bool]:
-    """What stands behind the window, in at most about so many tokens, and whether it was shortened. A turn that goes on
-    after a stop finds what it had done behind the messages that it was for."""
+    """What stands behind the window, in about ``limit`` tokens at most, and whether it was shortened. A turn that goes
+    on after a stop finds what it had done behind the messages that it was for."""
     groups = [
         list(group)
         for _, group in groupby(sorted((*snapshot.pending, *snapshot.unfinished), key=lambda m: m.seq), is_tool)

@@ -12,9 +12,8 @@ from klaw.domain.message import Message, Role
 from klaw.domain.text import quoted
 from klaw.llm.providers.adapt import IMAGE_TOKENS
 
-MAX_PICTURES = 8
-"""In one request; the newest."""
-MAX_PICTURES_BYTES = 12_000_000
+MAX_PICTURES, MAX_PICTURES_BYTES = 8, 12_000_000
+"""Limits of one request, which gets the newest."""
 PICTURES_SHARE = 0.75
 """Pictures may take this share of the room for the pending messages; the rest is for their text."""
 DOCUMENTS_SHARE = 0.5

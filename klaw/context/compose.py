@@ -17,18 +17,16 @@ OWN_CHANNEL = "klaw"
 
 @attrs.frozen(kw_only=True)
 class Composer:
-    """Stamps messages with the time, the estimated tokens and, for Klaw's own, an id."""
-
     clock: Clock
     new_id: Callable[[], str]
 
     def from_user(self, chat: ChatId, message_id: str, channel: str, kind: MessageKind, text: str) -> NewMessage:
-        """A message that the chat's user sent, with the id that their client chose."""
+        """A message of the chat's user, with the id that their client chose."""
         return self._message(chat, message_id, channel, Role.USER, kind, text, {})
 
     def own(self, chat: ChatId, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
-        """A message that Klaw makes: an answer, a reply to a command, a session break, a round of tools. The
-        arguments of calls in the metadata, and what goes back with them, count as tokens."""
+        """A message that Klaw makes. The arguments of calls in the metadata, and what goes back with them, count as
+        tokens."""
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
 
     def _message(

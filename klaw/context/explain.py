@@ -7,7 +7,7 @@ from klaw.context.assemble import Context, Guard, Plan
 from klaw.context.topics import PackedTopics
 from klaw.domain.context_used import KEY
 from klaw.domain.search import Candidate, RecallOutcome
-from klaw.domain.topic import TopicCandidate
+from klaw.domain.topic import ChosenTopics, TopicCandidate
 
 RECEIPT_VERSION = 2
 """2: candidates without id and date, and without what is None or empty; with the query, the settings, the scope, what
@@ -15,8 +15,7 @@ was found in all, and the numbers that explain a cut. Version 1 is still shown."
 
 
 def explain(plan: Plan, context: Context) -> dict[str, Any]:
-    """Describe what went into a request, what was recalled with which scores, and what was cut and why. Messages stand
-    in it by seq; their text stays in the chat."""
+    """Describe what went into a request, what was recalled, and what was cut and why. Messages stand in it by seq."""
     snapshot = plan.snapshot
     summaries = [
         {"number": each.number, "first_seq": each.first_seq, "last_seq": each.last_seq, "tokens": each.tokens}
@@ -60,8 +59,7 @@ def _topics(plan: Plan, context: Context) -> dict[str, Any]:
         "chosen_by": "reranker" if chosen.reranked else "search",
         "fallback": chosen.fallback,
         "loads": chosen.loads or None,
-        "degraded": list(chosen.degraded),
-        "timings_ms": {step: round(spent, 2) for step, spent in chosen.timings_ms.items()},
+        **_spent(chosen),
         "max_tokens": plan.topics_tokens,
         "tokens": packed.tokens,
         "candidates": [describe_topic(each, packed) for each in chosen.candidates],
@@ -69,8 +67,13 @@ def _topics(plan: Plan, context: Context) -> dict[str, Any]:
     return {"topics": {name: value for name, value in account.items() if value is not None}}
 
 
+def _spent(search: RecallOutcome | ChosenTopics) -> dict[str, Any]:
+    timings_ms = {step: round(spent, 2) for step, spent in search.timings_ms.items()}
+    return {"degraded": list(search.degraded), "timings_ms": timings_ms}
+
+
 def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str, Any]:
-    """A found topic's numbers as plain JSON values. What is None or empty is left out."""
+    """A found topic's numbers; what is None or empty is left out."""
     shown = next((each for each in packed.shown if each.id == candidate.topic.id), None)
     account: dict[str, Any] = {
         "id": int(candidate.topic.id),
@@ -103,8 +106,7 @@ def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
     account: dict[str, Any] = {
         "guard": guard.value,
         "query_words": recalled.query_words,
-        "degraded": list(recalled.degraded),
-        "timings_ms": {step: round(spent, 2) for step, spent in recalled.timings_ms.items()},
+        **_spent(recalled),
         "kept": [candidate.message.seq for candidate in recalled.kept],
         "kept_tokens": sum(candidate.tokens for candidate in recalled.kept),
         "found": recalled.found,
@@ -127,7 +129,7 @@ def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
 
 
 def describe_candidate(candidate: Candidate) -> dict[str, Any]:
-    """A candidate's numbers as plain JSON values, without its text. What is None or empty is left out."""
+    """A candidate's numbers; what is None or empty is left out."""
     excerpt = candidate.text != candidate.message.content
     account = {
         "seq": candidate.message.seq,

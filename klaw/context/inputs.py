@@ -8,11 +8,12 @@ from klaw.domain.message import Message
 from klaw.domain.summary import Summary
 from klaw.llm.types import Image
 
+SAFETY = 0.9
+"""Share of the context length that is planned for; the estimate may be off by the rest."""
+
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """Token limits of one request, in the provider's tokens."""
-
     context_tokens: int
     reply_reserve_tokens: int
     correction: float = 1.0
@@ -20,14 +21,10 @@ class Budget:
 
     @property
     def usable(self) -> int:
-        """Estimated tokens that the prompt may take: 90 % of the context, less the reply reserve."""
+        """Estimated tokens that the prompt may take."""
         free = self.context_tokens * SAFETY - self.reply_reserve_tokens
         # A small model may be shorter than twice the reserve; then prompt and answer share it.
         return max(1, int(max(free, self.context_tokens * SAFETY / 2) / self.correction))
-
-
-SAFETY = 0.9
-"""Share of the context length that is planned for; the estimate may be off by the rest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +33,7 @@ class Settings:
     recall_enabled: bool
     recall_max_tokens: int
     hold_uncovered: bool = False
-    """``summaries.holdUncovered``: what no summary holds stays in the window, whatever its number, while it fits."""
+    """``summaries.holdUncovered``: what no summary holds stays in the window while it fits."""
     topics_max_tokens: int = 0
     """``topics.maxTokens``; 0: no topics come into the prompt by themselves."""
     knowledge_max_tokens: int = 0
@@ -47,8 +44,6 @@ class Settings:
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """Everything that the context of one interactive turn is made from."""
-
     system_prompt: str
     core_memory: str
     history: tuple[Message, ...]
@@ -66,8 +61,7 @@ class Snapshot:
     summaries: tuple[Summary, ...] = ()
     """The segment's summaries that stand in the context, oldest first."""
     summarised_to: int = 0
-    """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
-
+    """The last message that a summary was made of, or 0; ``history`` begins after it."""
     sees: bool = False
     pictures: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
     """The pictures of these messages, by SHA-256."""

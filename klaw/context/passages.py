@@ -20,14 +20,10 @@ _NOTHING = "(Nothing in the knowledge bases of this chat fits this question. Say
 _FAILED = "(The knowledge bases of this chat could not be searched just now. Say so.)"
 _GONE = "(A knowledge base of this chat is not there any more, or is not shared with the user any more. Say so.)"
 FRAME = tokens.estimate(tagged("passages", "") + _ABOVE + _GONE) + 8
-_SILENT = frozenset({"no_content"})
-"""Small talk: there is nothing to say about it."""
 
 
 @attrs.frozen(kw_only=True)
 class PackedPassages:
-    """What a prompt shows before the question; the text may be empty."""
-
     used: ContextUsed
     text: str
     tokens: int
@@ -52,7 +48,9 @@ def pack(found: ContextUsed, max_tokens: int) -> PackedPassages:
         lines.append(block)
     nothing = found.nothing or ("" if shown else "no_room")
     used = attrs.evolve(found, passages=tuple(shown), nothing="" if shown else nothing)
-    parts = [f"{tagged('passages', chr(10).join(lines))}\n{_ABOVE}"] if shown else _said(nothing)
+    parts = [f"{tagged('passages', chr(10).join(lines))}\n{_ABOVE}"] if shown else []
+    if not shown and nothing not in ("no_content", "no_bases"):  # there is nothing to say about small talk
+        parts = [_FAILED if nothing == "search_failed" else _NOTHING]
     text = "\n".join([*parts, _GONE] if found.gone else parts)
     if tokens.estimate(text) > max_tokens:
         text = ""  # hardly any room: the question is more important
@@ -61,9 +59,3 @@ def pack(found: ContextUsed, max_tokens: int) -> PackedPassages:
 
 def _block(used: UsedPassage) -> str:
     return f"[{used.number}] {place_of(used)}\n{quoted(used.text)}"
-
-
-def _said(nothing: str) -> list[str]:
-    if nothing in _SILENT or nothing == "no_bases":
-        return []
-    return [_FAILED if nothing == "search_failed" else _NOTHING]

@@ -15,14 +15,11 @@ HEADER = "[facts]"
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """Core memory with the facts that found room behind it, and how many did not."""
-
     text: str
     facts: tuple[Fact, ...] = ()
     left_out: int = 0
 
     def describe(self) -> dict[str, Any]:
-        """For the receipt: which facts, and why; nothing when there are none."""
         if not self.facts and not self.left_out:
             return {}
         shown = [

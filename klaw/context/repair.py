@@ -29,8 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] = EMPTY) -> list[ChatMessage]:
-    """Stored messages of one chat as a request has them, with their pictures by row id; those of no dialogue are left
-    out."""
+    """Stored messages as a request has them, with their pictures by row id; those of no dialogue are left out."""
     found = ((_said(message), beside.get(message.rowid, ())) for message in messages)
     return [
         attrs.evolve(said, images=images) if images and said.role == "user" else said  # no provider takes others
@@ -55,7 +54,7 @@ def _said(message: Message) -> ChatMessage | None:
 
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
-    """The calls in a stored message's metadata; what does not look like one is left out."""
+    """The calls in a message's metadata; what does not look like one is left out."""
     found = message.metadata.get("calls")
     return tuple(
         ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"])

@@ -17,7 +17,7 @@ MARK = "\n[… {count} characters left out …] "
 
 
 def shorten(text: str, max_tokens: int) -> str:
-    """The text, or its head and tail with a mark between them, so that it has at most ``max_tokens`` (estimated)."""
+    """The text, or its head and tail with a mark between them, in at most ``max_tokens``."""
     estimated = tokens.estimate(text)
     if estimated <= max_tokens:
         return text
@@ -34,8 +34,8 @@ LEAST_RESULT_TOKENS = 48
 
 
 def make_room(messages: Sequence[ChatMessage], first: int, max_tokens: int) -> tuple[ChatMessage, ...]:
-    """Shorten tool results, then long arguments of calls, each the oldest first, until the messages of a request fit;
-    only from the index ``first`` on. When shortening does not suffice the result is longer."""
+    """Shorten tool results, then long arguments of calls, each the oldest first and from the index ``first`` on, until
+    the messages of a request fit, if they can."""
     fitted = list(messages)
     over = request_tokens(fitted) - max_tokens
     for shrink in (_shorter_result, _shorter_arguments):
@@ -86,8 +86,7 @@ def exchanges(history: Sequence[Message]) -> list[tuple[Message, ...]]:
     tool call from its result, nor a question from its answer, nor a turn in whose tools another question came in."""
     last_of_turn = {message.metadata.get("turn"): index for index, message in enumerate(history)}
     cut: list[list[Message]] = []
-    ends = -1
-    """Index of the last message of the turns that the exchange has tool messages of."""
+    ends = -1  # where the turns end that the exchange has tool messages of
     for index, message in enumerate(history):
         asks = message.role is Role.USER and (index == 0 or history[index - 1].role is not Role.USER)
         if (asks and index > ends) or not cut:
@@ -108,8 +107,7 @@ def fit(
     """The newest exchanges that fit, oldest first; of some of them perhaps without their tool messages.
 
     Args:
-        has_older: the segment has more before the history, so that the first exchange may be incomplete: it is left out
-            then, unless it is the only one.
+        has_older: the first exchange may be incomplete: it is left out, unless it is the only one.
         max_messages: ``context.slidingWindow``; tool messages do not count.
         max_exchanges: ``kb.pairs``; None: any number.
     """

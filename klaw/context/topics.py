@@ -1,8 +1,6 @@
 """Chosen topics in a prompt: each with its summary and so much of what was said as its share of the budget holds. Pure.
-
 All of it is a record of what others wrote. Every text is one line behind a mark of Klaw's, so that none can pass for
-another message, for another topic, or for the end of the record.
-"""
+another message, for another topic, or for the end of the record."""
 
 from collections.abc import Mapping, Sequence
 
@@ -53,26 +51,24 @@ class TopicInPrompt:
     @property
     def whole(self) -> tuple[int, ...]:
         """Row ids of the messages that are shown in full."""
-        return tuple(each.rowid for each in self._messages if not _is_long(each))
+        return self._rowids(long=False)
 
     @property
     def part(self) -> tuple[int, ...]:
         """Row ids of the messages that are shortened."""
-        return tuple(each.rowid for each in self._messages if _is_long(each))
+        return self._rowids(long=True)
 
     @property
     def left_out(self) -> int:
         return len(self.candidate.messages) - self.present - len(self.kept)
 
-    @property
-    def _messages(self) -> list[Message]:
-        return [self.candidate.messages[place] for place in self.kept]
+    def _rowids(self, *, long: bool) -> tuple[int, ...]:
+        kept = (self.candidate.messages[place] for place in self.kept)
+        return tuple(each.rowid for each in kept if _is_long(each) is long)
 
 
 @attrs.frozen(kw_only=True)
 class PackedTopics:
-    """The layer, and what became of each chosen topic."""
-
     shown: tuple[TopicInPrompt, ...] = ()
     fates: Mapping[TopicId, Fate] = attrs.Factory(dict)
 
@@ -94,8 +90,8 @@ NO_TOPICS = PackedTopics()
 
 def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> PackedTopics:
     """Put chosen topics into a budget, the most useful first. Each may take half of what is left, the last one all. Of
-    one that does not fit as a whole, the messages that have most to do with the question are shown, in their order,
-    with a mark where others are missing. Messages that the prompt shows anyway are left out."""
+    one that does not fit, the messages that have most to do with the question are shown, with a mark where others are
+    missing. Messages that the prompt shows anyway are left out."""
     mine = chosen.chosen if chosen is not None else ()
     left = max_tokens - _cost([HEADER])
     shown: list[TopicInPrompt] = []
@@ -131,7 +127,6 @@ def without(packed: PackedTopics, present: Present) -> PackedTopics:
 
 
 def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> TopicInPrompt | None:
-    """None when not even its summary fits."""
     places = [at for at, message in enumerate(candidate.messages) if message.rowid not in present.rowids]
     smallest = _cost([_head(candidate, present, len(places) - 1)])  # the longest that it may be, for what is cut
     room = min(left, max(share, smallest))
@@ -184,7 +179,7 @@ def _is_summarised(candidate: TopicCandidate, present: Present) -> bool:
 
 
 def _is_within(candidate: TopicCandidate, places: Sequence[int], room: int) -> bool:
-    """Whether these messages alone fit. Looks at no more than fits: this runs on the event loop."""
+    """Whether these messages fit. Reads no more than that takes: this runs on the event loop."""
     for at in places:
         room -= _cost([_said(candidate.messages[at])])
         if room < 0:

@@ -82,7 +82,6 @@ _MADE = frozenset(
         "app_pairing_content",
     }
 )
-"""What models think and tools return."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
@@ -200,12 +199,8 @@ def _report(about: Any, content: Any) -> str:
     if isinstance(report, dict) and isinstance(report.get("content"), dict):
         return _said(report.get("metadata") or {}, report["content"])
     parts = [each for each in content.get("parts") or () if isinstance(each, dict)]
-    return "\n".join(_text(each, {}) for each in parts if _is_drawn(each))
-
-
-def _is_drawn(part: Any) -> bool:
-    about = part.get("metadata")
-    return isinstance(about, dict) and bool(about.get("dalle") or about.get("generation"))
+    made = [(each, each["metadata"]) for each in parts if isinstance(each.get("metadata"), dict)]
+    return "\n".join(_text(each, {}) for each, by in made if by.get("dalle") or by.get("generation"))
 
 
 def _canvas(content: Any) -> str:

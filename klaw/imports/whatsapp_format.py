@@ -16,12 +16,10 @@ from unicodedata import category, decimal, normalize
 import attrs
 
 WORDS: Mapping[str, str] = tomllib.loads((resources.files(__package__) / "whatsapp.toml").read_text(encoding="utf-8"))
-"""What WhatsApp writes, in many languages."""
 
 Order: TypeAlias = Literal["dmy", "mdy", "ymd"]
 PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 FIRST_YEAR = 2009
-"""There was no WhatsApp before."""
 MARKS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 MOST_CHARS = 80
 MOST_LETTERS = 30
@@ -50,7 +48,7 @@ class Stamp:
     style: str
 
     def at(self, order: Order) -> dt.datetime | None:
-        """In the telephone's time; None: no such day."""
+        """The telephone's local time; None: no such day."""
         year, month, day = (self.numbers[place] for place in PLACES[order])
         try:
             if 1380 <= year < 1425:
@@ -60,7 +58,6 @@ class Stamp:
             return None
 
     def may_be(self, order: Order) -> bool:
-        """Whether dates are written so in that order."""
         if any(each in self.style for each in "年년오"):
             return order == "ymd"
         return order != "mdy" or "." not in self.style.split("0")[1]  # between full stops the day stands first
@@ -196,7 +193,6 @@ _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("�
 MOST_WORDS = 8
 MOST_PLACEHOLDER, MOST_GONE = 60, 120
 _SIGNS = re.compile(r"[<(\u200e]")
-"""Without one of them it is only a text."""
 
 
 def _normal(text: str) -> str:

@@ -1,8 +1,8 @@
 """Which marks ``[n]`` of an answer are valid. Pure.
 
-A mark is valid when passage n was given, and when what the answer quotes beside it stands in that passage. Invalid ones
-are removed; the others are written as ``[1][2]``, whatever form the model gave them. Code, links and definitions of
-links and footnotes are left alone. Every pattern runs in linear time: an answer may be hostile.
+A mark is valid when passage n was given, and what the answer quotes beside it stands there. Invalid ones are removed,
+the others written as ``[1][2]``. Code, links, and definitions of links and footnotes are left alone. Every pattern runs
+in linear time: an answer may be hostile.
 """
 
 import re
@@ -69,7 +69,7 @@ class _CitationMark:
 
 
 def check(answer: str, passages: Mapping[int, str]) -> CheckedAnswer:
-    """Remove the invalid marks of an answer, as the model wrote it, to passages that were given, by number."""
+    """Remove the invalid marks of an answer to passages that were given, by number."""
     marks, code = _scan(answer)
     if not marks:
         return CheckedAnswer(text=answer)
@@ -124,7 +124,6 @@ def _scan(text: str) -> tuple[list[_CitationMark], list[tuple[int, int]]]:
 
 
 def _fenced(text: str) -> list[tuple[int, int]]:
-    """Where blocks of code stand; one that never ends goes to the end."""
     blocks: list[tuple[int, int]] = []
     opened: re.Match[str] | None = None
     for each in _FENCE.finditer(text):
@@ -183,7 +182,6 @@ def _plain(text: str) -> str:
 
 
 def _stands(quoted: str, source: str) -> bool:
-    """Whether all parts of a quotation stand in a source, in their order."""
     place = 0
     for part in _LEFT_OUT.split(quoted):
         plain = _plain(part).strip(".,;:!?()[]")

@@ -1,9 +1,6 @@
-"""What a chat that is bound to knowledge bases is answered from, and whether its answer's marks hold.
-
-The question, or with a question that refers to earlier ones the last pair too, is searched in the passages and the
-graphs of the bases at the same time; what both find is numbered in one list. Nothing here fails a turn: what could not
-be searched is named.
-"""
+"""What a chat that is bound to knowledge bases is answered from, and whether its answer's marks hold. The question,
+with the last pair if it refers to that, is searched in the passages and the graphs of the bases at the same time; what
+both find is numbered in one list. Nothing here fails a turn: what could not be searched is named."""
 
 from collections.abc import Sequence
 from itertools import accumulate, zip_longest
@@ -53,8 +50,6 @@ class CitationMetrics:
 
 @attrs.frozen(kw_only=True)
 class Dialogue:
-    """Looks up the questions of bound chats, and checks the citations of the answers."""
-
     readers: Readers
     passages: KnowledgeSearch
     graphs: Graphs
@@ -72,13 +67,8 @@ class Dialogue:
         max_tokens: int,
         meter: Meter,
     ) -> ContextUsed:
-        """Search the bases of a chat. The caller holds an LLM slot.
-
-        Args:
-            question: what the turn answers, joined.
-            history: what was said before in the segment.
-            max_tokens: of all passages together, estimated.
-        """
+        """Search the bases of a chat for a question, which may refer to the ``history`` of its segment. The caller
+        holds an LLM slot. ``max_tokens``: of all passages together, estimated."""
         bases = tuple(each.base.id for each in bound.bases)
         found = ContextUsed(bases=bases, gone=bound.gone)
         if not bases or not max_tokens:
@@ -126,7 +116,6 @@ class Dialogue:
         return query_of(text, last), "pair"
 
     async def _rewrite(self, text: str, last: Pair, meter: Meter) -> str | None:
-        """The question in words of its own, by the model that chats; None: by the rule."""
         asker = attrs.evolve(self.asker, charge=CallCharge(meter))
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
@@ -143,8 +132,8 @@ class Dialogue:
 
 
 def last_pair(history: Sequence[Message]) -> Pair | None:
-    """The last question that was answered, and its answer; a question that itself referred to an earlier one stands as
-    it was searched."""
+    """The last question that was answered, and its answer. A question that referred to an earlier one stands as it was
+    searched."""
     answer = next((at for at in range(len(history) - 1, -1, -1) if _says(history[at], Role.ASSISTANT)), None)
     if answer is None:
         return None
@@ -170,7 +159,7 @@ def _rewritten(answer: Rewritten) -> str:
 def _with(
     found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
 ) -> ContextUsed:
-    """All that was found, in one list: what graphs say (None: they failed) between the passages, by rank."""
+    """What graphs say (None: they failed) between the passages, by rank."""
     failed = bool(graphs) and said is None
     said = said or GraphSearch()
     used = [

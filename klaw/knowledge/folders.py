@@ -28,8 +28,8 @@ def allowed(source: Source, config: KnowledgeConfig, paths: Paths) -> str:
 
 
 def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) -> str:
-    """The path of a folder that may be added, without links. ``added_by`` is empty for the operator. Raises NotAllowed:
-    it may not be, or is not a readable folder; the text says what may be added."""
+    """The path of a folder that may be added, without links. ``added_by`` is empty for the operator. Raises NotAllowed,
+    which says what may be added."""
     path = Path(where)
     if not path.is_absolute() or "\0" in where or ".." in path.parts:
         raise NotAllowed("a folder is named by its absolute path, without ..")
@@ -43,7 +43,6 @@ def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) ->
 
 
 def _check(path: Path, added_by: str, config: KnowledgeConfig, paths: Paths) -> Path:
-    """The path as it really is. Raises NotAllowed, OSError."""
     workspace = paths.workspace / below_of_user(UserId(added_by or LOCAL_USER), "")
     chosen: Sequence[Path] = [workspace, *map(Path, config.folders)] if added_by else [Path("/")]
     roots = (form for each in chosen for form in (each, each.resolve()))  # links on the way there were chosen, too

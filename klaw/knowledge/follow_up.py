@@ -1,6 +1,5 @@
-"""Questions that refer to what was said before ("tell me more about the second", «а что насчёт второго?»): which ones
-do, and with what they are searched. Pure rules, for English and Russian.
-"""
+"""Which questions refer to what was said before ("tell me more about the second", «а что насчёт второго?»), and with
+what they are searched: in English and Russian. Pure."""
 
 import re
 
@@ -11,12 +10,9 @@ from klaw.llm.ask_json import Text
 from klaw.memory.recall.query import content_words, is_light
 from klaw.store.engine.tokenizer import stem
 
-SHORT = 2
-"""A question with so few words that say something is taken for the end of an earlier one."""
-FEW = 5
-"""A question with more words stands for itself, whatever pronoun is in it."""
-LONG = 40
-"""A question with more words stands for itself, whatever word it opens with."""
+SHORT, FEW, LONG = 2, 5, 40
+"""A question of so few content words goes on with an earlier one; more stand for themselves whatever pronoun is among
+them; more whatever word it opens with."""
 MAX_ASKED, MAX_ANSWERED = 300, 600
 """Characters of the earlier question and of its answer that are searched with."""
 MAX_QUERY = 2_000
@@ -90,14 +86,12 @@ def refers(question: str) -> bool:
 
 
 def query_of(question: str, last: Pair) -> str:
-    """What a question that refers to the last pair is searched with: that question, the part of its answer that is
-    meant, the question itself."""
+    """What a question that refers to the last pair is searched with."""
     parts = one_line(last.asked)[-MAX_ASKED:], meant(question, last.answered)[:MAX_ANSWERED], question.strip()
     return "\n".join(filter(None, parts))
 
 
 def material(question: str, last: Pair) -> str:
-    """What the model is shown to put a question into words of its own."""
     pair = f"[user] {one_line(last.asked)[:MAX_QUERY]}\n[assistant] {one_line(last.answered)[:MAX_QUERY]}"
     return f"{tagged('conversation', pair)}\n\n{tagged('question', one_line(question)[:MAX_QUERY])}"
 
@@ -123,7 +117,6 @@ def _place(found: "re.Match[str]") -> int:
 
 
 def _items(answer: str) -> list[str]:
-    """The items of an answer's list, each with the lines below it."""
     found = list(_ITEM.finditer(answer))
     ends = [*(each.start() for each in found[1:]), len(answer)]
     items = (answer[each.end() : end] for each, end in zip(found, ends, strict=False))

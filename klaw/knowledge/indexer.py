@@ -1,12 +1,9 @@
 """Actor ``knowledge.indexer``: keeps the documents of all bases as their sources are.
 
 Whoever changes a source nudges it, and so do the system's watches of folders; besides it looks every
-``kb.scanSeconds``. A look says which documents are to be read, and which are gone; that is kept in the database, so a
-kill loses nothing. Beside it, each user's documents are read one after the other (``ingest``), some of each source in
-turn, so that a large folder does not hold up an upload. Users take turns: no user's documents, and no large one, keep
-those of others waiting.
-
-The files are their own source: nothing of the documents is in the logs. Log lines have ids and codes, never names.
+``kb.scanSeconds``. Which documents are to be read is kept in the database, so a kill loses nothing. Each user's are
+read one after the other (``ingest``), some of each source in turn, so that a large folder does not hold up an upload.
+Users take turns, and no large document keeps those of others waiting. Log lines have ids and codes, never names.
 """
 
 from collections import deque
@@ -44,13 +41,12 @@ TURN_S = 10.0
 AT_ONCE = 2
 """Documents of different users; each may take half a gigabyte."""
 LARGE_BYTES = 8 << 20
-"""Only one document larger than this is read at a time, which leaves a place for small ones."""
+"""One document larger than this is read at a time: leaves a place for small ones."""
 NOT_YET = Backoff(2.0, 60.0)
 STORAGE_PAUSE_S = 30.0
 COUNT_S = 2.0
-"""Between two counts while documents are read."""
 BEHIND_S = 3600.0
-"""After documents have waited this long, ``klaw status`` says so."""
+"""After which ``klaw status`` says that documents wait."""
 
 _PROBLEMS = {
     "missing": "a watched folder is not there: what was read of it is kept",
@@ -68,11 +64,7 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 class Indexer(Nudge):
-    """The actor and its handle: a nudge says that there are other sources, or other bytes of one.
-
-    Args:
-        embed: called when there are passages to embed. Sync and quick.
-    """
+    """The actor and its handle: a nudge says that sources have changed. ``embed`` is called for new passages."""
 
     def __init__(
         self,
@@ -116,7 +108,6 @@ class Indexer(Nudge):
         self.nudge()
 
     def state_of(self, source: SourceId) -> SourceState | None:
-        """How a source was when it was last looked at; None: nothing is known of it."""
         return self._scanner.states.get(source) or self._pages.states.get(source)
 
     def problems(self) -> Mapping[str, str]:
@@ -181,7 +172,7 @@ class Indexer(Nudge):
         return self._scanner.due(source.id, heard=heard, watched=watched)
 
     def _heard(self, paths: Collection[str]) -> None:
-        """The watches tell which paths have changed; without any, that they are set, or cannot be."""
+        """Paths have changed; none: the watches are set, or cannot be."""
         for source in self._sources.values():
             if source.kind is SourceKind.FOLDER and (not paths or _concerns(source.where, paths)):
                 self._changed.add(source.id)
@@ -202,7 +193,6 @@ class Indexer(Nudge):
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def _read_all(self, vitals: Vitals) -> None:
-        """Read what waits of each user, and wait for more."""
         self._users.clear()
         async with trio.open_nursery() as nursery:
             while True:
@@ -214,7 +204,6 @@ class Indexer(Nudge):
                     self._users[user].nudge()
 
     async def _read_of(self, user: UserId, vitals: Vitals) -> None:
-        """Read what waits of a user, and wait for more, as long as there are sources."""
         while own := [source for source in self._sources.values() if source.user == user]:
             try:
                 read = 0
@@ -235,7 +224,7 @@ class Indexer(Nudge):
         del self._users[user]
 
     async def _read_some(self, source: Source, vitals: Vitals) -> int:
-        """Read some documents of a source, when it is the user's turn. Returns how many. Raises StorageError."""
+        """Read some documents, when it is the user's turn. Returns how many. Raises StorageError."""
         state = self._scanner.states.get(source.id)
         if (state is not None and not state.can_be_read) or (source.kind is SourceKind.WEB and not source.sha256):
             return 0

@@ -1,14 +1,12 @@
-"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them.
-
-A document is read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no
-more memory than a short one.
-"""
+"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them. A document is
+read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no more memory than
+a short one."""
 
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Concatenate, ParamSpec, TypeVar
 
 import attrs
 import structlog
@@ -45,7 +43,6 @@ SETTLE_S = 2.0
 """A file that was changed less than this ago may be half written."""
 HASH_BYTES = 4 << 20
 CUT_CHARS = 64_000
-"""Text that is cut at a time."""
 BUFFERED = 400
 """Passages that are stored at a time."""
 STEP_PASSAGES = 64
@@ -64,22 +61,18 @@ class NotYetError(Exception):
     """The file is not there, or is being changed: it is read later, or removed by the next look."""
 
 
-LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
-"""Raises KlawError: the file is no graph."""
-
-
 @attrs.define(kw_only=True, eq=False)
 class Ingest:
     data_dir: Path
     readers: Readers
     writer: Writer
     clock: Clock
-    load_graph: LoadGraph
+    load_graph: Callable[[Source], Awaitable[GraphSize]]
+    """Raises KlawError: the file is no graph."""
     _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
-        """Read a waiting document, unless its bytes are those of before. Returns its row now. Cancelled, it goes on
-        waiting. Raises GoneError, NotYetError, StorageError."""
+        """Read a document unless its bytes are those of before. Raises GoneError, NotYetError, StorageError."""
         begun = trio.current_time()
         if source.kind is SourceKind.RDF:
             now = await self._read_graph(source, document)
@@ -101,8 +94,7 @@ class Ingest:
             pass
 
     async def give_up(self, document: Document) -> Document | None:
-        """Leave a document at which Klaw itself failed alone until it changes. None: it is gone. Raises
-        StorageError."""
+        """Leave a document at which Klaw failed alone until it changes. None: it is gone. Raises StorageError."""
         try:
             return await self._fail(document, "failed", "could not be read by an error of Klaw; the log says where")
         except GoneError:
@@ -112,7 +104,7 @@ class Ingest:
 
     async def _read_file(self, source: Source, document: Document) -> Document:
         in_folder = source.kind is SourceKind.FOLDER
-        if in_folder and _suffix(document.name) not in SUFFIXES:
+        if in_folder and PurePosixPath(document.name).suffix.lower().removeprefix(".") not in SUFFIXES:
             return await self._fail(document, "unsupported", "files of this kind are not read")
         try:
             file, info = await self._threads.run(_open, self.data_dir, source, document)
@@ -149,7 +141,6 @@ class Ingest:
         return sha.hexdigest()
 
     async def _store(self, document: Document, reading: DocumentReading) -> Document:
-        """Store what is read. Returns the row that says so."""
         cutter, digest, count = Cutter(), Digest(), 0
         blocks: list[Block] = []
         passages: list[Passage] = []
@@ -242,17 +233,8 @@ class Ingest:
         if await self.writer.run(document_steps.begin, document) is None:
             raise GoneError
         await self._trim(document.id, 0)
-        return attrs.evolve(
-            document,
-            title="",
-            format=kind,
-            language="",
-            state=DocumentState.FAILED,
-            pages=0,
-            passages=0,
-            digest="",
-            problems=problems,
-        )
+        empty = attrs.evolve(document, title="", language="", digest="", pages=0, passages=0)
+        return attrs.evolve(empty, format=kind, state=DocumentState.FAILED, problems=problems)
 
     async def _finish(self, document: Document) -> Document:
         now = attrs.evolve(document, read_at=iso(self.clock.now()))
@@ -275,10 +257,6 @@ def _open(data_dir: Path, source: Source, document: Document) -> tuple[int, os.s
 
 def _cut(cutter: Cutter, blocks: Sequence[Block]) -> list[Passage]:
     return [passage for block in blocks for passage in cutter.add(block)]
-
-
-def _suffix(name: str) -> str:
-    return name.rpartition(".")[2].lower() if "." in name.rpartition("/")[2] else ""
 
 
 def _name(source: Source, document: Document) -> str:

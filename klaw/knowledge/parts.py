@@ -28,8 +28,6 @@ MAX_PAGE_BYTES = 20_000_000
 
 @attrs.frozen(kw_only=True)
 class Knowledge:
-    """The parts that work together; see ``build``."""
-
     core: Core
     indexer: Indexer
     graphs: Graphs

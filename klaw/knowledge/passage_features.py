@@ -1,8 +1,5 @@
-"""What is known of the passages that a search of knowledge bases found, as numbers for the ranking. Pure.
-
-There are few features, because there are few questions to learn from. What each brings, and what brought nothing, is in
-docs/benchmarks.md.
-"""
+"""What is known of the passages that a search of knowledge bases found, as numbers for the ranking. Pure. There are few
+questions to learn from, so there are few features; docs/benchmarks.md says what each brings."""
 
 import re
 from collections import Counter
@@ -53,7 +50,7 @@ def judge_passages(
 
 
 def once(candidates: Sequence[PassageCandidate]) -> list[PassageCandidate]:
-    """Keep only the best of the passages that passed the gate with the same text; it knows the others."""
+    """Keep the best of the passages that passed with the same text; it knows the others."""
     same: dict[str, list[PassageCandidate]] = {}
     for each in candidates:
         if each.passed:
@@ -73,7 +70,6 @@ def _plain(candidate: PassageCandidate) -> str:
 
 
 def best_of(fused: Mapping[int, Ranks], size: int) -> list[int]:
-    """Row ids of the best of the fused lists, the best first."""
     return sorted(fused, key=lambda rowid: (-fused[rowid].score, rowid))[:size]
 
 
@@ -120,9 +116,8 @@ class PassageQuestion:
         )
 
     def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float, float]:
-        """How many content words a passage has; which share of the question stands together in it, and which in pairs;
-        which share of its numbers it has; whether the question names its page; and how far in front it stands, where
-        the question is about the whole document."""
+        """The content words of a passage; shares of the question that stand together in it, and in pairs, and of its
+        numbers; whether it names the page; how far in front that stands, if it is about the whole document."""
         text = list(map(stem, words(passage.text)))
         there = {*text, *map(stem, words(passage.lead))}
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()

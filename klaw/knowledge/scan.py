@@ -39,9 +39,7 @@ class SourceState:
     folder in it, is suddenly empty. ``unreadable``: it, or a folder in it. ``not_allowed``: it may not be read.
     ``too_many``: it has more files than ``kb.maxFiles``. ``gone``, ``unreachable``: a page, whose last copy is kept."""
     text: str = ""
-    """For people; empty when all is well."""
     looked_at: str = ""
-    """ISO-8601 UTC."""
     files: int = 0
     left_out: Mapping[str, int] = attrs.Factory(dict)
     """How many names of a folder are no documents: ``hidden``, ``link``, ``special``, ``name`` (no UTF-8)."""
@@ -59,25 +57,23 @@ class ScannedFile:
 
 @attrs.define
 class FolderScan:
-    """One look at a folder, and what there is in it. Paths are below it, with ``/``; the folder itself is ""."""
+    """What there is in a folder. Paths are below it; the folder itself is ""."""
 
     most: int
     private: Collection[FolderIdentity] = ()
-    """Folders that nobody may read here: Klaw's own."""
+    """Klaw's own folders, which are not read."""
     files: dict[str, ScannedFile] = attrs.field(factory=dict, init=False)
     folders: dict[str, int] = attrs.field(factory=dict, init=False)
     """On which device each is: another one is another file system in its place."""
     empty: list[str] = attrs.field(factory=list, init=False)
     """Folders in which there is nothing: perhaps a disk is not mounted."""
     unreadable: list[str] = attrs.field(factory=list, init=False)
-    """Folders that could not be looked into: nobody knows what there is in them."""
     left_out: Counter[str] = attrs.field(factory=Counter, init=False)
     more: bool = attrs.field(default=False, init=False)
     """There are more files than may be."""
     _seen: int = attrs.field(default=0, init=False)
 
     def folder(self, descriptor: int, below: str) -> list[str]:
-        """Note an open folder and its files. Returns the folders in it."""
         with os.scandir(descriptor) as entries:
             found = sorted(entries, key=lambda entry: entry.name)  # the same files each time, if there are too many
         inner: list[str] = []
@@ -121,7 +117,6 @@ class FolderScan:
 
 
 def document_of(source: Source, name: str, size: int = 0) -> Document:
-    """A document of a source that is not read yet."""
     return Document(id=document_id(source.id, name), base=source.base, source=source.id, name=name, size=size)
 
 
@@ -140,8 +135,7 @@ def place(path: Path) -> FolderIdentity | None:
 
 
 def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> FolderScan:
-    """Look at all that is below a folder; links on the way to it are followed. See ``FolderScan``. Raises OSError: the
-    folder is not there, or cannot be read."""
+    """Look at all that is below a folder; links on the way to it are followed. Raises OSError: it cannot be read."""
     found = FolderScan(most, private)
     with safe_open.opened_folder(root) as top:
         waiting = found.folder(top, "")[::-1]
@@ -161,8 +155,7 @@ def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> Fol
 
 
 def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mapping[str, int]) -> set[str]:
-    """Folders that are empty, of which documents were read, and not on the device where they were seen ``before``:
-    perhaps it is not mounted."""
+    """Empty folders of which documents were read, on another device than ``before``: perhaps that is not mounted."""
     gone = {below for below in found.empty if found.folders[below] != before.get(below)}
     read = (name for name, each in known.items() if each.state is not DocumentState.FAILED) if gone else ()
     above = (name.split("/")[:-1] for name in read)
@@ -190,8 +183,7 @@ def _is_in(name: str, folder: str) -> bool:
 
 @contextmanager
 def original(data_dir: Path, source: Source, document: Document) -> Iterator[OpenedFile]:
-    """Open the file that a document is made of: kept in the data folder, or in a watched folder. Raises OSError;
-    safe_open.NotPlain: in its place is a link, a folder or something else that is not read."""
+    """Open the file that a document is made of. Raises OSError; safe_open.NotPlain: it is no regular file."""
     in_folder = source.kind is SourceKind.FOLDER
     root, name = (Path(source.where), document.name) if in_folder else (data_dir / originals.FOLDER, str(source.id))
     with safe_open.opened(root, name) as file:

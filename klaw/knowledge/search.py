@@ -1,7 +1,5 @@
 """Searching knowledge bases: the pipeline of recall over passages of documents, with an account of every candidate.
-
-Passages are read before they are ranked, because their features are in their text.
-"""
+Passages are read before they are ranked, because their features are in their text."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -24,7 +22,6 @@ from klaw.store.search.ranked_lists import Lists
 DEPTH = 200
 """How many results each list gives to the fusion."""
 WHOLE_TOKENS = 300 + LINE_TOKENS
-"""What a whole passage takes: so many are kept that each can be shown whole."""
 EMPTY: Pool[FoundPassage] = Pool(of=PASSAGES)
 
 _ABOUT_DOCUMENTS = re.compile(
@@ -55,14 +52,12 @@ class KnowledgeSearch(SearchForPrompt):
         degraded.
 
         Args:
-            text: the question; in a follow-up behind what it refers to.
             bases: those of which the user is no member are left out.
-            max_tokens: of what is kept, estimated.
             within: only in these documents.
             top_k: at most so many are kept; None: as many whole ones as fit.
         """
         account = self.account()
-        query, pool = await self._gather(text, PassageScope(user=user, bases=bases, documents=within), account)
+        query, pool = await self.gather(text, PassageScope(user=user, bases=bases, documents=within), account)
         most = max(1, max_tokens // WHOLE_TOKENS) if top_k is None else top_k
         gate = self.gate(query, command=query.command and _ABOUT_DOCUMENTS.search(text) is None)
 
@@ -82,14 +77,8 @@ class KnowledgeSearch(SearchForPrompt):
             settings=self.settings(most, max_tokens),
         )
 
-    async def gather(
-        self, text: str, bases: Collection[BaseId], user: UserId, within: Collection[DocumentId] | None = None
-    ) -> Pool[FoundPassage]:
-        """What ``search`` ranks for a question: what the ranker is trained with."""
-        scope = PassageScope(user=user, bases=bases, documents=within)
-        return (await self._gather(text, scope, self.account()))[1]
-
-    async def _gather(self, text: str, scope: PassageScope, account: Account) -> tuple[Query, Pool[FoundPassage]]:
+    async def gather(self, text: str, scope: PassageScope, account: Account) -> tuple[Query, Pool[FoundPassage]]:
+        """The question, and what is ranked: what the ranker is trained with."""
         with account.step("begin"):
             query = await self.read(text, None)
         if not query.words or not scope.bases:

@@ -54,13 +54,10 @@ class _SeenFolder:
     not_before: float
     paths: frozenset[Path] = frozenset()
     devices: Mapping[str, int] = attrs.Factory(dict)
-    """Devices of the folders in it."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class SourceScanner:
-    """Scans sources, one after the other."""
-
     readers: Readers
     writer: Writer
     clock: Clock
@@ -72,7 +69,6 @@ class SourceScanner:
     """Folders that are never read."""
     max_files: int
     scan_s: float
-    """Longest time between two scans of a folder."""
     states: dict[SourceId, SourceState] = attrs.field(factory=dict, init=False)
     _seen: dict[SourceId, _SeenFolder] = attrs.field(factory=dict, init=False)
     _swept_at: float = attrs.field(default=-float("inf"), init=False)
@@ -83,8 +79,7 @@ class SourceScanner:
         return {path for seen in self._seen.values() for path in seen.paths}
 
     def due(self, source: SourceId, *, heard: bool, watched: bool) -> float:
-        """When a folder is to be scanned next: whether something was ``heard`` of it, or could be if it is
-        ``watched``."""
+        """When a folder is to be scanned next: something was ``heard`` of it, or could be where it is ``watched``."""
         seen = self._seen.get(source)
         if seen is None:
             return -float("inf")
@@ -92,8 +87,7 @@ class SourceScanner:
         return seen.not_before if heard else max(seen.at + pause_s, seen.not_before)
 
     async def forget(self, there: Collection[SourceId]) -> None:
-        """Only these sources are left. Files that a kill or a client left are removed now and then. Raises
-        StorageError."""
+        """Forget all but these sources; now and then remove files that belong to none. Raises StorageError."""
         now = self.clock.now()
         if now >= self._swept_at + SWEEP_S:
             self._swept_at = now
@@ -104,7 +98,7 @@ class SourceScanner:
 
     async def files(self, again: Collection[SourceId]) -> None:
         """Queue the uploaded and fetched files that are not read yet; of the sources ``again`` also the failed ones.
-        Raises StorageError: not all could be stored."""
+        Raises StorageError."""
         for source in again:
             await self.writer.run(document_steps.wait_again, source)
         found = await self.readers.run(documents.behind)
@@ -114,8 +108,7 @@ class SourceScanner:
             await self.ingest.remove(document)
 
     async def folder(self, source: Source, *, again: bool = False) -> None:
-        """Scan a folder; for ``again`` see ``scan.compare``. Raises StorageError: not all that was found could be
-        stored."""
+        """Scan a folder; for ``again`` see ``scan.compare``. Raises StorageError."""
         begun = trio.current_time()
         before = self._seen.get(source.id)
         seen = self._seen[source.id] = _SeenFolder(begun, begun)
@@ -244,8 +237,7 @@ class Watches:
 
 
 def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
-    """Paths as they change; blocks for ``WATCH_STOP_MS`` at most. Raises OSError, RuntimeError: the folders
-    cannot be watched."""
+    """Paths as they change; blocks for ``WATCH_STOP_MS`` at most. Raises OSError, RuntimeError: it is impossible."""
     from watchfiles import watch  # loads its library
 
     # With ignore_permission_denied it would ignore every error, also that there are no watches left.

@@ -36,26 +36,20 @@ FORMATS = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
     "": "html",
 }
-"""By content type, those that are read."""
 
 log = structlog.get_logger("klaw.knowledge")
 
 
 @attrs.define(kw_only=True, eq=False, slots=False)
 class WebPages:
-    """The pages that are sources.
-
-    Args:
-        fetcher: makes what fetches; called when the first page is due, because it loads an HTTP client.
-        refresh_s: age at which a page is fetched again; 0: never.
-    """
-
     fetcher: Callable[[], "WebFetcher"]
+    """Called when the first page is due, because it loads an HTTP client."""
     originals: Originals
     readers: Readers
     writer: Writer
     clock: Clock
     refresh_s: float
+    """Age at which a page is fetched again; 0: never."""
     states: dict[SourceId, SourceState] = attrs.field(factory=dict, init=False)
     _failed: Pauses[SourceId] = attrs.field(factory=Pauses, init=False)
 
@@ -64,8 +58,7 @@ class WebPages:
         return self.fetcher()
 
     async def look(self, again: Collection[SourceId]) -> bool:
-        """Fetch the pages that are due, one after the other. Returns whether other bytes are kept now. Raises
-        StorageError."""
+        """Fetch the pages that are due. Returns whether other bytes are kept now. Raises StorageError."""
         found = await self.readers.run(sources.every)
         pages = [source for source in found if source.kind is SourceKind.WEB]
         self.states = {source.id: self.states[source.id] for source in pages if source.id in self.states}
@@ -135,7 +128,6 @@ class WebPages:
 
 
 def _own(document: Document) -> tuple[DocumentProblem, ...]:
-    """The problems that are not of fetching."""
     return tuple(each for each in document.problems if each.code not in ("gone", "unreachable"))
 
 

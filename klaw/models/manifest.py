@@ -1,6 +1,6 @@
-"""``manifest.json``: the content of a model folder, its source, and how its vectors are made. A wrong type, a missing
-or an unknown key is an error that names the file and the key. At the end the models that ``klaw models pull`` knows,
-whose weights are in packages of the Python index. Imports nothing heavy."""
+"""What a model folder says about itself. ``manifest.json``: its content, its source, and how its vectors are made; a
+wrong type, a missing or an unknown key is an error that names the file and the key. Without one, the Hugging Face
+layout. At the end the models that ``klaw models pull`` knows. Imports nothing heavy."""
 
 import hashlib
 import json
@@ -16,6 +16,9 @@ from klaw.convert import REQUESTS, Bounds
 from klaw.errors import BadValue, ModelError
 
 MANIFEST_FILE = "manifest.json"
+GRAPH_FILE = "model.onnx"
+PIECES_FILE = "sentencepiece.model"
+TOKENIZER_FILE = "tokenizer.json"
 
 MAX_BYTES = 16 << 20
 """Klaw's own JSON files in a model folder have some kB."""
@@ -39,8 +42,6 @@ class SourceEntry:
 
 @attrs.frozen(kw_only=True)
 class Prefixes:
-    """What stands before each text that the model reads."""
-
     query: str = ""
     passage: str = ""
 
@@ -52,10 +53,9 @@ class Calibration:
     random_cosine: float = attrs.field(validator=[validators.ge(-1.0), validators.lt(1.0)])
     """Mean cosine of a query and an unrelated passage."""
     deviation: float | None = attrs.field(default=None, validator=validators.optional(validators.ge(0.0)))
-    """Standard deviation of one pair."""
     pairs: int | None = attrs.field(default=None, validator=validators.optional(validators.ge(1)))
     recipe: int = attrs.field(default=1, validator=validators.ge(1))
-    """Of passages: ``klaw.memory.embed.passage.RECIPE``."""
+    """``klaw.memory.embed.passage.RECIPE``."""
     texts: Literal["catalogue", "built-in", "own"] = "catalogue"
     """What it was measured with; ``built-in`` and ``own`` by ``klaw models calibrate``."""
 
@@ -185,13 +185,94 @@ def store(folder: Path, model_id: str, calibration: Calibration) -> Path:
     return path
 
 
+# -- what shapes a model's vectors -------------------------------------------------------------------------------------
+
+_DEFAULT_MAX_TOKENS = 512
+_LONGEST_MAX_TOKENS = 8192
+"""Some tokenizer files say 10^30 for "no limit"; above this the number is not believed."""
+_HASH_DIGITS = 12
+
+
+@attrs.frozen(kw_only=True)
+class Description:
+    """What shapes a vector, besides the weights."""
+
+    model_id: str
+    dimension: int | None
+    """None: take what the model gives."""
+    max_tokens: int
+    prefixes: Prefixes
+    pooling: Literal["mean", "cls"]
+    calibration: Calibration | None
+    """None: measure it."""
+
+
+def describe(folder: Path) -> Description:
+    """By ``manifest.json``, with which the sizes of the files are compared; without one, sensible defaults. Raises
+    ModelError: no such folder, a broken manifest, one of another kind of model, or damaged files."""
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such model folder")
+    if (folder / MANIFEST_FILE).is_file():
+        return _from_manifest(folder, load_manifest(folder))
+    return _from_layout(folder)
+
+
+def _from_manifest(folder: Path, manifest: ModelManifest) -> Description:
+    entry = manifest.embedding
+    if entry is None:
+        raise ModelError(f"{folder / MANIFEST_FILE}: {manifest.id} is not an embedding model")
+    damage = find_damage(folder, manifest, verify=False)
+    if damage is not None:
+        raise ModelError(f"{folder}: {damage}; `klaw models pull {manifest.id}` repairs it")
+    checksums = [f"{name}={file.sha256}" for name, file in sorted(manifest.files.items())]
+    return Description(
+        model_id=_model_id(manifest.id, manifest.version, checksums, entry.prefixes, entry.pooling, entry.max_tokens),
+        dimension=entry.dimension,
+        max_tokens=entry.max_tokens,
+        prefixes=entry.prefixes,
+        pooling=entry.pooling,
+        calibration=entry.calibration,
+    )
+
+
+def _from_layout(folder: Path) -> Description:
+    prefixes = Prefixes(query="query: ", passage="passage: ") if "e5" in folder.name.lower() else Prefixes()
+    pooling_file = _read_json(folder / "1_Pooling" / "config.json")
+    pooling: Literal["mean", "cls"] = "cls" if pooling_file.get("pooling_mode_cls_token") is True else "mean"
+    max_tokens = _read_json(folder / "tokenizer_config.json").get("model_max_length")
+    if not isinstance(max_tokens, int) or not 8 <= max_tokens <= _LONGEST_MAX_TOKENS:
+        max_tokens = _DEFAULT_MAX_TOKENS
+    files = [path for path in (folder / GRAPH_FILE, folder / TOKENIZER_FILE) if path.is_file()]
+    files += sorted(folder.glob(f"{GRAPH_FILE}[._]data"))
+    checksums = [f"{path.name}={describe_file(path).sha256}" for path in files]
+    model_id = _model_id(folder.name, "local", checksums, prefixes, pooling, max_tokens)
+    return Description(
+        model_id=model_id,
+        dimension=None,
+        max_tokens=max_tokens,
+        prefixes=prefixes,
+        pooling=pooling,
+        calibration=read_beside(folder, model_id),
+    )
+
+
+def _model_id(name: str, version: str, files: list[str], prefixes: Prefixes, pooling: str, max_tokens: int) -> str:
+    shaping = [*files, prefixes.query, prefixes.passage, pooling, str(max_tokens)]
+    digest = hashlib.sha256("\n".join(shaping).encode()).hexdigest()
+    return f"{name}@{version}+{digest[:_HASH_DIGITS]}"
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    value = read_json(path)
+    return value if isinstance(value, dict) else {}
+
+
 # -- the models that ``klaw models pull`` knows ------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class ModelSpec:
     id: str
-    """Also the name of its folder."""
     version: str
     kind: Literal["embedding", "llm"]
     summary: str
@@ -204,15 +285,14 @@ class ModelSpec:
 
     @property
     def needed_bytes(self) -> int:
-        """Free space: the package, its member, and what is made of it."""
+        """Free space for the package, its member, and what is made of it."""
         return self.download_bytes + 2 * self.member_bytes + (16 << 20)
 
 
 _E5_RANDOM_COSINE = 0.78
-"""Measured with this model on ten conversations (LoCoMo, REALTALK, XQuAD-ru): 60 random questions against 60 random
-messages of the same conversation, 36,000 pairs, gave 0.76 to 0.80 (standard deviation of a pair 0.03), with messages
-embedded in context as without. Pairs across conversations of one language are at 0.74, across languages at 0.70; the
-pairs of one conversation are what recall has to tell a hit from."""
+"""Measured on ten conversations (LoCoMo, REALTALK, XQuAD-ru): 60 random questions against 60 random messages of the
+same one, from which recall has to tell a hit, gave 0.76 to 0.80 (36,000 pairs, standard deviation of one 0.03), with
+context as without. Pairs across conversations of one language are at 0.74, across languages at 0.70."""
 
 CATALOGUE = (
     ModelSpec(

@@ -36,7 +36,6 @@ class ModelStatus:
     """outdated: made from another version of the source or by another conversion."""
     folder: Path
     bytes: int = 0
-    """0 unless complete or outdated."""
     problem: str = ""
     calibration: Calibration | None = None
 
@@ -72,7 +71,7 @@ def _made_of(spec: ModelSpec, manifest: ModelManifest) -> bool:
 
 
 def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
-    """The user's calibration of the very same model, also if its folder is damaged."""
+    """The user's calibration of this model, also if its folder is damaged."""
     try:
         manifest = load_manifest(folder)
     except ModelError:
@@ -93,12 +92,11 @@ def pull(
     source: Path | None = None,
 ) -> Path:
     """Make ``<models_dir>/<id>`` complete and return it. An interrupted pull continues; another one waits for it.
+    Raises ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
 
     Args:
         verify: compare the checksums of a folder that looks complete, too.
-        source: a models folder, of another machine say, that the model is copied from; nothing is fetched.
-
-    Raises ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
+        source: a models folder that the model is copied from; nothing is fetched.
     """
     try:
         found = status(spec, models_dir, verify=verify)

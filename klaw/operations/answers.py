@@ -6,7 +6,6 @@ from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
-from klaw.actor.supervisor import ActorReport
 from klaw.domain.forget import Thing
 from klaw.domain.task import Run
 from klaw.knowledge.check import Flaw
@@ -18,14 +17,12 @@ from klaw.runs.service import LONG
 from klaw.store.backup_mark import BackupMark
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.imports import ImportSummary
-from klaw.store.kinds.messages import ChatRow
 from klaw.store.kinds.topic_changes import TopicChange
 from klaw.store.rebuild.actor import ReindexStatus
 from klaw.wire.frames import DegradedPart, MessagePage
 
 NAMED = (
-    *(ActorReport, BackupMark, BudgetReport, ChatRow, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus),
-    *(SourceState, StoredChat),
+    *(BackupMark, BudgetReport, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus, SourceState, StoredChat),
 )
 """Classes that only annotations of other modules name."""
 

@@ -35,7 +35,7 @@ class Rollback:
         return {each: each.with_name(each.name + KEPT) for each in (self.database, wal)}
 
     def is_there(self) -> bool:
-        """An update was interrupted."""
+        """Whether an update was interrupted."""
         return os.path.lexists(self.environment) or any(map(os.path.lexists, self.copies.values()))
 
     def keep(self, *, database: bool) -> None:
@@ -57,7 +57,7 @@ class Rollback:
             raise
 
     def drop(self) -> None:
-        """Also what a kill left."""
+        """Remove what was kept, and what a kill left of it."""
         for copy in self.copies.values():
             for each in (copy, _part(copy)):
                 each.unlink(missing_ok=True)

@@ -156,6 +156,9 @@ class Kind(Generic[V]):
     """Fields that the line has elsewhere: the user, then the key's parts."""
     check: Callable[[Any], object] = lambda _value: None
     """Raises ValueError for a value that breaks a rule."""
+    moves: Callable[[Any], Any] | str = ""
+    """How it comes out of an export of another Klaw: as what the function makes of it, or not at all for the reason
+    given here. Empty: no export has it."""
 
     # -- what the notes on its fields say ------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from klaw.store.engine.connect import DAMAGE, DAMAGED, prepare_reader
 from klaw.store.engine.database import CLOSE_S, Database, Readers, open_readers
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import finish as forget_finish
+from klaw.store.forget import logs as forget_logs
 from klaw.store.kinds import core_memory
 from klaw.store.rebuild.files import Places, recover
 from klaw.store.rebuild.offline import is_missing, make_missing
@@ -100,7 +100,7 @@ def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made
     restored = journal.open()
     reconciled = reconcile(connection, data_dir)
     core_memory.settle(connection, data_dir)
-    forget_finish.finish(connection, journal, data_dir)
+    forget_logs.finish(connection, journal, data_dir)
     return OpeningReport(schema_before=before, schema=now, restored_lines=restored, reconciled=made or reconciled)
 
 

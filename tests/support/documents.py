@@ -12,8 +12,7 @@ import attrs
 
 from klaw.domain.knowledge import Block, Passage
 from klaw.knowledge.reading.passages import SEPARATOR, Cutter
-from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
-from klaw.knowledge.reading.report import ReadingReport
+from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits, ReadingReport
 
 
 @attrs.frozen

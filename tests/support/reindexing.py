@@ -23,7 +23,7 @@ from klaw.store.rebuild.actor import Reindexer, ReindexStatus
 from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
-from klaw.store.rebuild.values import Embeds, Progress, ReindexOptions, ReindexReport
+from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexReport
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
@@ -40,23 +40,6 @@ def unit(seed: int) -> bytes:
     values = [random.Random(seed * 31 + place).gauss(0, 1) for place in range(DIMENSION)]
     norm = sum(value * value for value in values) ** 0.5
     return struct.pack(f"<{DIMENSION}f", *(value / norm for value in values))
-
-
-class FakeModel:
-    """Gives every text a vector of its own."""
-
-    model_id = MODEL
-    dimension = DIMENSION
-    coder: str | None = None
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def embed(self, messages):
-        texts = [message.content for message in messages]
-        self.texts += texts
-        codes = [text.encode()[:16].ljust(16) if self.coder is not None else None for text in texts]
-        return [(unit(sum(text.encode())), code) for text, code in zip(texts, codes, strict=True)]
 
 
 async def talk(store: Store, *, rounds: int, chats: int = 3, seed: int = 1, vectors: bool = True) -> None:
@@ -96,15 +79,10 @@ async def filled(root: Path, **options) -> None:
 
 
 def run(
-    root: Path,
-    *,
-    accept: bool = False,
-    again: bool = False,
-    model: Embeds | None = None,
-    see: Callable[[Progress], None] = lambda _step: None,
+    root: Path, *, accept: bool = False, again: bool = False, see: Callable[[Progress], None] = lambda _step: None
 ) -> ReindexReport:
     """Reindex a stopped store."""
-    work = reindex(root / "klaw.db", ReindexOptions(accept_differences=accept, embed_again=again), lambda: model, 1)
+    work = reindex(root / "klaw.db", ReindexOptions(accept_differences=accept, embed_again=again), 1)
     try:
         while True:
             see(next(work))
@@ -138,7 +116,9 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
         open_store(root / "klaw.db", Journal(root, **journal), readers=2) as store,
         trio.open_nursery() as nursery,
     ):
-        supervisor, reindexer = Supervisor(nursery, SystemClock()), Reindexer()
+        supervisor = Supervisor(nursery, SystemClock())
+        places = Places(root / "klaw.db")
+        reindexer = Reindexer(places=places, min_tokens=1, writer=store.writer, readers=store.readers)
         write = partial(
             writer_actor.run,
             writer=store.writer,
@@ -147,15 +127,7 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
             publish=lambda _messages: None,
             swapped=store.readers.renew,
         )
-        remake = partial(
-            reindex_actor.run,
-            reindexer=reindexer,
-            places=Places(root / "klaw.db"),
-            min_tokens=1,
-            writer=store.writer,
-            readers=store.readers,
-            swapped=trio.lowlevel.checkpoint,
-        )
+        remake = partial(reindexer.run, swapped=trio.lowlevel.checkpoint)
         mailbox = store.writer.mailbox
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, run=remake))

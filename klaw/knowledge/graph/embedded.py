@@ -1,7 +1,5 @@
-"""Graphs in files: each is read once into a store on disk, which a child process answers from (see ``program``).
-
-A store is made of its file, so it is made again when it is missing, damaged, or of another version of the file.
-"""
+"""Graphs in files: each is read once into a store on disk, which a child process answers from (see ``program``). A
+store is made of its file, so it is made again when it is missing, damaged, or of another version of the file."""
 
 import json
 import shutil
@@ -40,11 +38,9 @@ SESSIONS = 2
 WAIT_S = 5.0
 """Longest wait for one of them."""
 STOP_S = 5.0
-"""A child that was killed is waited for so long; it takes milliseconds."""
-SMALL_BYTES = 1_000_000
-"""A file of up to this size is read while a question waits for it …"""
-SMALL_S = 30.0
-"""… for so long at most."""
+"""Longest wait for a child that was killed."""
+SMALL_BYTES, SMALL_S = 1_000_000, 30.0
+"""A question waits so long while a file of up to this size is read."""
 _PROGRAM = Path(__file__).with_name("program.py")
 _NO_PROCESS = "the system cannot start another program now; ask again a little later"
 _DAMAGED = b'{"error": "damaged"}'
@@ -77,8 +73,6 @@ class FileGraphResources:
 
 @attrs.frozen
 class FileGraph:
-    """A graph in a file."""
-
     files: FileGraphResources
     file: Path
     name: str
@@ -91,8 +85,7 @@ class FileGraph:
         return self.file.with_name(f"{self.file.name}.graph")
 
     async def load(self) -> GraphSize:
-        """Make the store unless it is there. Raises GraphError: the file cannot be read; the text says where.
-        Cancellation: the child is killed; what was there before stays."""
+        """Make the store unless it is there. Raises GraphError: the file cannot be read; the text says where."""
         async with self.files.locks.setdefault(self.folder, trio.Lock()):
             made = await self.files.threads.run(_made, self.folder)
             if made.get("stamp") != [VERSION, self.stamp]:
@@ -115,8 +108,8 @@ class FileGraph:
             self.files.sessions.release()
 
     async def prepare(self) -> None:
-        """Make the store if it is not there and that takes seconds only. Raises GraphError: ``loading``: it takes
-        longer; whoever reads files does it. Or as ``load``."""
+        """Make the store if that takes seconds only. Raises GraphError: like ``load``, and ``loading``: it takes
+        longer."""
         made = await self.files.threads.run(_made, self.folder)
         if made.get("stamp") == [VERSION, self.stamp]:
             return
@@ -204,7 +197,6 @@ class _FileSession:
         return line
 
     async def _line(self, process: trio.Process) -> bytes:
-        """A line of the child; empty when it ended."""
         assert process.stdout is not None
         line = bytearray()
         while not line.endswith(b"\n"):
@@ -226,7 +218,6 @@ class _FileSession:
 
 
 def _read_line(line: bytes, most: int) -> list[Row]:
-    """The rows of a child's answer. Raises GraphError."""
     if line.startswith(b'{"error"'):
         code = str(json.loads(line)["error"])
         raise GraphError(code, _ERRORS[code])
@@ -234,7 +225,6 @@ def _read_line(line: bytes, most: int) -> list[Row]:
 
 
 def _loaded(line: bytes | None, form: str) -> dict[str, Any]:
-    """What came of reading a file, as the child says. Raises GraphError."""
     if line is None:
         raise GraphError("too_large", "the file is too large or too complicated to be read")
     made: dict[str, Any] = json.loads(line)
@@ -252,16 +242,15 @@ def _command(*words: str) -> Sequence[str]:
 
 async def _run(words: Sequence[str], within_s: float) -> bytes | None:
     """What a program prints; None when it is not done in time, or is ended by its limits. Raises GraphError: it could
-    not be started. Cancellation: it is killed."""
-    done = None
+    not be started."""
+    options: dict[str, Any] = {"capture_stdout": True, "stderr": subprocess.DEVNULL, "env": {}, "check": False}
     with trio.move_on_after(within_s):
         try:
-            done = await trio.run_process(
-                words, capture_stdout=True, stderr=subprocess.DEVNULL, env={}, check=False, deliver_cancel=_kill
-            )
+            done = await trio.run_process(words, deliver_cancel=_kill, **options)
         except OSError:
             raise GraphError("crowded", _NO_PROCESS) from None
-    return bytes(done.stdout) if done is not None and done.returncode == 0 else None
+        return bytes(done.stdout) if done.returncode == 0 else None
+    return None
 
 
 async def _kill(process: trio.Process) -> None:

@@ -1,8 +1,6 @@
-"""SPARQL 1.1 endpoints over HTTP: guarded addresses, bounded answers, credentials that go nowhere else.
-
-Whoever adds a source may write an address of the public internet, which is asked without credentials; or the name of an
-endpoint of ``kb.endpoints``, whose credentials go to its own address only: what redirects elsewhere is not followed.
-"""
+"""SPARQL 1.1 endpoints over HTTP: guarded addresses, bounded answers, credentials that go nowhere else. Whoever adds a
+source may write an address of the public internet, which is asked without credentials; or the name of an endpoint of
+``kb.endpoints``, whose credentials go to its own address only: what redirects elsewhere is not followed."""
 
 import base64
 from collections.abc import AsyncIterator, Container, Mapping
@@ -14,11 +12,11 @@ import attrs
 import httpcore2
 
 from klaw.actor.threads import read_input
-from klaw.bounded_body import BoundedBody
 from klaw.config.document import join_path
 from klaw.config.tools import EndpointConfig
 from klaw.errors import ConfigError, GraphError, ToolRefused
 from klaw.guarded_http import (
+    BoundedBody,
     ExchangeFailed,
     Forbidden,
     GuardedConnections,
@@ -35,9 +33,7 @@ from klaw.knowledge.graph.lookup import MAX_ANSWER_BYTES, GraphSession
 from klaw.knowledge.graph.sparql import Row, read_answer
 
 MAX_REDIRECTS = 3
-CONNECT_S = 5.0
-IDLE_S = 30.0
-"""No byte for this long; queries have a shorter time."""
+CONNECT_S, IDLE_S = 5.0, 30.0
 
 _ANY_PORT = range(1, 65_536)
 _RESULTS = "application/sparql-results+json"
@@ -46,8 +42,8 @@ _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
 class EndpointNetwork:
-    """The guarded network that all endpoints are reached through: which ports of the public internet may be used, and
-    why an address is refused, of a public endpoint or of one that may be private."""
+    """The guarded network that all endpoints are reached through: ``ports`` of the public internet, and what says why
+    the address of a public endpoint, or of one that may be private, is refused."""
 
     def __init__(
         self,
@@ -65,15 +61,13 @@ class EndpointNetwork:
 
 @attrs.frozen
 class EndpointGraph:
-    """A graph behind an address."""
-
     network: EndpointNetwork
     target: WebTarget
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     named: bool = False
-    """It is in ``kb.endpoints``: nothing is sent elsewhere."""
+    """In ``kb.endpoints``: nothing is sent elsewhere."""
     private: bool = False
-    """It may be on this machine or its network."""
+    """On this machine or its network."""
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[GraphSession]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAUSES = Backoff(5.0, 300.0)
 AT_ONCE = 8
 _SHOWN_S = 3600.0
-"""How long ``problems`` names a failure after the last attempt."""
+"""So long ``problems`` names a failure."""
 _FAULTS = frozenset(
     {"unreachable", "timeout", "refused", "busy", "malformed", "too_large", "unreadable", "damaged", "full"}
 )
@@ -58,9 +58,8 @@ class Graphs:
 
     Args:
         ports: ``tools.web.ports``, for endpoints that are not named in the configuration.
-        network: how endpoints are reached; made when it is first needed.
+        network: made when it is first needed.
         missing: called with a source whose file must be read (``load``).
-        now: seconds of a monotonic clock.
     """
 
     config: KnowledgeConfig
@@ -77,8 +76,7 @@ class Graphs:
     # -- one source ------------------------------------------------------------------------------------------------
 
     def allowed(self, where: str, user: UserId) -> None:
-        """Raise GraphError unless a user's base may have an endpoint as a source: a name in ``kb.endpoints``, or an
-        address."""
+        """Raises GraphError unless a user's base may have this endpoint (a name or an address) as a source."""
         self._endpoint(where, user)
 
     async def check(self, source: Source) -> None:
@@ -111,8 +109,8 @@ class Graphs:
     async def search(
         self, sources: Sequence[Source], question: str, *, also: str = "", language: str = "", most: int = 5
     ) -> GraphSearch:
-        """What graphs say about the things that a question names. Sources of other kinds are passed over; words of the
-        dialogue before (``also``) count less."""
+        """What graphs say about the things that a question names; words of the dialogue before (``also``) count
+        less."""
         graphs = [source for source in sources if source.kind in (SourceKind.RDF, SourceKind.SPARQL)]
         if not graphs:
             return GraphSearch(reason="no_sources")
@@ -138,8 +136,6 @@ class Graphs:
         )
 
     async def _look_up(self, source: Source, asked: QuestionTerms, most: int) -> GraphSearch:
-        passages: list[UsedPassage] = []
-        failed: dict[SourceId, str] = {}
         asking: QueryRecorder | None = None
         scan = f"{_key(source)} scan"
         try:
@@ -150,14 +146,13 @@ class Graphs:
                     self._pauses.fail(scan, self.now())
                 elif may_scan:
                     self._pauses.succeed(scan)
+            return GraphSearch(passages=tuple(passages), queries=tuple(asking.queries))
         except GraphError as error:
-            failed[source.id] = error.code
-        return GraphSearch(passages=tuple(passages), queries=tuple(asking.queries) if asking else (), failed=failed)
+            return GraphSearch(queries=tuple(asking.queries) if asking else (), failed={source.id: error.code})
 
     @asynccontextmanager
     async def _asking(self, source: Source) -> AsyncIterator[QueryRecorder]:
-        """A session with a source; its outcome decides when the source may be asked again. Raises GraphError, also
-        ``paused``: it failed a short time ago."""
+        """A session, whose outcome decides when the source may be asked again. Raises GraphError, also ``paused``."""
         graph, key = self._graph(source), _key(source)
         if self._pauses.waits(key, self.now()):
             trouble = self._troubles.get(key)

@@ -1,6 +1,5 @@
 """What a graph says about the things that a question names, without a model: first their labels, then what is said of
-them and with them, then what is said of what stands there.
-"""
+them and with them, then what is said of what stands there."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -19,13 +18,11 @@ from klaw.knowledge.graph.sparql import Row, is_iri
 from klaw.knowledge.graph.wording import Relation
 
 MAX_ANSWER_BYTES = 2_000_000
-"""A longer answer is not read."""
 RELATIONS = 60
-"""Of one thing, in each direction."""
+"""What is read of one thing, in each direction."""
 BEYOND = 20
 """Things that are looked at in turn for what is said of them."""
 NAMED = 150
-"""IRIs whose labels are asked for at once."""
 _SCAN_SHARE = 0.6
 """Share of the remaining time that a scan of all labels may take."""
 
@@ -35,7 +32,7 @@ _WORDS = Threads("graph words", 1)
 
 class GraphSession(Protocol):
     indexed: bool
-    """It has the index of stems that ``sparql.by_stems`` asks."""
+    """Whether there is the index of stems that ``sparql.by_stems`` asks."""
 
     async def ask(self, sparql: str, most: int) -> list[Row]:
         """Run a SELECT and read at most ``most`` rows. Raises GraphError."""
@@ -46,24 +43,23 @@ class Graph(Protocol):
     """Something that answers SPARQL 1.1: a file or an endpoint."""
 
     def session(self) -> AbstractAsyncContextManager[GraphSession]:
-        """Open it. Raises GraphError when it cannot be asked."""
+        """Raises GraphError: it cannot be asked."""
         ...
 
 
 @attrs.define
 class QueryRecorder:
-    """Asks a session until a deadline, and records the queries."""
+    """Asks a session until a deadline in Trio's time, and records the queries."""
 
     session: GraphSession
     source: Source
     deadline: float
-    """For all queries together, in Trio's time."""
     queries: list[Ran] = attrs.Factory(list)
     scan_failed: bool = False
     """Looking through all labels took too long, or failed."""
 
     async def ask(self, sparql: str, most: int, *, share: float = 1.0) -> list[Row]:
-        """Run a SELECT, for a share of the time that is left. Raises GraphError; ``timeout`` when the time is over."""
+        """Run a SELECT, for a share of the time that is left. Raises GraphError."""
         within = max(0.0, (self.deadline - trio.current_time()) * share)
         rows: list[Row] | None = None
         error = GraphError("timeout", f"the graph did not answer within {within:.0f} s")
@@ -80,12 +76,9 @@ class QueryRecorder:
 
 
 async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, scan: bool = True) -> list[UsedPassage]:
-    """What a graph says about the things that a question names: for each, short sentences, one in a line, and a score
-    from 0 to 1 for how well the question names it.
-
-    Without an index, and without a ``scan`` of all labels, only labels are found that stand in the question as they
-    are. Raises GraphError: nothing was found, and something could not be asked.
-    """
+    """What a graph says about the things that a question names, and a score from 0 to 1 for how well it names each.
+    Without an index or a ``scan`` of all labels, labels are found that stand in the question as they are. Raises
+    GraphError: nothing was found, and something could not be asked."""
     rows, failure = await _candidates(asking, asked, scan=scan)
     found = await _WORDS.run(matches, rows, asked, most, abandon=True)
     if not found and failure is not None:
@@ -106,7 +99,6 @@ async def look_up(asking: QueryRecorder, asked: QuestionTerms, most: int, *, sca
 async def _candidates(
     asking: QueryRecorder, asked: QuestionTerms, *, scan: bool
 ) -> tuple[list[Row], GraphError | None]:
-    """Labels that may fit; and what failed."""
     if asking.session.indexed:
         return await asking.ask(sparql.by_stems(asked.weights), sparql.CANDIDATES), None
     found: list[Row] = []
@@ -162,7 +154,6 @@ async def _beyond(asking: QueryRecorder, things: list[str], match: Match, asked:
 async def labels_of(
     asking: QueryRecorder, iris: Iterable[str], languages: Sequence[str], known: Mapping[str, str]
 ) -> wording.Labels:
-    """How things are called; without an answer the names of their IRIs stand there."""
     names = dict(known)
     unknown = sorted(iri for iri in iris if is_iri(iri))
     for begin in range(0, len(unknown), NAMED):

@@ -1,7 +1,5 @@
-"""Which things a question names, by their labels. Pure.
-
-All engines are asked for more than what fits; this decides, with Klaw's own stems, so it is the same for all of them.
-"""
+"""Which things a question names, by their labels. Pure. All engines are asked for more than what fits; this decides,
+with Klaw's own stems, so it is the same for all of them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +11,8 @@ from klaw.knowledge.graph.sparql import Blank, Iri, Literal, Row, is_iri
 from klaw.memory.recall.query import content_words, read_query
 from klaw.store.engine.tokenizer import stem, words
 
-MAX_WORDS = 12
-"""Words of a question that are looked for."""
-MAX_LABEL = 300
-"""Characters of a label that are read."""
+MAX_WORDS, MAX_LABEL = 12, 300
+"""Words of a question that are looked for; characters of a label that are read."""
 MAX_PHRASE_WORDS = 4
 MAX_PHRASES = 30
 MIN_COVERAGE = 1 / 3
@@ -24,35 +20,32 @@ MIN_COVERAGE = 1 / 3
 OF_THE_BEST = 0.5
 """What fits less than half as well as the best is left out."""
 _ALSO = 0.5
-"""Weight of a word of the dialogue before the question."""
 
 
 @attrs.frozen(kw_only=True)
 class QuestionTerms:
     weights: Mapping[str, float]
     needles: tuple[str, ...]
-    """A piece of each word that is in all its forms with the same stem."""
+    """A piece of each word that is in all its forms."""
     phrases: tuple[str, ...]
-    """Words that stand together, as written."""
     languages: tuple[str, ...]
-    """Languages of labels, the best first; empty stands for none."""
+    """The best first; empty stands for labels without one."""
 
 
 @attrs.frozen(kw_only=True)
 class Match:
     iri: str
-    """Empty: it has no name, only the label that it was found by."""
+    """Empty: it has only the label that it was found by."""
     label: str
     language: str
     score: float
     """0 to 1."""
     stems: frozenset[str]
-    """Words of the question that are in the label."""
+    """Those of the question that are in the label."""
 
 
 def read_question(question: str, also: str = "", language: str = "") -> QuestionTerms:
-    """Read a question in a base of some language; small talk has no words that are looked for. Words of the dialogue
-    before (``also``) count half."""
+    """``language``: of the base. Words of the dialogue before (``also``) count half."""
     asked = read_query(question, 0.0, None).words[:MAX_WORDS]
     weights = {form(word): 1.0 for word in asked}
     needles = {form(word): needle(word) for word in asked}
@@ -82,8 +75,8 @@ def languages(question: str, language: str) -> tuple[str, ...]:
 
 
 def needle(word: str) -> str:
-    """A piece of a word, in small letters, that all its forms have: the beginning that word and stem share, without a
-    last letter that changes (hope, hoping; city, cities)."""
+    """The beginning of a word that all its forms have: what word and stem share, without a last letter that changes
+    (hope, hoping; city, cities)."""
     written, base = word.casefold().replace("ё", "е"), form(word)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(written, base, strict=False)))
     piece = written[:shared] or written
@@ -91,7 +84,7 @@ def needle(word: str) -> str:
 
 
 def label_stems(label: str) -> frozenset[str]:
-    """The words of a label that say something; all, where none does."""
+    """The stems of a label's words that say something; of all, where none does."""
     label = label[:MAX_LABEL]
     return frozenset(map(form, content_words(label, 64) or words(label)))
 
@@ -134,7 +127,7 @@ def _rank(match: Match, asked: QuestionTerms) -> tuple[object, ...]:
 
 
 def _phrases(question: str, weights: Mapping[str, float]) -> tuple[str, ...]:
-    """Words of a question that stand together, the longest first; none begins or ends with a word that says nothing."""
+    """Words that stand together, the longest first; none begins or ends with a word that says nothing."""
     said = question[:2_000].split()
     content = [any(form(word) in weights for word in words(each)) for each in said]
     found: dict[str, None] = {}

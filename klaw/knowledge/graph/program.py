@@ -18,8 +18,7 @@ import pyoxigraph as ox
 
 MEMORY_BYTES = 700_000_000
 """Limit of data: a file of a million triples takes 230 MB. Addresses are not limited: RocksDB reserves many."""
-LOAD_CPU_S = 1_800
-SERVE_CPU_S = 120
+LOAD_CPU_S, SERVE_CPU_S = 1_800, 120
 """If Klaw is killed meanwhile, it ends by this."""
 MAX_ANSWER_BYTES = 2_000_000
 SLICE = 100_000

@@ -1,9 +1,8 @@
-"""SPARQL: its terms, how answers are read, and the queries that find things by their labels and tell what is said about
-them. Pure.
+"""SPARQL: its terms, answers, and the queries that find things by their labels and tell what is said of them. Pure.
 
 An endpoint is not trusted: every value is checked before use, and goes into a query only through ``quoted`` and
 ``reference``. The queries are SPARQL 1.1 that every engine knows, without REGEX. Each is ordered before it is cut, so
-that two engines with the same data give the same rows.
+two engines with the same data give the same rows.
 """
 
 import json
@@ -17,7 +16,6 @@ from klaw.domain.text import clean
 from klaw.errors import GraphError
 
 MAX_IRI = 2_000
-"""Characters; a longer one is not asked for."""
 MAX_COLUMNS = 100
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f-\x9f<>\"{}|^`\\\ud800-\udfff]*")
@@ -33,7 +31,7 @@ class Iri:
 
 @attrs.frozen
 class Blank:
-    """A thing without a name; ``name`` means something in its own answer only."""
+    """A thing without an IRI; ``name`` means something in its own answer only."""
 
     name: str
 
@@ -42,7 +40,7 @@ class Blank:
 class Literal:
     value: str
     language: str = ""
-    """In lower case, such as ``en`` or ``pt-br``."""
+    """``en``, ``pt-br`` …"""
     datatype: str = ""
     """IRI; empty for plain texts."""
 
@@ -64,7 +62,7 @@ def reference(iri: str) -> str:
 
 
 def quoted(text: str, language: str = "") -> str:
-    """A text as it stands in a query; nothing in it can end it. Raises ValueError: this is no language tag."""
+    """A text as it stands in a query, which it cannot end. Raises ValueError: this is no language tag."""
     escaped = _ESCAPED.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}", clean(text))
     if language and not _LANGUAGE.fullmatch(language):
         raise ValueError("not a valid language tag")
@@ -142,9 +140,7 @@ INDEX = "urn:klaw:index"
 """The graph of a store that says which stems are in which labels."""
 STEM = "urn:klaw:stem:"
 CANDIDATES = 200
-"""Labels that are looked at closely."""
 READ = 2_000
-"""Triples of one thing that are put in order."""
 
 
 def by_words(needles: Sequence[str]) -> str:

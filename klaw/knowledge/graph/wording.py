@@ -15,7 +15,6 @@ from klaw.knowledge.graph.sparql import NAMES, OTHER_NAMES, RDF, RDFS, Blank, Ir
 MAX_VALUE = 600
 """Characters of one value."""
 MAX_VALUES = 12
-"""Values of one property in one sentence."""
 MAX_TOKENS = 300
 """Length of the text about one thing."""
 
@@ -72,8 +71,6 @@ class Relation:
 
 @attrs.frozen(kw_only=True)
 class Labels:
-    """Names of things, by their IRIs."""
-
     names: Mapping[str, str]
     languages: Sequence[str]
 
@@ -89,8 +86,7 @@ class Labels:
 
 
 def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
-    """The best label of each thing in what ``sparql.labels_of`` found: by language, then by property, then the
-    shortest."""
+    """Of what ``sparql.labels_of`` found, the best of each thing: by language, by property, the shortest."""
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
         thing, property_, label = row.get("x"), row.get("n"), row.get("l")
@@ -112,12 +108,11 @@ def local_name(iri: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Data in one line."""
     return cut(one_line(clean_output(text)), MAX_VALUE)
 
 
 def value_text(value: Term, labels: Labels) -> str:
-    """A value for people: numbers and dates as they are, others with their unit; nothing of a thing without a name."""
+    """Numbers and dates as they are, others with their unit; nothing of a thing without a name."""
     if isinstance(value, Iri):
         return labels.of(value.value)
     if isinstance(value, Blank):
@@ -136,7 +131,7 @@ def said_of(rows: Iterable[Row]) -> list[Relation]:
         if path and isinstance(value, Iri | Literal) and not (len(path) > 1 and _SILENT & {*path[1:]} - {*NAMES}):
             name = inside.name if isinstance(inside, Blank) else ""
             found.append(Relation(subject="", path=path, inside=name, value=value, distance=0))
-    return _speaking(found)
+    return found
 
 
 def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
@@ -146,7 +141,7 @@ def said_with(rows: Iterable[Row], thing: str) -> list[Relation]:
         path, subject = _path(row, "pq"), row.get("s")
         if path and isinstance(subject, Iri) and subject.value != thing:
             found.append(Relation(subject=subject.value, path=path, value=Iri(thing), distance=1))
-    return _speaking(found)
+    return found
 
 
 def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
@@ -156,15 +151,13 @@ def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
         path, subject, value = _path(row, "p"), row.get("e"), row.get("v")
         if path and isinstance(subject, Iri) and isinstance(value, Iri | Literal) and value != Iri(thing):
             found.append(Relation(subject=subject.value, path=path, value=value, distance=2))
-    return _speaking(found)
+    return found
 
 
 def _path(row: Row, names: str) -> tuple[str, ...]:
-    return tuple(step.value for name in names if isinstance(step := row.get(name), Iri))
-
-
-def _speaking(relations: Iterable[Relation]) -> list[Relation]:
-    return [each for each in relations if each.path[0] not in _SILENT]
+    """Empty where the property tells a reader nothing."""
+    path = tuple(step.value for name in names if isinstance(step := row.get(name), Iri))
+    return path if path and path[0] not in _SILENT else ()
 
 
 def things(relations: Iterable[Relation]) -> list[str]:
@@ -177,7 +170,7 @@ def things(relations: Iterable[Relation]) -> list[str]:
 
 
 def neighbours(relations: Iterable[Relation], labels: Labels, wanted: frozenset[str]) -> list[str]:
-    """The things that something is said of the thing with; those first that stand under what is asked for."""
+    """The things that stand in what is said of the thing, those first that stand under what is asked for."""
     found: dict[str, int] = {}
     for each in relations:
         if isinstance(each.value, Iri) and each.distance == 0 and each.path[0] != f"{RDF}type":
@@ -230,14 +223,14 @@ def _texts(values: Sequence[Term], labels: Labels) -> list[str]:
     return ordered[:MAX_VALUES] + (["…"] if len(ordered) > MAX_VALUES else [])
 
 
-def fitting_lines(lines: Sequence[str], most: int = MAX_TOKENS) -> str:
+def fitting_lines(lines: Sequence[str]) -> str:
     """As many whole sentences as there is room for; of a first one that is too long its beginning."""
     kept: list[str] = []
-    left = most
+    left = MAX_TOKENS
     for line in lines:
         need = tokens.estimate(line) + 1
         if need > left and kept:
             break
-        kept.append(line if need <= left else cut(line, 2 * most))
+        kept.append(line if need <= left else cut(line, 2 * MAX_TOKENS))
         left -= need
     return "\n".join(kept)

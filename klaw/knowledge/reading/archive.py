@@ -17,8 +17,8 @@ _XML = (".xml", ".rels")
 
 
 class Archive:
-    """A zip file. Raises UnreadableError: it is damaged, needs a password, or its parts together take more than
-    ``unpacked_bytes``. No part is larger than it says: ``zipfile`` reads no further."""
+    """A zip file. Raises UnreadableError: it is damaged, needs a password, or unpacks to more than ``unpacked_bytes``.
+    No part is larger than it says: ``zipfile`` reads no further."""
 
     def __init__(self, file: BinaryIO, unpacked_bytes: int) -> None:
         try:
@@ -57,7 +57,7 @@ class Archive:
             raise UnreadableError("broken", f"is a damaged archive ({type(error).__name__})") from None
 
     def xml(self, name: str) -> Any:
-        """The root of a part that is XML; nothing is taken from elsewhere, and no entities are replaced."""
+        """The root of a part; nothing is taken from elsewhere, and no entities are replaced."""
         from lxml import etree
 
         data = self.read(name)

@@ -20,7 +20,6 @@ from klaw.actor.process import die_with_parent, limit
 from klaw.knowledge.reading.output import Output, UnreadableError
 
 NICE = 10
-"""Reading is never in a hurry; turns are."""
 HEAD_BYTES = 65_536
 STRAY = 2
 """Control characters in a text, and one more for each 200 bytes."""
@@ -74,8 +73,7 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
 
 
 def find_format(file: BinaryIO, name: str) -> tuple[str, bool]:
-    """The format of a file, and whether its name says something else. Raises UnreadableError: it is not one that is
-    read."""
+    """The format of a file, and whether its name says another. Raises UnreadableError: it is none that is read."""
     said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
     head = file.read(HEAD_BYTES)
     if not head.strip() and len(head) < HEAD_BYTES:
@@ -149,7 +147,7 @@ def _tail(file: BinaryIO) -> bytes:
 
 
 def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
-    """Find out what a file is, and read it. Raises UnreadableError, and whatever the libraries raise."""
+    """Raises UnreadableError, and whatever the libraries raise."""
     found, renamed = find_format(file, request["name"])
     output.format(found)
     if renamed:

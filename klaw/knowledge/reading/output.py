@@ -1,8 +1,6 @@
 """What the child says about a document: JSON lines. It imports nothing heavy: the child's start is part of each file.
-
 Each line is an object of one key: ``format``, ``title``, ``look`` and ``page`` (what is done with this page begins),
-``block``, ``problem``, at last ``end``.
-"""
+``block``, ``problem``, at last ``end``."""
 
 import json
 import re
@@ -11,7 +9,7 @@ from typing import BinaryIO, Literal, TypeAlias
 from klaw.domain.text import clean_output
 
 MAX_BLOCK_CHARS = 16_384
-"""A longer block is sent in pieces, so that the parent's memory is bounded."""
+"""A longer block is sent in pieces: bounds the parent's memory."""
 MAX_HEADING_CHARS = 200
 MAX_HEADINGS = 12
 MAX_TITLE_CHARS = 300
@@ -39,8 +37,6 @@ class UnreadableError(Exception):
 
 
 class Output:
-    """Takes what a format's reader finds, and writes it to the parent."""
-
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._title = ""
@@ -52,7 +48,6 @@ class Output:
         self._line({"format": name})
 
     def page(self, number: int) -> None:
-        """The reading of a page, slide or sheet begins."""
         self._pages = max(self._pages, number)
         self._line({"page": number})
 
@@ -113,11 +108,10 @@ def _pieces(text: str) -> list[str]:
     """A long text in pieces, cut where lines end if possible."""
     pieces = []
     while len(text) > MAX_BLOCK_CHARS:
-        at = max(text.rfind("\n", MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS), 0) or max(
-            text.rfind(" ", MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS), 0
-        )
-        pieces.append(text[: at or MAX_BLOCK_CHARS])
-        text = text[at or MAX_BLOCK_CHARS :]
+        ends = (text.rfind(mark, MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS) for mark in "\n ")
+        at = next((end for end in ends if end > 0), MAX_BLOCK_CHARS)
+        pieces.append(text[:at])
+        text = text[at:]
     return [*pieces, text]
 
 

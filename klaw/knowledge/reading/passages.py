@@ -1,10 +1,8 @@
 """Cuts a document into passages of 200 to 300 tokens. Pure.
 
-The document's text is defined by its passages: their texts in order, with ``SEPARATOR`` between them. No character of
-the blocks is lost but white space.
-
-Cut is at pages always, then at headings, paragraphs, ends of sentences, lines, words, and only then anywhere. What
-would be too small for a passage of its own joins its neighbour on the same page.
+The document's text is that of its passages in order, with ``SEPARATOR`` between them: only white space is lost. Pages
+are always cut apart, then headings, paragraphs, sentences, lines, words. What is too small for a passage of its own
+joins its neighbour on the page.
 """
 
 import re
@@ -36,8 +34,7 @@ class _Draft:
     under: tuple[str, ...]
     """The headings of what came last."""
     headings: tuple[str, ...] | None
-    """Common to all of it that is no heading itself, else those of the longer part; None while there are only
-    headings."""
+    """Common to all its text, else those of the longer part; None while there are only headings."""
 
     @property
     def tokens(self) -> int:
@@ -65,7 +62,7 @@ class Cutter:
         self._offset = 0
 
     def add(self, block: Block) -> list[Passage]:
-        """The passages that are finished, now that this block has come."""
+        """Returns the passages that are finished now."""
         done: list[Passage] = []
         before = self._open or self._closed
         if before is not None and before.page != block.page:
@@ -78,7 +75,7 @@ class Cutter:
         return done
 
     def finish(self) -> list[Passage]:
-        """The rest. Nothing may be added afterwards."""
+        """Returns the rest; nothing may be added afterwards."""
         done: list[Passage] = []
         self._close(done)
         self._emit(done)
@@ -121,7 +118,7 @@ class Cutter:
             self._open.add(piece)
 
     def _close(self, done: list[Passage]) -> None:
-        """What is open waits now; it takes the place of what waited, or joins it."""
+        """What is open waits now, in the place of what waited or joined to it."""
         draft, before = self._open, self._closed
         self._open = None
         if draft is None:
@@ -177,9 +174,8 @@ _LONGEST_ABBREVIATION = 8
 
 
 def _cut(text: str, room: int, *, rows: bool) -> int:
-    """Where to cut a text whose beginning is to have at most ``room`` tokens: behind the last sentence that fits in (in
-    ``rows`` the last row), else behind a line, a word, a character; at least 1. A sentence that ends in the first third
-    is not taken: the passage would be too small."""
+    """Where to cut so that the beginning has at most ``room`` tokens: behind the last sentence (in ``rows`` the last
+    row) that ends in the last two thirds, else behind a line, a word, a character; at least 1."""
     longest = _fitting(text, room)
     if longest >= len(text):
         return len(text)
@@ -197,7 +193,6 @@ def _cut(text: str, room: int, *, rows: bool) -> int:
 
 
 def _fits(text: str, most: int) -> bool:
-    """Whether a text has at most so many tokens; a long one is not even counted."""
     return len(text) <= most * tokens.LATIN_CHARACTERS_PER_TOKEN and tokens.estimate(text) <= most
 
 

@@ -1,8 +1,6 @@
-"""Reads a document in a child process (``child``): its blocks as they come, and at last what it is and what is wrong.
-
-A document can be made so that reading it takes hours or gigabytes, or crashes the library; a process can be limited and
-ended. Nothing that is wrong with a document raises here: the report names it, by file and page.
-"""
+"""Reads a document in a child process (``child``): its blocks as they come, and at last what it is and what is wrong. A
+document can be made so that reading it takes hours or gigabytes, or crashes the library; a process can be limited and
+ended. Nothing that is wrong with a document raises here: the report names it, by file and page."""
 
 import json
 import os
@@ -10,21 +8,22 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from typing import Self
+from typing import Annotated, Self
 
 import attrs
 import structlog
 import trio
 
-from klaw.convert import FRAMES
+from klaw.convert import FRAMES, OMIT
 from klaw.domain.knowledge import Block, DocumentProblem
+from klaw.domain.text import printable
 from klaw.errors import BadValue
-from klaw.knowledge.reading.report import ReaderLine, ReadingProblems, ReadingReport
 from klaw.toolbox.program import signal_group
 
 CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1_000_000
 """Longest line of the child; that of a block has a fifth of it."""
+MAX_PROBLEMS = 100
 MAX_RESTARTS = 5
 """Pages of one document that may each end the child."""
 STOP_S = 5.0
@@ -38,25 +37,21 @@ _CRASHED = "crashed the program that reads it"
 
 @attrs.frozen(kw_only=True)
 class ReadingLimits:
-    """What reading one document may take."""
-
     file_bytes: int = 256 * 1024 * 1024
     text_chars: int = 100_000_000
     pages: int = 50_000
     blocks: int = 2_000_000
     seconds: float = 1_800.0
-    """In all, while the child is waited for."""
+    """How long the child is waited for in all."""
     page_s: float = 60.0
-    """Of silence while a PDF is read."""
+    """How long it may be silent over a page of a PDF."""
     parsing_s: float = 180.0
-    """Of silence while any other document is read: libraries take most of them in as a whole."""
+    """The same for other documents, most of which libraries take in as a whole."""
     memory_bytes: int = 512 * 1024 * 1024
     unpacked_bytes: int = 512 * 1024 * 1024
-    """Of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
 
     def of(self, size: int) -> Self:
-        """For a document of so many bytes: a small one takes little time and has little text, however often it repeats
-        itself."""
+        """For a document of so many bytes: a small one takes little time and has little text."""
         more_s = S_FOR_MB * size / 1_000_000
         return attrs.evolve(
             self,
@@ -66,11 +61,74 @@ class ReadingLimits:
         )
 
 
-class DocumentReading:
-    """One document while it is read.
+@attrs.frozen(kw_only=True)
+class ReaderEnd:
+    language: str
+    pages: int
+    failed: Annotated[DocumentProblem | None, OMIT] = None
 
-    As an asynchronous context manager it is an iterator of blocks; after the last one ``report`` is final. When it is
-    left, the child is gone.
+
+@attrs.frozen(kw_only=True)
+class ReaderLine:
+    """A line of the child (``output``) has one of these. A problem's text does not name the document."""
+
+    format: Annotated[str | None, OMIT] = None
+    title: Annotated[str | None, OMIT] = None
+    look: Annotated[int | None, OMIT] = None
+    page: Annotated[int | None, OMIT] = None
+    block: Annotated[Block | None, OMIT] = None
+    problem: Annotated[DocumentProblem | None, OMIT] = None
+    end: Annotated[ReaderEnd | None, OMIT] = None
+
+
+@attrs.frozen(kw_only=True)
+class ReadingReport:
+    format: str = ""
+    """A key of ``child.READERS``; empty: it was not found out."""
+    title: str = ""
+    language: str = ""
+    pages: int = 0
+    """Slides and sheets are pages, too; 0 for a format without any."""
+    problems: tuple[DocumentProblem, ...] = ()
+    failed: bool = False
+    """It counts as not read, whatever blocks there were; the last problem says why."""
+
+
+class ReadingProblems:
+    def __init__(self, name: str) -> None:
+        self._name = printable(name)
+        self._found: list[tuple[DocumentProblem, int | None]] = []
+        """With the last page of a row of pages that have the same problem."""
+
+    def add(self, problem: DocumentProblem) -> None:
+        if any(known == problem for known, _ in self._found):
+            return
+        if self._found:
+            last, through = self._found[-1]
+            end = through or last.page
+            if end is not None and problem == attrs.evolve(last, page=end + 1):
+                self._found[-1] = last, problem.page
+                return
+        if len(self._found) < MAX_PROBLEMS:
+            self._found.append((problem, None))
+
+    def end_with(self, problem: DocumentProblem) -> None:
+        self._found.append((problem, None))
+
+    def worded(self) -> tuple[DocumentProblem, ...]:
+        """For people: with the document's name and the pages."""
+        return tuple(self._worded(problem, through) for problem, through in self._found)
+
+    def _worded(self, problem: DocumentProblem, through: int | None) -> DocumentProblem:
+        where = self._name
+        if problem.page is not None:
+            where += f", page {problem.page}" if through is None else f", pages {problem.page} to {through}"
+        return attrs.evolve(problem, text=f"{where}: {problem.text}")
+
+
+class DocumentReading:
+    """A document while it is read: an asynchronous context manager and iterator of blocks; after the last one
+    ``report`` is final.
 
     Args:
         file: descriptor of a regular file, which stays open.
@@ -94,7 +152,7 @@ class DocumentReading:
         self._of_page = 0
         """Blocks of this page that were given out."""
         self._again = 0
-        """Blocks that come once more: the page was begun by a child before."""
+        """Blocks of this page that come once more, from another child."""
         self._blocks = 0
         self._chars = 0
         self._problems = ReadingProblems(name)
@@ -271,7 +329,6 @@ class DocumentReading:
             return  # it is gone; that is noticed when it says nothing
 
     async def _kill(self) -> None:
-        """End the child with all that it may have started."""
         process = self._process
         if process is None:
             return

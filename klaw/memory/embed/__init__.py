@@ -1,3 +1,1 @@
-"""Vectors: what of a text is embedded, the ONNX model, and the actor that does it.
-
-Import ``klaw.memory.embed.model`` where it is used: it loads ONNX Runtime."""
+"""Vectors of texts. ``model`` loads ONNX Runtime: import it where it is used."""

@@ -23,7 +23,6 @@ MAX_QUERIES = 60
 """Queries of a conversation; more are thinned out evenly: 60 by 120 pairs put the mean's own error below 0.001."""
 MAX_MESSAGES = 120
 MIN_PAIRS = 100
-"""With fewer, chance decides the second digit."""
 NEARBY = 2
 """A query that is itself a message is not paired with messages so close to it: they are on the same matter."""
 ENOUGH_QUESTIONS = 12
@@ -32,8 +31,7 @@ TOO_ALIKE = 0.999
 """A model that finds all texts so alike says nothing about them."""
 
 _BUILT_IN = tuple(Path(__file__).with_name(f"dialogue_{language}.json") for language in ("en", "ru"))
-"""Conversations of a person with their assistant, with questions as they are asked later. Nearly all pairs have
-nothing in common but people, tone and language: what recall has to tell a hit from."""
+"""A person's talks with an assistant, and questions asked later: nearly all pairs are unrelated."""
 
 _PROOF_TEXTS = (
     "My sister Anna is allergic to peanuts.",
@@ -66,7 +64,6 @@ class CosineMeasurement:
 
 
 def built_in() -> tuple[Talk, ...]:
-    """The conversations that come with Klaw, one in English and one in Russian."""
     return tuple(read_talk(path) for path in _BUILT_IN)
 
 
@@ -84,8 +81,7 @@ def of_messages(messages: Sequence[str]) -> Talk:
 
 
 def measure(embed: Embed, talks: Sequence[Talk]) -> CosineMeasurement:
-    """Mean cosine over the unrelated pairs of each conversation. Raises ModelError: too few pairs, or the model gives
-    no usable vectors."""
+    """Mean cosine over the unrelated pairs. Raises ModelError: too few of them, or no usable vectors."""
     cosines: list[Floats] = []
     queries = messages = 0
     for talk in talks:
@@ -112,7 +108,7 @@ def measure(embed: Embed, talks: Sequence[Talk]) -> CosineMeasurement:
 
 
 def calibrate(embed: Embed) -> Calibration:
-    """What is measured on the built-in conversations, for a model that has nothing else. Raises like ``measure``."""
+    """Measure on the built-in conversations. Raises like ``measure``."""
     found = measure(embed, built_in())
     # Also a model that knows nothing of these texts has to load; at 1 the calibrated distance would be infinite.
     mean = min(found.mean, TOO_ALIKE)
@@ -122,8 +118,7 @@ def calibrate(embed: Embed) -> Calibration:
 
 
 def prove(embed: Embed, model_id: str) -> None:
-    """Check a model before another model's vectors are dropped for it. Raises ModelError: its vectors are not unit
-    vectors, or not different; or the model failed."""
+    """Check a model before another's vectors are dropped for it. Raises ModelError."""
     kinds: tuple[Kind, ...] = ("passage", "query")
     for kind in kinds:
         found = embed(_PROOF_TEXTS, kind)
@@ -134,7 +129,6 @@ def prove(embed: Embed, model_id: str) -> None:
 
 
 def _thin(count: int, most: int) -> list[int]:
-    """At most ``most`` indices below ``count``, evenly spread."""
     return list(range(count)) if count <= most else [at * count // most for at in range(most)]
 
 

@@ -1,6 +1,5 @@
 """The embedding model as the rest of Klaw uses it. It never delays a reply: a question waits for no batch, and whoever
-asks goes on without a vector when that comes too late. The actor behind it is ``worker``.
-"""
+asks goes on without a vector when that comes too late. The actor behind it is ``worker``."""
 
 import enum
 from functools import partial
@@ -9,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 import structlog
-import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Nudge
 from klaw.actor.threads import Threads
+from klaw.config.memory import EmbeddingConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import EmbeddingUnavailable, ModelError
 from klaw.memory.embed.passage import vectors_id
@@ -27,26 +26,23 @@ if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, RemoteModel
 
 QUESTIONS = 64
-"""Most that are read or wait, one of each turn; recall goes on without vectors when more are refused as busy."""
-MAX_QUERY_CHARACTERS = 1_500
-"""Only the beginning of a longer question is embedded: one run of the model, not several."""
+"""Most questions that are read or wait; further ones are refused as busy, and recall goes on without vectors."""
 QUERY_S = 2.0
 """How long a search that somebody asked for waits for its vector."""
 SLOW_CAPACITY = 4
-"""Texts that are embedded in the background or wait for it; further ones are refused as busy."""
+"""Like ``QUESTIONS``, in the background."""
 
 log = structlog.get_logger("klaw.embedder")
 
 
 class EmbedderState(enum.StrEnum):
-    """Whether there are vectors to search with: the codes that status, receipts and frames show."""
+    """Whether there are vectors to search with; only when READY. Status, receipts and frames show these codes."""
 
     OFF = "off"
     LOADING = "loading"
     NO_MODEL = "no_model"
-    """The model is missing or unusable; recall is full-text only."""
     REEMBEDDING = "reembedding"
-    """Another model than before: its vectors are being made, and until they are there recall is full-text only."""
+    """The vectors of another model than before are being made."""
     READY = "ready"
 
 
@@ -101,7 +97,6 @@ class Embedder(Nudge):
     """The model and its state. While that is READY, it is idle when every message that can have a vector has one."""
 
     remedy = "`klaw models pull` fetches the model"
-    """For users: what helps when there is no model."""
 
     def __init__(self, clock: Clock, *, enabled: bool) -> None:
         super().__init__()
@@ -115,13 +110,12 @@ class Embedder(Nudge):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether fewer than half of the messages have a vector."""
+        """Fewer than half of the messages have a vector."""
         return self.status.waiting > self.status.embedded
 
     async def prepare(self) -> str | None:
-        """Load the model, where no actor does (``OfflineEmbedder``). Returns why there can be no vectors, as a
-        code: ``embedding_off``, ``no_vectors``, ``no_model``, ``other_model``; None when there are, or the actor
-        knows."""
+        """Load the model where no actor does (``OfflineEmbedder``). Returns a code that says why there can be no
+        vectors: ``embedding_off``, ``no_vectors``, ``no_model``, ``other_model``; else None."""
         return None
 
     def report_damage(self) -> None:
@@ -130,7 +124,6 @@ class Embedder(Nudge):
         self.nudge()
 
     def problems(self) -> dict[str, str]:
-        """Why recall has full text only, or not all vectors; for users."""
         status = self.status
         match status.state:
             case EmbedderState.NO_MODEL:
@@ -151,12 +144,10 @@ class Embedder(Nudge):
     # -- texts -----------------------------------------------------------------------------------------------------
 
     async def read(self, text: str) -> Reading:
-        """The vector of a query, and what scores tokens if ``autoRag.tokens`` is on. Raises EmbeddingUnavailable: there
-        is no model, it is busy or it failed."""
+        """The vector of a query, and its tokens if ``autoRag.tokens`` is on. Raises EmbeddingUnavailable."""
         return await self._ready(self._questions).read(text, "query")
 
     async def query(self, text: str) -> bytes:
-        """The vector of a query: little-endian float32."""
         return (await self.read(text)).vector
 
     async def passage(self, text: str) -> bytes:
@@ -167,23 +158,19 @@ class Embedder(Nudge):
         """The vector of a text of any length, in turn with the actor's batches: it may take seconds."""
         return (await self._ready(self._background).read(text, "passage")).vector
 
-    def check_ready(self) -> None:
-        """Raise EmbeddingUnavailable unless questions are answered now."""
-        if self.status.state is EmbedderState.REEMBEDDING:
-            raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
-        if self.status.state is not EmbedderState.READY:
-            raise EmbeddingUnavailable(self.status.state.value)
-
     def _ready(self, lane: _Lane | None) -> _Lane:
-        self.check_ready()
-        if lane is None:
-            raise EmbeddingUnavailable(EmbedderState.NO_MODEL.value)
+        """Raises EmbeddingUnavailable unless questions are answered now."""
+        state = self.status.state
+        if state is EmbedderState.REEMBEDDING:
+            raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
+        if state is not EmbedderState.READY or lane is None:
+            raise EmbeddingUnavailable(state.value)
         return lane
 
     # -- for the actor ---------------------------------------------------------------------------------------------
 
     def serve(self, model: "AnyModel", questions: Threads, background: Threads, *, local: bool) -> None:
-        """Answer with this model while the state is READY. The threads of a local one cannot be cancelled."""
+        """Answer with this model while the state is READY. A thread of a ``local`` one cannot be cancelled."""
         self._questions = _Lane(model, questions, QUESTIONS, local)
         self._background = _Lane(model, background, SLOW_CAPACITY, local)
         self.random_cosine = model.random_cosine
@@ -199,11 +186,10 @@ class Embedder(Nudge):
             say("embedder_state", state=state.value, reason=reason)
 
     def count(self, *, embedded: int, waiting: int) -> None:
-        """Set how many messages have a vector, and how many wait for one."""
         self.status = attrs.evolve(self.status, embedded=embedded, waiting=waiting)
 
     async def recount(self, readers: Readers, min_tokens: int) -> None:
-        """Count them in the database. Raises StorageError."""
+        """Count in the database. Raises StorageError."""
         waiting = await readers.run(vectors.count_unembedded, min_tokens)
         self.count(embedded=await readers.run(vectors.count_embedded), waiting=waiting)
 
@@ -224,7 +210,6 @@ class OfflineEmbedder(Embedder):
         self._readers, self._config, self._folder, self._remote = readers, config, folder, remote
 
     async def prepare(self) -> str | None:
-        """See ``Embedder.prepare``. Raises StorageError."""
         if self.status.state is not EmbedderState.OFF:
             return None
         if not self._config.embedding.enabled:
@@ -234,7 +219,8 @@ class OfflineEmbedder(Embedder):
             return "no_vectors"
         threads = Threads("onnx", 1)
         try:
-            model = await threads.run(self._load)
+            config, tokens = self._config.embedding, self._config.auto_rag.tokens
+            model = await threads.run(partial(load_model, config, self._folder, self._remote, tokens=tokens))
         except ModelError:
             return "no_model"
         if vectors_id(model.model_id) != stored[0]:
@@ -250,30 +236,16 @@ class OfflineEmbedder(Embedder):
             self.enter(EmbedderState.READY)
         return None
 
-    def _load(self) -> "AnyModel":
-        if self._remote is not None:
-            return self._remote.load()
-        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
 
-        config = self._config
-        return EmbeddingModel.load(self._folder, threads=config.embedding.threads, tokens=config.auto_rag.tokens)
+def load_model(
+    config: EmbeddingConfig, folder: Path, remote: "RemoteModel | None", *, tokens: bool, parallel: bool = False
+) -> "AnyModel":
+    """Load the provider's model, else the one in a folder: see ``EmbeddingModel.load``. Blocks. Raises ModelError."""
+    if remote is not None:
+        return remote.load()
+    from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
 
-
-async def read_question(
-    embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
-) -> Reading | None:
-    """What the model makes of a question, or of the beginning of a long one; None with the reason among ``degraded``.
-
-    Args:
-        deadline: in Trio's time.
-        off: the code where vectors are switched off; None where nothing is said of it.
-    """
-    code: str | None = "embedding_late"
-    try:
-        with trio.move_on_at(deadline):
-            return await embedder.read(text[:MAX_QUERY_CHARACTERS])
-    except EmbeddingUnavailable as error:
-        code = error.degraded or off
-    if code is not None:
-        degraded.append(code)
-    return None
+    most = config.batch_tokens
+    return EmbeddingModel.load(
+        folder, threads=config.threads, batch_tokens=most, parallel_passages=parallel, tokens=tokens
+    )

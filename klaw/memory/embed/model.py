@@ -1,9 +1,6 @@
-"""``EmbeddingModel``: texts to unit vectors with an ONNX encoder.
-
-Sync code for worker threads; calls may overlap. A text longer than the model's limit is cut into windows without
-overlap; its vector is the mean of the windows' pooled vectors, weighted by their tokens. Windows of similar length run
-together, so that little padding is computed.
-"""
+"""``EmbeddingModel``: texts to unit vectors with an ONNX encoder. Sync code for worker threads; calls may overlap. A
+text longer than the model's limit is cut into windows without overlap; its vector is the mean of the windows' pooled
+vectors, weighted by their tokens. Windows of similar length run together, so that little padding is computed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +15,10 @@ import klaw.models.e5
 from klaw.actor.process import give_back
 from klaw.errors import ModelError
 from klaw.memory.embed.calibration import Kind, calibrate
-from klaw.memory.embed.describe import GRAPH_FILE, Description, describe
 from klaw.memory.embed.passage import RECIPE, PassageText
 from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode, unit
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
-from klaw.models.manifest import Calibration
+from klaw.models.manifest import GRAPH_FILE, Description, describe
 
 _LEARNED_FOR = "multilingual-e5-small@"
 _LEARNED = Path(klaw.models.e5.__file__).parent / TOKENS_FILE
@@ -35,13 +31,10 @@ BATCH_TOKENS = 512
 
 Int64: TypeAlias = npt.NDArray[np.int64]
 Content: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""Token ids of a text: its head, which is read before it and is not pooled, and its own; without a head everything is
-pooled."""
+"""Token ids of a text: of its head, which is read before it and not pooled, and its own."""
 
 
 class EncoderSession:
-    """Token ids to hidden states with ONNX Runtime. ``run`` may be called from several threads at a time."""
-
     def __init__(self, folder: Path, *, threads: int, pad: int) -> None:
         path = folder / GRAPH_FILE
         if not path.is_file():
@@ -63,8 +56,8 @@ class EncoderSession:
         self._output = outputs[0]
 
     def run(self, rows: Sequence[Sequence[int]]) -> tuple[Floats, Int64]:
-        """Run one batch of token ids, special tokens included. Returns the hidden states (rows, longest row, hidden)
-        and the mask (rows, longest row): 1 for a token, 0 for padding. Raises ModelError."""
+        """Run a batch of token ids, special tokens included. Returns the hidden states (rows, longest row, hidden) and
+        the mask (rows, longest row): 0 for padding. Raises ModelError."""
         width = max(len(row) for row in rows)
         ids = np.full((len(rows), width), self._pad, np.int64)
         mask = np.zeros((len(rows), width), np.int64)
@@ -99,11 +92,10 @@ class Window:
     """A slice of one text's content tokens, without special tokens."""
 
     text: int
-    """Index of the text."""
     ids: Sequence[int]
     head: Sequence[int] = ()
     start: int = 0
-    """Index of the first of its ids among the text's."""
+    """Index of its first id among the text's."""
 
     @property
     def width(self) -> int:
@@ -149,12 +141,10 @@ class EmbeddingModel:
     """Name, version and a hash of all that shapes a vector: two models with one id give the same vectors."""
     random_cosine: float
     """Mean cosine of unrelated texts."""
-    calibration: Calibration
-    """Stored with the model, else measured while loading."""
     max_tokens: int
     """Tokens of one window, special tokens included."""
     coder: TokenCoder | None
-    """Makes the codes of tokens; None for a model that nothing was learned for."""
+    """None: nothing was learned for the model."""
 
     def __init__(
         self,
@@ -177,8 +167,8 @@ class EmbeddingModel:
         self.model_id = description.model_id
         self.dimension = self._pool([Window(0, [])], "passage")[0].shape[1]
         known = description.calibration
-        self.calibration = known if known is not None and known.recipe == RECIPE else calibrate(self.embed)
-        self.random_cosine = self.calibration.random_cosine
+        measured = known if known is not None and known.recipe == RECIPE else calibrate(self.embed)
+        self.random_cosine = measured.random_cosine
 
     @classmethod
     def load(
@@ -190,18 +180,15 @@ class EmbeddingModel:
         parallel_passages: bool = False,
         tokens: bool = True,
     ) -> Self:
-        """Load a folder made by ``klaw models pull`` or one in the Hugging Face layout, and run it once.
+        """Load a folder made by ``klaw models pull`` or one in the Hugging Face layout, and run it once. Raises
+        ModelError, which names what is missing, damaged or of the wrong kind.
 
         Args:
-            folder: holds model.onnx, and sentencepiece.model or tokenizer.json; manifest.json is optional.
             threads: of one run.
             batch_tokens: padded tokens of one run; a text of ``max_tokens`` always fits.
-            parallel_passages: one thread for a run of passages, because the caller makes several at a time. Threads
-                with runs of their own do not wait for each other at every layer: more throughput for a few MiB.
-            tokens: whether ``read`` makes codes of tokens, if something was learned for the model.
-
-        Raises:
-            ModelError: names what is missing, damaged or of the wrong kind.
+            parallel_passages: a run of passages has one thread, because the caller makes several at a time: threads
+                that do not wait for each other at every layer give more throughput for a few MiB.
+            tokens: ``read`` makes codes of tokens, if something was learned for the model.
         """
         description = describe(folder)
         tokenizer = load_tokenizer(folder)
@@ -220,10 +207,8 @@ class EmbeddingModel:
 
     def embed(self, texts: Sequence[str | PassageText], kind: Kind) -> Floats:
         """Unit vectors (len(texts), dimension) of any strings, also empty or very long ones, or with lone surrogates.
-
         The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
-        ("late chunking", Günther and others, 2024). Raises ModelError: the model is closed or ONNX Runtime failed.
-        """
+        ("late chunking", Günther and others, 2024). Raises ModelError: the model is closed or ONNX Runtime failed."""
         sums = np.zeros((len(texts), self.dimension), np.float32)
         for window, pooled, _ in self._run(self._encode(texts, self._prefixes[kind]), kind):
             sums[window.text] += window.weight * pooled
@@ -247,13 +232,13 @@ class EmbeddingModel:
         ]
 
     def close(self) -> None:
-        """Free the model; later calls raise ModelError. A running one finishes first."""
+        """Later calls raise ModelError; a running one finishes."""
         self._sessions = None
 
     def _reading(
         self, vector: bytes, ids: Sequence[int], projected: Floats, first: int, kind: Kind, coder: TokenCoder
     ) -> Reading:
-        """Args: ``first``: where the text begins, after the model's prefix."""
+        """``first``: where the text begins, after the model's prefix."""
         weights = np.array(self._tokenizer.weights(ids), np.float32)
         weights[:first] = 0
         telling = np.flatnonzero(weights)[:MAX_TOKENS]
@@ -262,7 +247,7 @@ class EmbeddingModel:
         return Reading(vector, codes=encode(projected[telling]))
 
     def _run(self, contents: Sequence[Content], kind: Kind) -> Iterator[tuple[Window, Floats, Floats]]:
-        """Each window of some texts with its pooled vector and the states of its ids."""
+        """Each window with its pooled vector and the states of its ids."""
         windows = cut_windows(contents, self.max_tokens - self._special)
         for batch in plan_batches(windows, self._batch_tokens, self._special):
             means, states = self._pool(batch, kind)

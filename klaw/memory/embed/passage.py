@@ -1,8 +1,6 @@
-"""What of a message is embedded: the one place that decides it. Pure.
-
-``RECIPE`` is part of the id under which vectors are stored, so another recipe re-embeds everything like another model,
-and no vector of one recipe is ever compared with a query that was calibrated for another.
-"""
+"""What of a message is embedded: the one place that decides it. Pure. ``RECIPE`` is part of the id under which vectors
+are stored, so another recipe re-embeds everything like another model, and no vector of one recipe is ever compared with
+a query that was calibrated for another."""
 
 import attrs
 
@@ -11,10 +9,10 @@ from klaw.domain import tokens
 RECIPE = 2
 """1, of Klaw 0.1, was the message alone. A number that was used once never gets another meaning."""
 CONTEXT_CHARACTERS = 100
-"""Only the end of the previous message is read: what was said last is what an answer refers to. Each token costs time;
-160 characters bring 0.4 points of recall@400 more on LoCoMo, for up to 17 more tokens."""
+"""The end of the previous message that is read: an answer refers to what was said last. Each token costs time; 160
+characters bring 0.4 points of recall@400 more on LoCoMo, for up to 17 more tokens."""
 MAX_TOKENS_IN_CONTEXT = 100
-"""A longer message says by itself what it is about."""
+"""A longer message says itself what it is about."""
 
 
 @attrs.frozen

@@ -1,8 +1,6 @@
-"""An embedding model of a provider: OpenAI's ``/embeddings``, behind the interface of ``EmbeddingModel``.
-
-Every text that is embedded goes to that provider. Sync code for a thread that Trio started (``klaw.actor.threads``):
-the call itself runs on the event loop, and is given up when whoever waits for the thread is cancelled.
-"""
+"""An embedding model of a provider: OpenAI's ``/embeddings``, behind the interface of ``EmbeddingModel``. Every text
+that is embedded goes to that provider. Sync code for a thread that Trio started (``klaw.actor.threads``): the call
+itself runs on the event loop, and is given up when whoever waits for the thread is cancelled."""
 
 import hashlib
 import math
@@ -41,10 +39,8 @@ TEXTS_IN_REQUEST = 10
 """What the strictest known service takes at once (Alibaba's text-embedding-v4)."""
 WINDOW_TOKENS = 350
 """Longer texts are sent in parts. Estimated tokens: far enough below the 512 of small models."""
-QUERY_S = 2.0
-"""Longest wait for a request with a question: nobody waits longer for its vector."""
-PASSAGES_S = 60.0
-"""Longest wait for another request."""
+QUERY_S, PASSAGES_S = 2.0, 60.0
+"""Longest wait for a request with a question, whose vector nobody waits longer for; with passages."""
 MAX_DIMENSION = 8192
 """Limit of sqlite-vec."""
 NOTE_S = 600.0
@@ -64,22 +60,20 @@ class RemoteModel:
     endpoint: ModelEndpoint
     config: EmbeddingConfig
     llm: LlmClient
-    """Counts the calls for all users together."""
     folder: Path
     """Keeps what was measured of models."""
     clock: Clock
     writer: Writer | None = None
-    """Of notes on what was spent; None: there are none."""
+    """Stores notes on what was spent."""
     lanes: int = 4
     """Questions that are embedded at the same time."""
     coder: TokenCoder | None = attrs.field(default=None, init=False)
     """Always None: codes of tokens need the model's states."""
     trouble: str | None = attrs.field(default=None, init=False)
-    """Why the last call failed; None: it did not."""
+    """Why the last call failed."""
     meter: Meter = attrs.field(init=False, default=attrs.Factory(lambda self: self.llm.meter(), takes_self=True))
     dimension: int = attrs.field(init=False)
     model_id: str = attrs.field(init=False)
-    calibration: Calibration = attrs.field(init=False)
     random_cosine: float = attrs.field(init=False)
     _loaded: bool = attrs.field(default=False, init=False)
     _noted_at: float = attrs.field(default=-math.inf, init=False)
@@ -95,8 +89,7 @@ class RemoteModel:
         shaping = f"{self.config.query_prefix}\n{self.config.passage_prefix}"
         prefixed = f"+{hashlib.sha256(shaping.encode()).hexdigest()[:12]}" if shaping.strip("\n") else ""
         self.model_id = f"{self.endpoint.name}@{self.dimension}{prefixed}"
-        self.calibration = self._calibrate()
-        self.random_cosine = self.calibration.random_cosine
+        self.random_cosine = self._calibrate().random_cosine
         self._loaded = True
         return self
 
@@ -118,11 +111,10 @@ class RemoteModel:
         return unit(sums)
 
     def read(self, texts: Sequence[str | PassageText], *, kind: Kind) -> list[Reading]:
-        """Vectors alone. Raises like ``embed``."""
         return [Reading(vector.tobytes()) for vector in self.embed(texts, kind).astype("<f4")]
 
     def close(self) -> None:
-        """Nothing to close: the provider's connections are the router's."""
+        """The provider's connections are the router's."""
 
     def _calibrate(self) -> Calibration:
         folder = self.folder / hashlib.sha256(self.model_id.encode()).hexdigest()[:12]
@@ -159,14 +151,13 @@ class RemoteModel:
         return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
 
     def problems(self) -> Mapping[str, str]:
-        """Until the model is loaded the embedder says what is wrong."""
+        """None until the model is loaded: then the embedder says what is wrong."""
         if self.trouble is None or not self._loaded:
             return {}
         return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}
 
     async def note_spending(self, *, at_once: bool = False) -> None:
-        """Store what was spent, for ``local``, if the last note is long enough ago: one for each message would let the
-        journal grow twice as fast. Cancellation: see ``klaw.memory.background_llm.note_spending``."""
+        """Store what was spent, for ``local``, if the last note is long enough ago: the journal must not grow fast."""
         if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
             self._noted_at = trio.current_time()
             await note_spending(self.meter.take(), self.writer, iso(self.clock.now()), "embedding", LOCAL_USER)
@@ -189,7 +180,6 @@ def remote_of(
 
 
 def _parts(text: str | PassageText) -> list[str]:
-    """All of a text, in pieces of about the same length."""
     passage = PassageText(text) if isinstance(text, str) else text
     whole = f"{passage.context}\n{passage.text}" if passage.context else passage.text or _EMPTY
     size = math.ceil(len(whole) / max(1, math.ceil(tokens.estimate(whole) / WINDOW_TOKENS)))

@@ -36,9 +36,9 @@ class Reading:
     vector: bytes
     """Little-endian float32, L2-normalised."""
     codes: bytes = b""
-    """For a passage: 16 bytes for each of its tokens that says something; empty where the model has no coder."""
+    """Of a passage: 16 bytes for each token that says something; empty where the model has no coder."""
     tokens: Floats | None = None
-    """For a query: what ``recall.late`` compares with such codes, (tokens, 128)."""
+    """Of a query: what ``token_overlap`` compares with such codes, (tokens, 128)."""
 
 
 @attrs.frozen(eq=False)
@@ -69,8 +69,7 @@ class TokenCoder:
         return unit(np.asarray((unit(states) - self.centre) @ self.axes, np.float32))
 
     def query(self, projected: Floats, weights: Floats) -> Floats:
-        """What stands for a question's tokens: each product with a code's signs is a part of the score, by the tokens'
-        weights."""
+        """What stands for a question's tokens, weighted: its products with a code's signs add up to the score."""
         return projected * self.spread * (weights / max(float(weights.sum()), _TINY))[:, np.newaxis]
 
 

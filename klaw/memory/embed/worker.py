@@ -1,8 +1,6 @@
-"""Actor ``memory.embedder``: loads the model, then gives everything without a vector one, behind every question.
-
-The database is its queue: rows without a vector are found by query, so a dropped nudge, a crash or a failed run of the
-model loses nothing. Chats nudge it after a commit.
-"""
+"""Actor ``memory.embedder``: loads the model, then gives everything without a vector one, behind every question. The
+database is its queue: rows without a vector are found by query, so a dropped nudge, a crash or a failed run of the
+model loses nothing. Chats nudge it after a commit."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,7 +19,7 @@ from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.errors import ModelAway, ModelError, StorageFull, VectorsDamaged
-from klaw.memory.embed.embedder import Embedder, EmbedderState
+from klaw.memory.embed.embedder import Embedder, EmbedderState, load_model
 from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import meta, vector_model
@@ -45,7 +43,6 @@ FAILED_ROWS_PAUSE_S = 3_600.0
 REPAIR_PAUSE_S = 3_600.0
 """A vector table that is damaged again so soon is left alone: something else is wrong, perhaps a disk."""
 PASSAGE_ROWS = 16
-"""Facts and pieces of files that are embedded at once."""
 DOCUMENT_ROWS = 4
 """Passages of documents that each thread embeds before it is looked whether a message waits: about 1,000 tokens."""
 RECHECK_MODEL_S = 30.0
@@ -64,12 +61,11 @@ class WaitingMessage:
 
     @property
     def tokens(self) -> int:
-        """Estimated number of tokens that the model reads."""
         return tokens.estimate(self.passage.text) + tokens.estimate(self.passage.context)
 
 
 def split_batches(rows: Sequence[WaitingMessage], batch_tokens: int) -> list[list[WaitingMessage]]:
-    """Batches of similar length: sorted by length, each of at most ``batch_tokens`` padded tokens (or one row)."""
+    """Batches of similar length, each of at most ``batch_tokens`` padded tokens, or of one row."""
     batches: list[list[WaitingMessage]] = []
     for row in sorted(rows, key=lambda row: row.tokens):
         if batches and row.tokens * (len(batches[-1]) + 1) <= batch_tokens:  # this one is the longest yet
@@ -81,8 +77,6 @@ def split_batches(rows: Sequence[WaitingMessage], batch_tokens: int) -> list[lis
 
 @attrs.define(kw_only=True, eq=False)
 class Worker:
-    """The actor."""
-
     embedder: Embedder
     config: EmbeddingConfig
     folder: Path
@@ -102,12 +96,11 @@ class Worker:
     threads: Threads = attrs.field(init=False)
     """``embedding.threads`` batches run at a time."""
     failing: set[int] = attrs.field(factory=set, init=False)
-    """Rows that the model could not embed even alone; left out until the next start, a provider's for a while."""
+    """Rows that the model refused even alone: left out until the next start, a provider's for a while."""
     failing_since: float = attrs.field(default=-math.inf, init=False)
     gathered_at: float = attrs.field(default=math.inf, init=False)
     """When the few messages that wait are embedded, in Trio's time."""
     repaired_at: float = attrs.field(default=-math.inf, init=False)
-    """When the vector table was last rebuilt, in Trio's time."""
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run)
@@ -136,13 +129,14 @@ class Worker:
     # -- the model -------------------------------------------------------------------------------------------------
 
     async def _load(self) -> "AnyModel":
-        """Load the model; while it is missing or unusable, say so and look again. One that replaces another has to
-        prove first that it works: after that the other's vectors are gone."""
+        """Load the model; while it is missing or unusable, say so and look again. One that replaces another proves
+        first that it works: after that the other's vectors are gone."""
         while True:
             self.vitals.doing("loading model")
             self.embedder.enter(EmbedderState.LOADING)
             try:
-                model = await self.threads.run(self._load_now)
+                loading = partial(load_model, self.config, self.folder, self.remote, tokens=self.tokens, parallel=True)
+                model = await self.threads.run(loading)
                 stored = await self.readers.run(vector_model.current)
                 if stored is not None and stored != (vectors_id(model.model_id), model.dimension):
                     await self.threads.run(_prove, model)
@@ -153,22 +147,7 @@ class Worker:
             self.vitals.doing("waiting for a model")
             await trio.sleep(RECHECK_MODEL_S)
 
-    def _load_now(self) -> "AnyModel":
-        if self.remote is not None:
-            return self.remote.load()
-        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
-
-        config = self.config
-        return EmbeddingModel.load(
-            self.folder,
-            threads=config.threads,
-            batch_tokens=config.batch_tokens,
-            parallel_passages=True,
-            tokens=self.tokens,
-        )
-
     async def _adopt_model(self) -> None:
-        """Make the store's vectors those of this model, or begin to."""
         self.vitals.doing("preparing the vectors")
         dimension, embedder = self.model.dimension, self.embedder
         replaced = await stored_vectors.prepare(self.writer, self.vectors_id, dimension)
@@ -231,8 +210,8 @@ class Worker:
         self.embedder.count(embedded=0, waiting=await self.readers.run(vectors.count_unembedded, self.min_tokens))
 
     async def _embed_next(self) -> bool:
-        """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then
-        passages of documents. Returns whether there may be more. Raises StorageFull, VectorsDamaged, ModelAway."""
+        """Embed some facts and pieces of files, which are few, else messages, else passages of documents. Returns
+        whether there may be more. Raises StorageFull, VectorsDamaged, ModelAway."""
         waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
         if await self._embed_passages(waiting) or await self._embed_messages():
             return True
@@ -252,7 +231,7 @@ class Worker:
         return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
 
     async def _embed_messages(self) -> bool:
-        """Embed one fetch of messages. Returns whether there was anything to do."""
+        """Returns whether there was anything to do."""
         if self.remote is not None and trio.current_time() >= self.failing_since + FAILED_ROWS_PAUSE_S:
             self.failing.clear()
         as_of = await self.readers.run(meta.last_entry)
@@ -272,8 +251,7 @@ class Worker:
         return await self._embed_uncoded(as_of)
 
     def _gathers(self, rows: int) -> bool:
-        """Whether the few messages that wait go on waiting: storing vectors writes the same pages of several tables and
-        indexes for one message as for many."""
+        """Whether the few messages that wait go on waiting: storing one vector writes as many pages as storing many."""
         if 0 < rows < GATHER_ROWS and self.embedder.status.state is EmbedderState.READY:
             self.gathered_at = min(self.gathered_at, trio.current_time() + self.gather_s)
             if trio.current_time() < self.gathered_at:
@@ -282,8 +260,7 @@ class Worker:
         return False
 
     async def _embed_uncoded(self, as_of: int) -> bool:
-        """Embed again some messages whose vectors are from before there were codes of tokens. Returns whether there
-        were any."""
+        """Embed some messages again whose vectors are older than codes of tokens. Returns whether there were any."""
         if self.model.coder is None:
             return False
         found = await self.readers.run(token_codes.lacking, self.backfill_rows)
@@ -302,8 +279,7 @@ class Worker:
         await self._share(parts, partial(self._embed_batch, as_of=as_of))
 
     async def _share(self, parts: Iterable[P], embed: Callable[[P], Awaitable[T]]) -> list[T]:
-        """Let ``embedding.threads`` tasks embed parts of a fetch, each the next when it is done with one. Raises what
-        one of them raised."""
+        """Let ``embedding.threads`` tasks embed parts of a fetch. Raises what one of them raised."""
         left, done = iter(parts), list[T]()
         refused: list[StorageFull | VectorsDamaged | ModelAway] = []
 
@@ -335,9 +311,8 @@ class Worker:
                 await self._embed_batch([row], as_of)
             return
         pairs = [(row.rowid, reading.vector) for row, reading in zip(batch, made, strict=True)]
-        codes: dict[int, bytes] = {}
-        if self.model.coder is not None:
-            codes = {row.rowid: reading.codes for row, reading in zip(batch, made, strict=True)}
+        coded = zip(batch, made, strict=True) if self.model.coder is not None else ()
+        codes = {row.rowid: reading.codes for row, reading in coded}
         stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))

@@ -1,6 +1,6 @@
 """The part of a long message that a question is about, where in it the matches of a search are, and packing what was
 recalled into a token budget. Pure, and linear in the text that is read: a message may be all sentences of one
-character, or one run without a space. The speaker's name in front of a text ("Anna: …") stays."""
+character, or one run without a space."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from klaw.memory.recall.token_overlap import TokenOverlap
 from klaw.store.engine.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
-"""A longer text is read from a little before most of the matches on: a turn makes many excerpts."""
+"""A longer text is read from a little before most of the matches on."""
 _BEFORE_MATCH = 1_000
 _MARKS = 4
 
@@ -96,8 +96,6 @@ def _runs(sentences: Sequence[_Span], size: int) -> list[_Span]:
 
 
 class _Window:
-    """How many different words stand in a span that only moves on; each place is looked at twice."""
-
     def __init__(self, places: Sequence[tuple[int, str]]) -> None:
         self._places = places
         self._begin = self._end = 0
@@ -138,7 +136,7 @@ _SPEAKER = re.compile(r"[^\W\d_][\w .'’-]{0,40}:\s+")
 
 
 def speaker_prefix(text: str) -> str:
-    """The name in front of a text with its colon and space; empty where it has none."""
+    """``Anna: `` in front of a text, or nothing."""
     match = _SPEAKER.match(text)
     return match[0] if match else ""
 
@@ -157,20 +155,20 @@ SNIPPET_TOKENS = 80
 
 @attrs.frozen
 class Snippet:
-    """A piece of a message, in one line, with first and end of each match, in order, apart from each other."""
+    """A piece of a message in one line, with first and end of each match in order."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
 
 
 def snippet(content: str, wanted: Collection[str], max_tokens: int = SNIPPET_TOKENS) -> Snippet:
-    """The part of a message with the most of the wanted words (index forms), and their places in it."""
+    """The part of a message with the most of the wanted words (index forms)."""
     text = " ".join(excerpt(content, _all_forms(content, wanted), max_tokens).split())
     return Snippet(text, tuple(_merged(_matches(text, wanted))))
 
 
 def forms_there(content: str, wanted: Collection[str]) -> set[str]:
-    """Which of the query's forms a text has; a character of a script without spaces also as the beginning of one."""
+    """Which wanted forms a text has; a character of a script without spaces also as the beginning of one."""
     there = forms_in(content, wanted)
     lone = {form for form in wanted if is_lone(form)} - there
     if lone:
@@ -228,12 +226,10 @@ def pack(
     max_tokens: int,
     overlap_with: Callable[[C], TokenOverlap | None] = lambda _candidate: None,
 ) -> list[C]:
-    """Decide which of the candidates that passed the gate go into the context, and how much of each.
-
-    First each gets its share of the budget: a longer message is cut to an excerpt around the wanted words (index
-    forms), one that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts
-    more room, the best first. Returns all candidates in the same order, with the final decision, text and tokens.
-    """
+    """Decide which of the candidates that passed the gate go into the context, and how much of each. First each gets
+    its share of the budget: a longer message is cut to an excerpt around the wanted words (index forms), one that does
+    not fit is skipped. Then what is left gives the excerpts more room, the best first. Returns all candidates in their
+    order, with the final decision, text and tokens."""
     least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k
     packed = []
@@ -243,10 +239,11 @@ def pack(
             long = min(LONG_SHARE_TOKENS, candidate.tokens // LONG_PART, left) if top_k - places < LONG_PLACES else 0
             share = max(least, long)
             if places == 0 or (left < _SHORTEST_EXCERPT_TOKENS and candidate.tokens > share):
-                # Its excerpt is not made, that takes time; it would have about this length.
-                cut = attrs.evolve(candidate, tokens=min(candidate.tokens, share))
-                over = {"decision": Decision.OVER_BUDGET, "left_tokens": left}
-                packed.append(attrs.evolve(cut, **(over if places else {"decision": Decision.OVER_TOP_K})))
+                decision, room = (Decision.OVER_BUDGET, left) if places else (Decision.OVER_TOP_K, None)
+                least_tokens = min(
+                    candidate.tokens, share
+                )  # its excerpt, whose making takes time, would have about these
+                packed.append(attrs.evolve(candidate, tokens=least_tokens, decision=decision, left_tokens=room))
                 continue
             shown = _shown(candidate, wanted, share, overlap_with)
             if shown.tokens > left:

@@ -1,11 +1,10 @@
 """The relevance gate: small talk recalls nothing, a real question is not starved. Pure.
 
 Similarity alone cannot tell: multilingual-e5 puts "thanks" as near to some old message as a real question to its
-answer. So the gate looks at the query first: without content words it recalls nothing, and one that only tells the
-model to do something ("write a haiku about the sea") needs stronger evidence. Then the best candidates must show that
-the conversation has something on it: a near vector, or enough of the query's words. Where they do, the others pass by
-their rank, unless they are as far away as chance; where they do not, nothing passes. Of those that passed and say the
-same, the newest counts, so that repetitions do not fill the budget.
+answer. So a query without content words recalls nothing, and one that only tells the model to do something ("write a
+haiku about the sea") needs stronger evidence. Then some candidate must show that the conversation has something on it:
+by a near vector, or enough of the query's words. If one does, the others pass by their rank, unless they are as far
+away as chance. Of those that passed and say the same, the newest counts, so that repetitions do not fill the budget.
 """
 
 import math
@@ -54,15 +53,14 @@ def enough_overlap(shared_words: int, *, command: bool) -> float:
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What speaks for a candidate: its calibrated distance (None: not among the nearest), how many content words it
-    has."""
+    """What speaks for a candidate: its calibrated distance, if it is among the nearest, and its content words."""
 
     distance: float | None
     shared_words: int
 
     @property
     def is_related(self) -> bool:
-        """Whether it has one of them, or is nearer to the query than chance."""
+        """Nearer to the query than chance."""
         return self.shared_words > 0 or (self.distance is not None and self.distance < AS_FAR_AS_CHANCE)
 
 
@@ -86,7 +84,7 @@ class Gate:
         ]
 
     def _alone(self, candidate: Evidence) -> Decision | None:
-        """Whether a candidate by itself shows that the conversation has something on the query."""
+        """Whether a candidate shows by itself that the conversation has something on the query."""
         near = self.threshold * (COMMAND_THRESHOLD if self.command else 1.0)
         if candidate.distance is not None and candidate.distance <= near:
             return Decision.NEAR
@@ -95,13 +93,12 @@ class Gate:
 
 
 COMPARED_CHARACTERS = 2_000
-"""Characters of a message whose words are looked at: this runs on the event loop."""
+"""The beginning of a message whose words are compared."""
 _WORD = re.compile(r"\w+")
 """Quicker than the tokenizer, and good enough to compare two messages with each other."""
 
 
 def _stems(message: Message) -> frozenset[str]:
-    """The different index forms of a message's words, of a longer one those of its beginning."""
     return frozenset(map(stem, _WORD.findall(message.content[:COMPARED_CHARACTERS])))
 
 
@@ -143,7 +140,7 @@ SIMILAR_LENGTH = 0.75
 """The shorter one has at least this share of the other's characters, unless both are very short. Quick to compare."""
 _SHORT_CHARACTERS = 40
 COMPARED = 20
-"""So many of the best that passed are compared: more are hardly ever kept, and this runs on the event loop."""
+"""So many of the best that passed are compared; more are hardly ever kept."""
 
 
 def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:

@@ -32,19 +32,19 @@ MESSAGES = FeatureSet(
 VECTOR_WEIGHT = TEXT_WEIGHT = DATED_WEIGHT = 1.0
 
 FROM_PREVIOUS, FROM_NEXT = 0.5, 0.2
-"""Shares that a message gets of its neighbours' full-text scores: an answer seldom repeats the question's words."""
+"""Shares of its neighbours' full-text scores: an answer seldom repeats the question's words."""
 
 K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 """BM25's constants; messages differ less in length than documents, and the longer ones say more."""
 
 SHORT, LONG = 5, 160
 BESIDE = (1, 2, 3)
-"""How far away, in messages of the chat, other candidates speak for one."""
+"""How many messages away other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)
 
 
 def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int | None = None) -> Pool[MessagePlace]:
-    """Fuse the lists and look at the best of them: ``size``, or all. ``random_cosine`` is the embedding model's."""
+    """Fuse the lists and look at the best ``size`` of them, or all."""
     places = {place.rowid: place for place in lists.places}
     own_scores, by_words = _by_words(lists, places)
     rankings = (lists.neighbours, lists.dated)
@@ -139,7 +139,7 @@ def _density(places: Sequence[MessagePlace], fused: Mapping[int, float]) -> dict
 
 
 def _in_periods(place: MessagePlace, periods: Sequence[Period]) -> tuple[bool, bool]:
-    """Whether a message was said in the days that the query names or on the day after; or else in the week after."""
+    """Whether a message was said in the days that the query names or a day later; or else in the week after."""
     if not periods:
         return False, False
     day = local_day(from_iso(place.created_at))

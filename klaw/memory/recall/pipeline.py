@@ -21,8 +21,8 @@ from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config.memory import AutoRagConfig
 from klaw.domain.search import Candidate, RecallSettings
-from klaw.errors import StorageError
-from klaw.memory.embed.embedder import Embedder, read_question
+from klaw.errors import EmbeddingUnavailable, StorageError
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.token_coder import Floats, Reading
 from klaw.memory.recall.gate import Gate
 from klaw.memory.recall.query import Query, read_query
@@ -34,10 +34,10 @@ T = TypeVar("T")
 Search: TypeAlias = Callable[[bytes | None, Sequence[str], Lists], Awaitable[Lists]]
 """Searches by words, or by vector with what was found by words; the other one is None or empty."""
 
-POOL = 200
-"""How many of the fused lists are ranked by all that is known of them."""
-CONSIDERED = 50
-"""How many of the ranking are judged by the gate and accounted for."""
+POOL, CONSIDERED = 200, 50
+"""So many of the fused lists are ranked by all that is known of them; so many of these judged and accounted for."""
+MAX_QUERY_CHARACTERS = 1_500
+"""The beginning of a longer query is embedded: one run of the model."""
 LEAST_SHARE = 0.5
 """The share of the time budget that a step has at least, however late the query's vector came."""
 
@@ -46,7 +46,7 @@ log = structlog.get_logger("klaw.recall")
 
 @attrs.define
 class Account:
-    """What one search has to say of itself: what was missing, how long its steps took, what it read."""
+    """What a search says of itself: what was missing, how long its steps took, what it read."""
 
     budget_s: float
     deadline: float = attrs.field(init=False)
@@ -55,7 +55,7 @@ class Account:
     reading: Reading | None = None
     """What the model made of the query, when it came in time."""
     codes: Mapping[int, bytes] = attrs.Factory(dict)
-    """The codes of the candidates' tokens, by row id, as far as they were read."""
+    """The codes of the candidates' tokens, by row id."""
 
     def __attrs_post_init__(self) -> None:
         self.deadline = trio.current_time() + self.budget_s
@@ -75,11 +75,17 @@ class Account:
 
     async def embed(self, embedder: Embedder, text: str, *, off: str | None = None) -> None:
         """Read the query with the model, until the deadline. ``off`` is said where vectors are switched off."""
-        with self.step("embed"):
-            self.reading = await read_question(embedder, text, self.deadline, self.degraded, off=off)
+        code: str | None = "embedding_late"
+        with self.step("embed"), trio.move_on_at(self.deadline):
+            try:
+                self.reading, code = await embedder.read(text[:MAX_QUERY_CHARACTERS]), None
+            except EmbeddingUnavailable as error:
+                code = error.degraded or off
+        if code is not None:
+            self.say(code)
 
     def token_scores(self) -> dict[int, float]:
-        """How well the words of each message meet the query's, as far as both have codes. For a thread."""
+        """How well the words of each message with codes meet the query's. For a thread."""
         if self.query_tokens is None:
             return {}
         scores = zip(self.codes, max_sim(self.query_tokens, list(self.codes.values())), strict=True)
@@ -130,8 +136,8 @@ class Account:
 
 @attrs.define(eq=False, slots=False)
 class SearchForPrompt:
-    """What searches for the prompt of a turn have in common: a budget of time, and that no failure of a part is one of
-    the whole. "Yesterday" is counted from the clock's now; ``monotonic`` measures the search's steps."""
+    """What searches for a turn's prompt have in common: a budget of time, and that no failure of a part is one of the
+    whole."""
 
     _readers: Readers
     _embedder: Embedder

@@ -5,9 +5,9 @@ The words are compared in their index form (folded, stemmed), so one entry cover
 characters without spaces, small talk counts when the whole run is made of it, and function words are where the run is
 cut into parts.
 
-Some small talk is made of words that mean something in company ("the job interview") but not among themselves ("good
-job", "have a nice day"): without any heavier word a query recalls nothing, unless it asks about the user ("What is my
-job?"). One heavier word changes that only in a question about something else than the model.
+Some words mean something in company ("the job interview") but not among themselves ("good job", "have a nice day"):
+without a heavier word a query recalls nothing, unless it asks about the user ("What is my job?"). One heavier word
+changes that only in a question about something else than the model.
 """
 
 import re
@@ -35,8 +35,8 @@ _SUM = re.compile(r"\d\s*[+*×÷^]\s*\d|\d\s+[-−/]\s+\d|\d\s?%\s(?:of|от)\s\
 
 
 def is_command(query: str) -> bool:
-    """Whether a query tells the model to do something that needs nothing from the conversation, as far as words show.
-    One that speaks of the user or of the conversation ("write to my sister about …") is not a command."""
+    """Whether a query tells the model to do something that needs nothing from the conversation: one that speaks of the
+    user or of the conversation ("write to my sister about …") does not."""
     if is_sum(query):
         return True
     match = _COMMAND.match(query)
@@ -65,8 +65,7 @@ class Query:
 
 
 def read_query(text: str, now: float, latest: date | None) -> Query:
-    """Read a query of any length. "Yesterday" is counted from ``now`` (Unix seconds), in local time; ``latest`` is when
-    something was last said in the scope, None where nothing was."""
+    """``now`` (Unix seconds) says what "yesterday" is, ``latest`` when something was last said in the scope."""
     text = text[:MAX_READ_CHARACTERS]
     today = local_day(now)
     asked = _asked(text)
@@ -87,8 +86,7 @@ def _asked(text: str) -> list[str]:
 
 
 def read_search_words(text: str) -> list[str]:
-    """The words that a search which somebody asked for looks for, each stem once: content words, or else whatever there
-    is."""
+    """The words that a search which somebody asked for looks for: content words, or else whatever there is."""
     said: dict[str, str] = {}
     for word in search_words(text[:MAX_READ_CHARACTERS]):
         said.setdefault(stem(word), word)
@@ -213,8 +211,7 @@ def _parts(run: str) -> Iterator[str]:
 
 
 def search_words(text: str) -> Iterator[str]:
-    """The words of a query as written, in order, as the full-text index can find them, also function words, small talk
-    and emoji; runs in pairs of characters. For a search that somebody asked for."""
+    """The words of a query as written, also function words, small talk and emoji; runs in pairs of characters."""
     for segment, is_run in tokenizer.segments(text):
         if is_run:
             yield from tokenizer.pairs(segment)
@@ -223,8 +220,8 @@ def search_words(text: str) -> Iterator[str]:
 
 
 def content_words(text: str, limit: int) -> list[str]:
-    """The words of a text that say what it is about, as written, each stem once, at most ``limit``, in order. Of runs
-    without spaces it has pairs of characters. Emoji are no content, nor is a text of a single letter ("k")."""
+    """The first ``limit`` words of a text that say what it is about, as written, each stem once; runs in pairs of
+    characters. Emoji are no content, nor is a text of a single letter ("k")."""
     found: dict[str, str] = {}
     if len(text) == 1 and not tokenizer.is_lone(text) and not text.isdigit():
         return []

@@ -1,10 +1,9 @@
 """Ranking what a search found, whatever it looks through. Pure.
 
 The lists are fused (Reciprocal Rank Fusion), and the best of them, the pool, are ranked by a linear model over what is
-known of each. Its weights are data (``ranker.json`` beside the features), made by ``tools/train_ranker.py`` and
+known of each. Its weights (``ranker.json`` beside the features) are made by ``tools/train_ranker.py`` and
 ``tools/bench_kb.py``: listwise softmax over the candidates of a question (ListNet, Cao and others, ICML 2007), weighted
-by evidence, with L2. There is a set of weights for each state of a search: words alone, words and vectors, and these
-with the scores of single tokens.
+by evidence, with L2; one set for words alone, for words and vectors, and for these with the scores of single tokens.
 """
 
 import json
@@ -37,7 +36,7 @@ class FeatureSet:
     """What is known of the candidates of a kind, as the columns of a matrix."""
 
     package: str
-    """Has the weights, as ``ranker.json``."""
+    """Where ``ranker.json`` has the weights."""
     parts: Mapping[str, tuple[str, ...]]
     """The features by what they say to a person."""
 
@@ -54,8 +53,6 @@ class FeatureSet:
 
 @attrs.frozen(kw_only=True)
 class Ranker:
-    """Weights of the features, by the state of the search they are for."""
-
     made: Mapping[str, Any]
     words: Mapping[str, float]
     vectors: Mapping[str, float]
@@ -77,8 +74,6 @@ def built_in(package: str) -> Ranker:
 
 @attrs.frozen(kw_only=True)
 class RankedEntry(RankDetails, Generic[T]):
-    """Something that was found, a message's place or a passage, with what the ranking knows of it."""
-
     rowid: int
     item: T
 
@@ -93,8 +88,7 @@ class Pool(Generic[T]):
     of: FeatureSet
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
-        """The features with what the tokens say, in standard deviations from the mean, which stands for what is
-        unknown."""
+        """The features with token scores in standard deviations from their mean, which stands for what is unknown."""
         if not token_scores:
             return self.features
         features = self.features.copy()
@@ -125,7 +119,6 @@ class Pool(Generic[T]):
 
 
 def ranks_of(rowids: Iterable[int]) -> dict[int, int]:
-    """The place of each in a list, from 1."""
     return {rowid: rank for rank, rowid in enumerate(rowids, 1)}
 
 
@@ -151,6 +144,5 @@ def fuse(lists: Lists) -> dict[int, Ranks]:
 
 
 def mix(lists: Sequence[Sequence[T]]) -> list[T]:
-    """One list out of several that have nothing in common, whose scores cannot be compared: the first of each, then the
-    second of each … So this is Reciprocal Rank Fusion; each list keeps its own order."""
+    """One list out of several whose scores cannot be compared: the first of each, then the second of each …"""
     return [each for row in zip_longest(*lists) for each in row if each is not None]

@@ -38,7 +38,6 @@ def place_of(recall: Recall, at: int) -> int:
 
 
 def reason(recall: Recall, at: int) -> str:
-    """Why a candidate was kept or cut; empty where the decision says it all."""
     each, settings = recall["candidates"][at], recall.get("settings", {})
     distance, threshold = each.get("distance"), _threshold(recall)
     shared, asked = each.get("shared_words", 0), recall["query_words"]

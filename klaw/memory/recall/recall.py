@@ -1,9 +1,8 @@
 """Recall: from a query to the earlier messages of a chat's segment that matter, with an account of every candidate.
 
-The pipeline (``pipeline``) over one chat: with what was said in the days that the query names as a list of its own,
-and with the messages' tokens as a feature. What passed the gate may be ordered by a provider's reranking model
-(``autoRag.rerank``): what that is not asked about, and what it gives no score, follows in recall's own order; without
-its answer in time all does. A reply never waits much longer than ``autoRag.timeBudgetMs`` for recall.
+The pipeline (``pipeline``) over one chat, with what was said in the days that the query names as a list of its own, and
+the messages' tokens as a feature. A provider's model (``autoRag.rerank``) may order what passed the gate; what it gives
+no score in time follows in recall's order. A reply waits hardly longer than ``autoRag.timeBudgetMs`` for recall.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,14 +37,14 @@ EMPTY: Pool[MessagePlace] = Pool(of=MESSAGES)
 
 
 MAX_QUESTION_TOKENS, MAX_DOCUMENT_TOKENS = 100, 300
-"""Estimated, of what is sent: both together have to fit into the 512 tokens of small models."""
+"""Estimated: both together have to fit into the 512 tokens of small models."""
 LEAST_S = 0.01
-"""With less time left it is not asked: its answer would surely be late, and its failures are counted."""
+"""With less time left it is not asked: failures are counted."""
 
 
 @attrs.frozen(kw_only=True)
 class CandidateReranker:
-    """Asks a model for an order of at most so many candidates. ``llm`` counts the calls that belong to no turn."""
+    """``llm`` counts the calls that belong to no turn."""
 
     endpoint: ModelEndpoint
     candidates: int
@@ -98,11 +97,8 @@ def _shortened(question: str, others: Sequence[str], stems: Collection[str]) -> 
 
 @attrs.frozen(kw_only=True)
 class MessageRank:
-    """Where one message stands for a query, among all that a deeper search finds."""
-
     found: int
     place: int | None
-    """From 1; None when the message was not found."""
     ranked: RankedEntry[MessagePlace] | None
     distance: float | None
     degraded: tuple[str, ...]
@@ -110,18 +106,16 @@ class MessageRank:
 
 @attrs.define(eq=False, slots=False)
 class Recall(SearchForPrompt):
-    """Recall over a store and an embedder; the reranker, if there is one, puts what passed the gate into its order."""
-
     _reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
 
     async def search(
         self, text: str, scope: ChatScope, max_tokens: int | None = None, meter: Meter | None = None
     ) -> RecallOutcome:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
-        ``max_tokens`` may be kept, where the prompt has less room than ``autoRag.maxTokens``."""
+        ``max_tokens``: the room of the prompt."""
         config, account = self._config, self.account()
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
-        query, pool = await self._gather(text, scope, DEPTH, account, POOL)
+        query, pool = await self.gather(text, scope, DEPTH, account, POOL)
         ranked = await self._rank(pool, account, CONSIDERED)
         found: list[Message] = []
         unwanted: frozenset[int] = frozenset()
@@ -152,9 +146,9 @@ class Recall(SearchForPrompt):
         )
 
     async def rank_of(self, text: str, scope: ChatScope, rowid: int) -> MessageRank:
-        """Where one message stands for a query, deeper than ``search`` looks; not within the time of a reply."""
+        """Where one message stands for a query, deeper than ``search`` looks."""
         account = self.account()
-        _, pool = await self._gather(text, scope, DEEPER, account)
+        _, pool = await self.gather(text, scope, DEEPER, account)
         ranked = await self._rank(pool, account)
         at = next((at for at, each in enumerate(ranked) if each.rowid == rowid), None)
         return MessageRank(
@@ -165,17 +159,10 @@ class Recall(SearchForPrompt):
             degraded=tuple(account.degraded),
         )
 
-    async def gather(self, text: str, scope: ChatScope) -> tuple[Pool[MessagePlace], Mapping[int, float]]:
-        """What ``search`` ranks for a query, and the scores of its tokens: what the ranker is trained with."""
-        account = self.account()
-        _, pool = await self._gather(text, scope, DEPTH, account, POOL)
-        return pool, account.token_scores()
-
-    async def _gather(
+    async def gather(
         self, text: str, scope: ChatScope, depth: Depth, account: Account, size: int | None = None
     ) -> tuple[Query, Pool[MessagePlace]]:
-        """Read the query, search, look at the best ``size`` of what is found (None: all), read the codes of their
-        tokens."""
+        """Read the query, search, look at the best ``size``, read the codes of their tokens; also for training."""
         with account.step("begin"):
             query = await self.read(text, await self.fetched(account, None, latest_day, scope))
         if scope.end_seq <= scope.first_seq or not query.words:

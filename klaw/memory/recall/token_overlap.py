@@ -12,8 +12,8 @@ CHARACTERS_A_TOKEN = 4.5
 
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
-    """MaxSim: the weighted mean, over the question's tokens, of the similarity of a message's most similar token. About
-    0 for what has nothing in common; None for what has no tokens."""
+    """MaxSim: the weighted mean, over the question's tokens, of the similarity of a message's most similar token; None
+    for a message without codes."""
     found: list[float | None] = [None] * len(codes)
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):
@@ -41,16 +41,15 @@ def _groups(codes: Sequence[bytes], filled: Sequence[int]) -> Iterator[list[int]
 
 
 def similarities(query: Floats, codes: bytes) -> Floats:
-    """The similarity of each token that has a code (rows) to each token of a question (columns)."""
+    """Of each coded token (rows) to each token of the question (columns)."""
     bits = np.unpackbits(np.frombuffer(codes, np.uint8).reshape(-1, CODE_BYTES), axis=1).astype(np.float32)
     similar: Floats = 2 * (bits @ query.T) - query.sum(axis=1)  # a bit is +1 or -1
     return similar
 
 
 class TokenOverlap:
-    """A question and the codes of one message (not empty): which part of the message meets the question. Codes stand in
-    the order of the text, so where a token stands follows from its number: off by 2 of 500 tokens in the median, by 20
-    at most, which is less than a sentence."""
+    """Which part of a message (its codes are not empty) meets a question. Where a token stands in the text follows from
+    the number of its code: off by 2 of 500 in the median, by 20 at most, which is less than a sentence."""
 
     def __init__(self, query: Floats, codes: bytes) -> None:
         self._best = [similarities(query, codes)]

@@ -29,7 +29,7 @@ def show(
     topics: Sequence[TopicResult] = (),
     people: Sequence[PersonResult] = (),
 ) -> str:
-    """Those results, people and topics of a page that are shown, as lines; or why there are none."""
+    """Results, people and topics of a page as lines; or why there are none."""
     if not page.words:
         return "Nothing was searched: the query has no word to look for."
     found = [
@@ -40,13 +40,9 @@ def show(
     lines = [f"{number}. {line}" for number, line in enumerate(found, 1)]
     if not lines:
         lines.append("Nothing found. Other words may find it; do not invent it.")
-    if any(code not in _SAID_ALWAYS for code in page.degraded):
+    if set(page.degraded) - {"embedding_off"}:  # that is as the user wants it
         lines.append(f"[Not all could be searched: {', '.join(page.degraded)}]")
     return "\n".join(lines)
-
-
-_SAID_ALWAYS = frozenset({"embedding_off"})
-"""As the user wants it."""
 
 
 def _label(result: AnyResult) -> str:

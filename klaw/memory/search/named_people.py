@@ -13,11 +13,11 @@ from klaw.store.kinds import people
 
 MOST = FACTS_EACH = 3
 MIN_PART = 3
-"""Letters of a part of a name that counts for all of it: the first name, the surname."""
+"""Letters of a part of a name (first name, surname) that counts for all of it."""
 MAX_CHARACTERS = 8_000
-"""Only the beginning of a longer text is looked through for names: it is read again for each of them."""
+"""The beginning of a text that is looked through: it is read again for each name."""
 _START = 2
-"""All forms of a word begin with the same letters, so many at least."""
+"""So many letters all forms of a word have in common."""
 
 
 async def find_people(readers: Readers, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:

@@ -66,9 +66,8 @@ async def find_kept(
     kinds: frozenset[Kind] | None,
     random_cosine: float,
 ) -> dict[Kind, list[ResultEntry]]:
-    """What of a user's facts, files and notes has to do with a query's vector and words (as written). Notes are of a
-    chat, the others of none. Of the filters the user counts, for facts the time of their last change, for notes the
-    chat and the time of the call. Raises StorageError."""
+    """What of a user's facts, files and notes has to do with a query's vector and words (as written). Filters by time
+    count for facts (their last change) and notes (the call), those by chat for notes. Raises StorageError."""
     found: dict[Kind, list[ResultEntry]] = {"fact": [], "file": [], "note": []}
     if filters.role is not None:
         return found

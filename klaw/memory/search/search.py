@@ -1,14 +1,12 @@
-"""``memory_search``: from a query to what matches it in all that a user and the assistant ever said, in the user's
-facts and in their memory files, page by page.
+"""``memory_search``: what matches a query in all that a user and the assistant ever said, in the user's facts and
+memory files, page by page.
 
-The pipeline of recall over a user's whole history: the newer of what says the same first; likewise facts and pieces of
-files; the lists fused by rank; one page with snippets. Somebody asked for it, so there is no relevance gate for
-messages, and words that recall leaves out are looked for when there are no others.
+The pipeline of recall over a user's whole history, fused by rank with facts and pieces of files. Somebody asked for it,
+so there is no relevance gate for messages, and words that recall leaves out are looked for when there are no others.
 
-A list of results is ranked once and kept for its other pages, so that nothing moves from one page to another. A search
-looks no further than the newest message that there was when it was first asked, and counts "yesterday" from that
-moment. Both are in the name of the next page (``3-f4240-6925a3b0``), so that all pages are of one list, also after a
-restart.
+A list is ranked once and kept for its other pages. It has nothing newer than when it was first asked for, and counts
+"yesterday" from then: both are in the name of the next page (``3-f4240-6925a3b0``), so that all pages are of one list,
+also after a restart.
 """
 
 import math
@@ -49,16 +47,14 @@ somebody asked, and across languages what is meant lies there ("аллергия
 TOPICS = 3
 _SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
-"""Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
-
+"""Lists of results that are kept for their next pages; some 200 KB each at most."""
 
 RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 
 
 def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
-    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer:
-    somebody who searches for words wants to see them first; for the context of a reply the answer is worth more. Pure.
-    """
+    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer: who
+    searches for words wants to see them first. Pure."""
     there = {each.rowid: each for each in ranked}
     limits: dict[int, float] = {}
     for each in ranked:
@@ -130,7 +126,7 @@ class ResultList:
 
 
 class MemorySearch:
-    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free."""
+    """One reader is used at a time, so that turns find the others free."""
 
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
@@ -154,17 +150,12 @@ class MemorySearch:
         page: int | Cursor = 1,
         kinds: frozenset[Kind] | None = None,
     ) -> SearchPage:
-        """Find what matches a query.
+        """Find what matches a query. Raises StorageError; a damaged index is none, the other one is used.
 
         Args:
-            filters: whose messages, and which. Their ``last_rowid`` is set here.
-            limit: results on a page; a snippet of each is made.
-            page: which page; a cursor continues the list that its page before gave.
-            kinds: what to look for; None for all. Facts and files are of no chat, only messages are of a speaker, and
-                files are of no time: with such a filter they are left out. People are shown without any filter only.
-
-        Raises:
-            StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
+            filters: their ``last_rowid`` is set here.
+            kinds: None for all. Facts and files are of no chat, only messages are of a speaker, and files are of no
+                time: with such a filter they are left out. People are shown without any filter only.
         """
         account = Account(QUERY_S)
         asked_at = page.asked_at if isinstance(page, Cursor) else self.now()
@@ -253,7 +244,6 @@ class MemorySearch:
 
 
 def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:
-    """The fused ranking for somebody who looks for something, without what has nothing to do with the query. Pure."""
     ranked = newer_first(matches_first(gather(found, query, random_cosine=random_cosine).rank()))
     near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
     return [

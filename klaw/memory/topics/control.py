@@ -1,6 +1,5 @@
-"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back. Every change is
-decided on what is read here and checked again in the writer's transaction, so the archivist may work on the same chat
-meanwhile: one of the two learns that something has changed."""
+"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back. What is decided here
+is checked again in the writer's transaction: of person and archivist one learns that something has changed."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -27,20 +26,19 @@ MOST = 1 << 62
 
 @attrs.frozen(kw_only=True)
 class TopicControl:
-    """Changes topics for a person. The asker is for the splitter's model; ``changed`` is called after each change:
-    vectors may have to be made, and messages may have no topic."""
+    """The asker is for the splitter's model. ``changed`` is called after each change: vectors may have to be made, and
+    messages may have no topic."""
 
     config: TopicsConfig
     maker: TopicMaker
     asker: Asker
     changed: Callable[[], None]
     embed_s: float = 20.0
-    """Taking back a change waits so long for vectors of what is there again; the archivist makes the others."""
+    """So long an undo waits for vectors; the archivist makes the others."""
 
     async def merge(self, user: UserId, ids: Sequence[int], summary: str | None = None) -> Topic:
         """Let the first of some topics, all of one chat, take in the others. Returns what it has become. Without a
-        summary of the whole theirs stand one after the other. Raises TopicRefused if one is unknown or named twice,
-        they are of several chats, or too large together; else like ``topic_edits.merge``."""
+        summary theirs stand one after the other. Raises TopicRefused, and like ``topic_edits.merge``."""
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")
@@ -64,7 +62,6 @@ class TopicControl:
         return await self._merge(target, sources, text, as_of)
 
     async def edit(self, user: UserId, topic_id: int, summary: str) -> Topic:
-        """Give a topic another summary. Returns what it has become. Raises like ``merge``."""
         as_of = await self.maker.readers.run(meta.last_entry)
         return await self._merge(await self._topic(user, topic_id, "topic"), [], _summary_of(summary), as_of)
 
@@ -78,8 +75,7 @@ class TopicControl:
 
     async def split(self, user: UserId, topic_id: int, at: Sequence[str] = ()) -> list[Topic]:
         """Put several topics in the place of one. Messages of ``at`` (ids, ``main#12``, or numbers in the topic's chat)
-        begin a new topic; without any a model divides it. Raises TopicRefused if the topic is unknown, a message is not
-        one of it or is named twice, or no model can divide it; else like ``topic_edits.store``."""
+        begin a new topic; without any a model divides it. Raises TopicRefused, and like ``topic_edits.store``."""
         as_of = await self.maker.readers.run(meta.last_entry)
         topic = await self._topic(user, topic_id, "topic")
         own = await self.maker.readers.run(topics.read, user, topic.id)
@@ -139,8 +135,7 @@ class TopicControl:
 
     async def undo(self, user: UserId, entry: int | None = None) -> UndoneTopics:
         """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too. Raises
-        TopicRefused when there is nothing to take back, or a later change is in the way; else like
-        ``topic_edits.undo``."""
+        TopicRefused, and like ``topic_edits.undo``."""
         try:
             done = await self.maker.writer.run(topic_edits.undo, user, entry, self.maker.now())
         except (NoSuchChange, TopicChanged) as error:
@@ -161,7 +156,7 @@ class TopicControl:
 
 
 def joined(found: Sequence[Topic]) -> str:
-    """The summary of some topics together: theirs, each once, without those of general conversation. Pure."""
+    """The summaries of some topics, each once, without those of general conversation. Pure."""
     telling = [topic.summary for topic in found if not topic.general] or [topic.summary for topic in found]
     once = list(dict.fromkeys(" ".join(summary.split()) for summary in telling))
     return shorten(

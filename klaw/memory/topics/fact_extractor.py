@@ -1,13 +1,12 @@
 """Facts and people drawn from a topic: the archivist calls it once for each, before that is compared with others.
 
-What counts as a source: what the user said. The assistant's answers are shown for the sense of it, but not those of
-turns that called a tool or were given passages of knowledge bases: they may repeat a web page, a document, or what a
-search of memory brought. Tool results, results of tasks
-and recalled text are never shown at all.
+What the user said is the source. The assistant's answers are shown for the sense of it, but not those of turns that
+called a tool or were given passages of knowledge bases: they may repeat what comes from outside. Tool results, results
+of tasks and recalled text are never shown.
 
-Old facts and messages are named by numbers of the lists that the model was shown. So no answer can name a fact of
-another user, nor one that it did not see. Each change is read by itself: one that cannot be used takes none of the
-others with it. Called again after a crash in between it does no harm: what is kept already is refused as known.
+Old facts and messages are named by their numbers in the lists that the model was shown, so no answer can name a fact of
+another user. A change that cannot be used takes none of the others with it. Called again after a crash it does no harm:
+what is kept already is refused as known.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,11 +42,10 @@ NEAREST, SHOWN_CHARS = 30, 300
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 MAX_CHANGES = 20
-"""Most changes that one question may bring; of more the most important ones count."""
+"""Changes of one answer; of more the most important ones count."""
 MAX_CHARS = 500
 """Characters of one statement: what is longer is a copy of the conversation."""
 MIN_IMPORTANCE = 20
-"""Below is what the prompt calls not worth keeping."""
 
 log = structlog.get_logger("klaw.facts")
 
@@ -85,17 +83,14 @@ class FactsAnswer:
 
 @attrs.frozen
 class FactChanges:
-    """What is to be done, and how many changes broke a rule or were too many."""
-
     wanted: tuple[ProposedFact, ...]
     refused: int
     people: PeopleChanges
 
 
 def changes_of(answer: FactsAnswer, *, kept: int, said: Collection[int], known: int) -> FactChanges:
-    """The usable changes of an answer, in its order; an empty list is an answer too. The model was shown so many kept
-    facts and known people; ``said`` are the numbers of the user's messages. Raises BadAnswer if there are changes, and
-    none can be used."""
+    """The usable changes of an answer. The model was shown so many kept facts and known people; ``said`` are the
+    numbers of the user's messages. Raises BadAnswer if there are changes, and none can be used."""
     items = answer.facts
     read = [change for entry in items.entries if (change := _checked(entry, kept, said)) is not None]
     total = len(items.entries) + items.refused
@@ -121,7 +116,6 @@ def _checked(change: ProposedFact, kept: int, said: Collection[int]) -> Proposed
 
 
 def _once(changes: Sequence[ProposedFact]) -> list[ProposedFact]:
-    """Without second changes of one kept fact, and without second statements in the same words."""
     facts: set[int] = set()
     texts: set[str] = set()
     once = []
@@ -154,14 +148,9 @@ class FactExtractor:
     readers: Readers
 
     async def __call__(self, topic: Topic, messages_of_topic: Sequence[Message]) -> None:
-        """Draw a new topic's facts from all of its messages; what an older Klaw drew from a whole day's talk is left
-        out. Cancelled, some of the facts may be kept; the next call goes on with the others.
-
-        Raises:
-            ProviderError, ConfigError: the model cannot be asked now.
-            StorageError: nothing can be read or written, or (TopicChanged) a message was forgotten meanwhile.
-            ActorStopped: the store is gone.
-        """
+        """Draw a new topic's facts from its messages, without those that an older Klaw drew from with a whole day's
+        talk. Cancelled, some may be kept; the next call goes on. Raises ProviderError, ConfigError: the model cannot be
+        asked now; StorageError, also TopicChanged: a message was forgotten meanwhile; ActorStopped."""
         drawn = await self.readers.run(usage.drawn_with_day, topic.user, [each.rowid for each in messages_of_topic])
         own = [
             each
@@ -223,7 +212,7 @@ class FactExtractor:
             return False
         if change.action == "delete":
             assert old is not None
-            return old.source is not FactSource.USER and await self._remove(old)
+            return old.source is not FactSource.USER and await self._removed(old)
         if old is not None and normal_form(old.text) == normal_form(change.text):
             return False
         outcome = await self.facts.save(
@@ -244,7 +233,7 @@ class FactExtractor:
             log.info("fact_gone_meanwhile")
         return isinstance(outcome, FactSaved)
 
-    async def _remove(self, fact: Fact) -> bool:
+    async def _removed(self, fact: Fact) -> bool:
         try:
             await self.facts.remove(fact.user, fact.id)
         except NoSuchFact:
@@ -252,8 +241,8 @@ class FactExtractor:
         return True
 
     async def _is_newer(self, evidence: Message, old: Fact) -> bool:
-        """Whether a message was said after what a kept fact says. Topics are not always archived in the order in which
-        they were talked about, and the older statement must not win."""
+        """Whether a message was said after what a kept fact says: topics are not always archived in their order, and
+        the older statement must not win."""
         if old.message is None or old.source is FactSource.USER:
             return old.updated_at <= evidence.created_at
         source = await self.readers.run(messages.find, old.user, old.message)

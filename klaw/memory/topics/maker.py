@@ -36,7 +36,6 @@ class TopicMaker:
     clock: Clock
 
     def now(self) -> str:
-        """ISO-8601 UTC."""
         return iso(self.clock.now())
 
     async def store(
@@ -49,8 +48,8 @@ class TopicMaker:
         as_of: int,
         replaces: TopicId | None = None,
     ) -> list[Topic]:
-        """Store topics; those that take the place of another one are a person's. From the messages ``drawn`` (row ids)
-        facts were drawn already. Raises like ``topic_edits.store``."""
+        """Store topics; those that replace another one are a person's. From the messages ``drawn`` (row ids) facts were
+        drawn already. Raises like ``topic_edits.store``."""
         model = await self._model()
         drafts = [
             TopicDraft(
@@ -153,13 +152,13 @@ def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandida
 
 
 async def decide(asker: Asker, new: Topic, candidates: Sequence[TopicCandidate]) -> Merge | None:
-    """With which candidate the new topic is to be merged; None: with none, or there was no usable answer."""
+    """None: it is to be merged with none, or there was no usable answer."""
     read = partial(merge_of, candidates=len(candidates))
     return await asker.ask("topics", PROMPT, material(new, candidates), "merge", MergeAnswer, read)
 
 
 def merge_of(answer: MergeAnswer, candidates: int) -> Merge | None:
-    """None: with none, or with one that is no candidate. Raises BadAnswer: a merge without a summary."""
+    """Raises BadAnswer: a merge without a summary."""
     if not answer.should_merge or not 1 <= answer.topic <= candidates:
         return None
     if not has_words(answer.merged_summary):

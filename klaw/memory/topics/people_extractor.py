@@ -1,8 +1,8 @@
 """People drawn from what was said, out of the answer that has its facts: whom the model is shown, what it may change.
 
-Only what the user said counts: a new person, and every new name, has to stand in the user's own messages. Known people
-are named by their numbers in the list that the model was shown, so no answer can name a person of another user, nor one
-that it did not see. Called again after a crash in between it does no harm.
+A new person, and every new name, has to stand in the user's own messages. Known people are named by their numbers in
+the list that the model was shown, so no answer can name a person of another user. Called again after a crash it does no
+harm.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from klaw.store.kinds import people as sql
 from klaw.store.kinds.people import KnownPerson
 
 MAX_PEOPLE = 20
-"""Most entries that one question may bring; of more the first ones count."""
+"""Entries of one answer; of more the first ones count."""
 MOST_SHOWN, SHOWN_CHARS = 30, 200
 """So many known people the model is shown, and characters of each."""
 
@@ -60,10 +60,9 @@ class ProposedPerson:
 
 @attrs.frozen
 class PeopleChanges:
-    """What is to be done, and how many entries were refused, by a word that says why."""
-
     wanted: tuple[ProposedPerson, ...] = ()
     refused: Mapping[str, int] = attrs.field(factory=dict)
+    """How many entries cannot be used, by a word that says why."""
 
 
 def people_changes(answered: Usable[ProposedPerson], *, known: int, said: Collection[int]) -> PeopleChanges:
@@ -115,7 +114,7 @@ class PeopleExtractor:
     readers: Readers
 
     async def shown(self, topic: Topic, said: Sequence[Message]) -> list[KnownPerson]:
-        """The user's people whom it may name: those whose name stands in what was said, then those named most often."""
+        """Whom it may name: those whose name stands in what was said, then those named most often."""
         text = "\n".join(message.content for message in said)
         return await self.readers.run(sql.named_first, topic.user, text, MOST_SHOWN)
 
@@ -123,9 +122,8 @@ class PeopleExtractor:
         self, topic: Topic, changes: PeopleChanges, shown: Sequence[KnownPerson], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
-        Cancelled, some of it may be done; the next call goes on. The model was shown ``shown`` and ``said``; ``as_of``
-        is the memory journal's last entry before any of it was read. Raises StorageError, also SourceForgotten if
-        something was forgotten meanwhile."""
+        ``as_of``: the memory journal's last entry before what the model was shown was read. Raises StorageError, also
+        SourceForgotten."""
         refused = Counter(changes.refused)
         own_words = words_of("\n".join(message.content for message in said if message.role is Role.USER))
         done = 0

@@ -1,7 +1,6 @@
-"""Search over a user's topics, without a model that writes. A topic is found by its vector, by the words of its
-summary, and by its messages: a summary leaves out what somebody may ask for later, and the vector of a long talk is
-near to everything. So the messages that the search over the history finds speak for their topics, each the less the
-further down it stands; that is what finds most."""
+"""Search over a user's topics. A topic is found by its vector, by the words of its summary, and by its messages: a
+summary leaves out what somebody may ask for later, and the vector of a long talk is near to everything. So the messages
+that the search over the history finds speak for their topics, the higher the more; that is what finds most."""
 
 from collections.abc import Sequence
 
@@ -26,7 +25,7 @@ MESSAGES, DEPTH = 50, 100
 """So many of the best messages speak for their topics, of so many found by words."""
 VECTOR_WEIGHT, WORDS_WEIGHT, MESSAGES_WEIGHT = 1.0, 1.0, 12.0
 MESSAGES_K = 5
-"""Like ``RRF_K``, for messages: the first few count most."""
+"""Like ``RRF_K``, for messages."""
 MAX_MESSAGES = 3
 """So many messages of one topic speak for it."""
 
@@ -53,8 +52,6 @@ class TopicMetrics:
 
 @attrs.frozen(kw_only=True)
 class TopicHits:
-    """What a search found, the best first; ``degraded`` as in ``SearchPage``."""
-
     hits: tuple[TopicCandidate, ...]
     degraded: tuple[str, ...]
     timings_ms: dict[str, float]
@@ -62,8 +59,6 @@ class TopicHits:
 
 @attrs.define(eq=False, slots=False)
 class TopicSearch:
-    """Searches over a store and an embedder; days are counted from the clock's now."""
-
     readers: Readers
     embedder: Embedder
     clock: Clock
@@ -96,7 +91,7 @@ class TopicSearch:
         *,
         limit: int = MAX_CANDIDATES,
     ) -> list[TopicCandidate]:
-        """Find topics for somebody who has searched the messages already, the best first. Raises StorageError."""
+        """Find topics for who has searched the ``messages`` already (row ids). Raises StorageError."""
         best = messages[:MESSAGES]
         found = await self.readers.run(
             search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
@@ -113,7 +108,7 @@ class TopicSearch:
 
 
 def rank_topics(messages: Sequence[int], found: TopicLists) -> list[TopicCandidate]:
-    """Fuse the lists; ties go to the newer topic. ``messages`` are row ids that were found, the best first. Pure."""
+    """Fuse the lists; ties go to the newer topic. Pure."""
     near = {each.topic: (place, each.cosine) for place, each in enumerate(found.near, 1)}
     words_ranks = ranks_of(found.by_words)
     scores = reciprocal_rank_fusion([(VECTOR_WEIGHT, list(near)), (WORDS_WEIGHT, found.by_words)])

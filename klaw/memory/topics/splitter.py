@@ -1,10 +1,9 @@
 """From a user's messages without a topic to drafts of topics. Messages are cut into sessions and those into chunks; a
 model divides a chunk, and every message of it gets a home: clamp, overlap, coverage, size.
 
-A session is what a user said, in all chats, without a pause. It is stale, so that nothing can join it any more, after a
-pause or at a number of messages. A chunk is the part of a stale session, or of a piece of it, that was said in one
-chat: a topic never mixes chats, and two chats that were used in turns become two chunks. Messages are counted 1 … n
-within their chunk; whatever the model answers, each number ends in exactly one group.
+A session is what a user said, in all chats, without a pause; after one, or at a number of messages, it is stale. A
+chunk is what of a stale session was said in one chat: a topic never mixes chats. Messages are counted 1 … n within
+their chunk; whatever the model answers, each number ends in exactly one group.
 """
 
 from collections.abc import Sequence
@@ -29,8 +28,6 @@ ChunkKey: TypeAlias = tuple[ChatId, int]
 
 @attrs.frozen(kw_only=True)
 class TopicChunk:
-    """Messages of one chat, in their order; never empty."""
-
     chat: ChatId
     rowids: tuple[int, ...]
     speaks: bool
@@ -50,9 +47,8 @@ class Cut:
 
 
 def cut(rows: Sequence[UnarchivedMessage], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
-    """Cut a user's messages without a topic, in the order of their row ids, into the chunks of the sessions that are
-    over: by a pause, or by a number of messages. ``more``: these are not all messages; the last session goes on beyond
-    them."""
+    """Cut a user's messages without a topic into the chunks of the sessions that are over. ``more``: the last session
+    goes on beyond these messages."""
     chunks: list[TopicChunk] = []
     open_since = None
     for session in _sessions(rows, pause_s):
@@ -110,7 +106,7 @@ class Split:
 
 @attrs.frozen
 class MessageGroup:
-    """Messages, in ascending order, that become one topic. Without a summary: what the model named no topic for."""
+    """Messages, in ascending order, that become one topic. No summary: the model named no topic for them."""
 
     summary: str | None
     members: tuple[int, ...]
@@ -142,7 +138,7 @@ def place(pieces: Sequence[AnsweredTopic], count: int) -> list[MessageGroup]:
 
 
 def by_size(members: Sequence[int], sizes: Sequence[int], limit: int) -> list[tuple[int, ...]]:
-    """Cut a group into parts of about the same size, none over a limit unless it is one message. Numbers begin at 1."""
+    """Cut a group into parts of about the same size, none over a limit unless it is one message."""
     total = sum(sizes[member - 1] for member in members)
     target = total / max(1, -(-total // limit))
     parts: list[list[int]] = []
@@ -196,7 +192,7 @@ async def _ask(asker: Asker, shown: str) -> list[AnsweredTopic] | None:
 
 
 def pieces_of(split: Split) -> list[AnsweredTopic]:
-    """The topics of an answer, with long summaries cut. Raises BadAnswer if there are none, or a summary is empty."""
+    """Raises BadAnswer: there are none, or a summary is empty."""
     if not split.topics:
         raise BadAnswer("the list of topics is empty")
     if not all(has_words(topic.summary) for topic in split.topics):

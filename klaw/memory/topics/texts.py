@@ -25,8 +25,7 @@ _GAP = " […] "
 
 
 def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
-    """Messages as numbered lines, and how many fit: long ones are shortened first, then the last ones are left for
-    later."""
+    """Messages as numbered lines, and how many fit: long ones are shortened, then the last ones left out."""
     for cap in CAPS:
         lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
         if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:
@@ -36,7 +35,7 @@ def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
 
 
 def fitting(lines: Sequence[str], max_tokens: int) -> int:
-    """How many of the first lines fit, one at least."""
+    """How many lines fit, at least 1."""
     sums = accumulate(tokens.estimate(line) + 1 for line in lines)
     return max(1, sum(total <= max_tokens for total in sums))
 

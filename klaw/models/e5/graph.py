@@ -19,8 +19,8 @@ import numpy.typing as npt
 import onnx
 
 from klaw.models.e5.source import BLOCK, Float32, SourceFile
+from klaw.models.manifest import GRAPH_FILE
 
-GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 
 _OPSET = 17
@@ -55,7 +55,7 @@ class _Weights:
         self.initializers: list[onnx.TensorProto] = []
 
     def add(self, name: str, array: npt.NDArray[np.generic]) -> str:
-        """Store an array. Returns ``name``, so that calls nest in node definitions."""
+        """Returns ``name``."""
         if array.nbytes < _SMALL:
             self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
             return name
@@ -85,9 +85,6 @@ class _Graph:
         node.attribute.extend(onnx.helper.make_attribute(key, value) for key, value in attributes.items())
         self.nodes.append(node)
         return output
-
-    def _floats(self, name: str, *shape: int) -> str:
-        return self._weights.add(name, self._source.floats(name, *shape))
 
     def _quantise(self, value: str, *, spread: bool = False, gelu: bool = False) -> _Codes:
         """8-bit codes of (tokens, channels) float32, each token with a step of its own; of hidden states (``spread``)
@@ -134,7 +131,8 @@ class _Graph:
         return self._norm(self._sum([value, skip], f"{output}.sum"), prefix, output)
 
     def _norm(self, value: str, prefix: str, output: str) -> str:
-        weights = [self._floats(f"{prefix}.{name}", self._shape.hidden) for name in "wb"]
+        names = (f"{prefix}.{part}" for part in "wb")
+        weights = [self._weights.add(name, self._source.floats(name, self._shape.hidden)) for name in names]
         return self.node("LayerNormalization", [value, *weights], output, axis=-1, epsilon=self._shape.epsilon)
 
     def embeddings(self, ids: str) -> str:
@@ -210,7 +208,6 @@ class _Graph:
 
 
 def _spread(hidden: int) -> Float32:
-    """Factors of hidden states before a product."""
     factors = np.ones(hidden, np.float32)
     for channel, divisor in _OUTLIERS.items():
         factors[channel] /= divisor

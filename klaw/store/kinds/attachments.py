@@ -29,13 +29,18 @@ from klaw.domain.text import span
 from klaw.domain.turn import TurnRecord
 from klaw.errors import AttachmentRefused, StorageError, TooMuchToday
 from klaw.store import attachments
-from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage
 
-_STORED_TODAY = "stored_today:"
-"""With a user's name behind it: a day, and the bytes of lines of that user's messages that were stored on it."""
+_COUNT_TODAY = """
+INSERT INTO meta (key, value) VALUES ('stored_today:' || ?1, ?2 || ' ' || ?3)
+ON CONFLICT (key) DO UPDATE
+SET value = iif(substr(value, 1, 10) = ?2, ?2 || ' ' || (substr(value, 12) + ?3), excluded.value)
+RETURNING CAST(substr(value, 12) AS INTEGER)
+"""
+"""The value is a day, and the bytes of lines of the user's messages that were stored on it. One statement, since each
+gives the interpreter to another thread."""
 
 
 def append_plain(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[AppendedMessage, ...]:
@@ -43,12 +48,9 @@ def append_plain(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[App
     ``most_bytes`` (0: no limit) in a day, and nothing was stored."""
     appended = messages.append_one(tx, new)
     if most_bytes and not appended.repeated:
-        key, today = f"{_STORED_TODAY}{new.user}", new.created_at[:10]
-        day, _, stored = (meta.get(tx.connection, key) or "").partition(" ")
-        total = (int(stored) if day == today else 0) + len(tx.entries[-1].line.encode())
-        if total > most_bytes:
+        size = len(tx.entries[-1].line.encode())
+        if tx.connection.execute(_COUNT_TODAY, (new.user, new.created_at[:10], size)).get > most_bytes:
             raise _refusal(new, most_bytes)
-        meta.put(tx.connection, key, f"{today} {total}")
     return (appended,)
 
 

@@ -129,6 +129,7 @@ FACT: Kind[Fact] = Kind(
     ops={"put": Fact, "remove": None},
     beside=("user_id", "id"),
     check=check,
+    moves=lambda given: attrs.evolve(given, turn=None, topic=None),
     apply=_apply,
     tables=(*tables.with_history("facts", "fact", _CONTENT), tables.full_text("full text of facts", "facts_fts")),
 )

@@ -81,13 +81,6 @@ def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
     return [ChatId(row[0]) for row in connection.execute(query, (since,))]
 
 
-def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
-    """How many user messages of the chat's segment no turn has dealt with."""
-    session = messages.session(connection, chat)
-    query = f"SELECT count(*) FROM messages {messages.PENDING}"  # noqa: S608 - a constant condition
-    return int(connection.execute(query, (chat, session.segment_start)).get) if session is not None else 0
-
-
 def read_rows(
     connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
 ) -> ChatRows | None:

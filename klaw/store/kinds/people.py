@@ -286,6 +286,7 @@ PERSON: Kind[Person] = Kind(
     beside=("user_id", "id"),
     made_of=only_spoken_of_in,
     check=check,
+    moves=lambda given: given,
     apply=_apply,
     clear=("DELETE FROM person_names",),
     tables=tables.with_history("people", "person", _CONTENT),

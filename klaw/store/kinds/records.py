@@ -75,7 +75,7 @@ def clear(connection: apsw.Connection) -> None:
 def page(connection: apsw.Connection, kind: Kind[Any], user: UserId, limit: int, offset: int) -> list[Any]:
     """A user's ones, those changed last first."""
     return kind.rows.all(
-        connection, f"WHERE user_id = ? ORDER BY {kind.changed} DESC LIMIT ? OFFSET ?", user, limit, offset
+        connection, f"WHERE user_id = ? ORDER BY {kind.changed or kind.id} DESC LIMIT ? OFFSET ?", user, limit, offset
     )
 
 

@@ -241,6 +241,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     beside=("user_id", "chat_id", "number"),
     made_of=covering,
     check=_check,
+    moves="they name messages by numbers that differ here",
     apply=_apply,
     tables=(
         table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),

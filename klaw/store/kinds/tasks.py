@@ -54,6 +54,7 @@ TASK: Kind[Task] = Kind(
     ops={"put": Task, "remove": None},
     key=Form(task_name, str),
     beside=("user_id", "name"),
+    moves=lambda given: attrs.evolve(given, enabled=False),
     tables=(
         table("tasks", "tasks", "key", _CONTENT, first="", small=True),
         entries("changes of tasks", "task_changes", "entry, user_id, task_id, at, value"),

@@ -246,6 +246,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
+    moves="they name messages by numbers that differ here; --topics makes new ones",
     apply=_apply,
     clear=topics.CLEAR,
     tables=(

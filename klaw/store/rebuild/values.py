@@ -1,30 +1,17 @@
 """What the parts of a reindex tell each other and their callers. Pure values."""
 
-from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
 from klaw.errors import StorageError
-from klaw.store.search.vectors import UnembeddedMessage
 
 Phase: TypeAlias = Literal[
-    "scan",
-    "messages",
-    "turns",
-    "tasks",
-    "runs",
-    "transcripts",
-    "documents",
-    "vectors",
-    "embed",
-    "compare",
-    "catch_up",
-    "swap",
+    "scan", "messages", "turns", "tasks", "runs", "transcripts", "documents", "vectors", "compare", "catch_up", "swap"
 ]
 """scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts, core
 memory and summaries), runs: they are inserted. transcripts of runs: they are read. documents and vectors: taken
-over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
+over from the old database. compare: rows of both. catch_up: what came in meanwhile.
 swap: the files."""
 
 
@@ -40,27 +27,6 @@ class Progress:
     @property
     def percent(self) -> int:
         return 100 * self.done // self.total if self.total else 0
-
-
-class Embeds(Protocol):
-    """A loaded embedding model, as the store sees it."""
-
-    @property
-    def model_id(self) -> str:
-        """What its vectors are stored under."""
-        ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
-    def coder(self) -> str | None:
-        """Id of what makes its codes of tokens; None: it makes none."""
-        ...
-
-    def embed(self, messages: Sequence[UnembeddedMessage]) -> list[tuple[bytes, bytes | None]]:
-        """Vectors of stored messages (little-endian float32) and codes of their tokens. Raises ModelError."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -94,26 +60,21 @@ class TableComparison:
 
 @attrs.frozen(kw_only=True)
 class Tally:
-    """What the logs held."""
+    """What the logs held: messages, turns, runs, and changes of the kinds (``Kind.counted``)."""
 
     messages: int = 0
     turns: int = 0
     tasks: int = 0
     facts: int = 0
     chats: int = 0
-    """Titles of chats, and chats that were archived or brought back."""
     core: int = 0
     summaries: int = 0
     topics: int = 0
     people: int = 0
-    """Changes of people, and mentions."""
     bases: int = 0
     forgets: int = 0
-    """Forgettings, and notes that they are finished."""
     days: int = 0
-    """Notes on days whose talk was drawn into facts."""
     spendings: int = 0
-    """Notes on what work in the background used of models."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""
@@ -129,10 +90,7 @@ class Tally:
 
 @attrs.frozen(kw_only=True)
 class Vectors:
-    """Where the new database's vectors are from."""
-
     taken_over: int = 0
-    made: int = 0
     waiting: int = 0
     """Left for the server's embedder."""
 
@@ -146,7 +104,6 @@ class ReindexReport:
     compared: bool
     """False: the old database is missing or cannot be read."""
     reason: str | None
-    no_model: str | None
     set_aside: int = 0
     """Lines that cannot be stored and were taken out of the logs; a running server leaves them there."""
     seconds: float

@@ -72,11 +72,10 @@ def report(*, same: bool) -> dict[str, object]:
         ReindexReport(
             swapped=same,
             tally=Tally(messages=1000, reused=199, turns=5, malformed=1),
-            vectors=Vectors(taken_over=3, made=4, waiting=5),
+            vectors=Vectors(taken_over=3, waiting=5),
             tables=(table,),
             compared=True,
             reason=None,
-            no_model="no model.onnx",
             seconds=65,
         )
     )
@@ -86,8 +85,7 @@ def test_the_report_counts_and_advises(tmp_path: Path) -> None:
     text = "\n".join(written(lines(report(same=False), tmp_path / "klaw.db")))
     assert "from the logs: 1,199 messages, 5 turns, in 1 min 5 s" in text
     assert "left out: 1 line that cannot be read, 0 records whose place is taken" in text
-    assert "vectors: 3 taken over, 4 made, 5 left to the server" in text
-    assert "no vectors were made: no model.onnx" in text
+    assert "vectors: 3 taken over, 5 left to the server" in text
     assert "DIFFERS: 17" in text
     assert "NOT swapped" in text
     assert "klaw reindex --accept-differences" in text

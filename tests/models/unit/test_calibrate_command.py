@@ -10,6 +10,7 @@ import pytest
 
 from klaw.cli.main import main
 from klaw.memory.embed.model import EmbeddingModel
+from klaw.memory.embed.passage import RECIPE
 from klaw.models.build import silent
 from klaw.models.pull import pull, status
 from tests.support.plugins.models import spec_of
@@ -49,7 +50,7 @@ def test_the_configured_model_is_calibrated(home: Path, capsys: pytest.CaptureFi
     assert _run(home) == 0
     out = capsys.readouterr().out
     stored = _manifest(home)["embedding"]["calibration"]
-    assert (stored["texts"], stored["pairs"], stored["recipe"]) == ("built-in", 720, before.calibration.recipe)
+    assert (stored["texts"], stored["pairs"], stored["recipe"]) == ("built-in", 720, RECIPE)
     assert f"{before.random_cosine:.4f} (catalogue) -> {stored['random_cosine']:.4f}" in out
     assert "720 pairs" in out
     assert "standard deviation 0.03" in out

@@ -25,9 +25,9 @@ from klaw.llm.types import ChatMessage
 from klaw.memory.background_llm import question
 from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.asking import ToolCallText, notes_prompt, summary_prompt, transcript
+from klaw.memory.topics.chooser import TopicReranker
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.maker import decide
-from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt

@@ -11,9 +11,9 @@ import pytest
 from klaw.errors import ModelError
 from klaw.memory.embed import model
 from klaw.memory.embed.model import EncoderSession
-from klaw.memory.embed.tokens import PIECES_FILE, Tokenizer, load_tokenizer
+from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
 from klaw.models.build import silent
-from klaw.models.manifest import CATALOGUE, ModelSpec
+from klaw.models.manifest import CATALOGUE, PIECES_FILE, ModelSpec
 from klaw.models.pull import pull
 from tests.support.repository import REPOSITORY
 

@@ -17,8 +17,7 @@ MAX_BASES = 20
 
 
 def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
-    """Paragraphs and tables in their order, with inserted text and without deleted; then the notes. It has no pages:
-    those depend on who prints it."""
+    """Paragraphs and tables, with inserted text and without deleted; then the notes. Pages depend on who prints it."""
     from docx import Document
     from docx.oxml import parse_xml
 
@@ -96,7 +95,7 @@ def _own(element: Any, part: str) -> Iterator[Any]:
 
 
 def _text(element: Any) -> str:
-    """Its visible text, without deleted text (``w:delText``)."""
+    """The text of an element without what was deleted (``w:delText``)."""
     parts: list[str] = []
     for each in element.iter():
         if each.tag == f"{_W}t":

@@ -1,8 +1,6 @@
-"""PDF, page by page. Headings are those of the outline; without one, lines in larger letters.
-
-The order of the text is that of the page's content. Lines that stand at the same place of many pages (running titles,
-page numbers) are left out, but for one of each.
-"""
+"""PDF, page by page. Headings are those of the outline; without one, lines in larger letters. The order of the text is
+that of the page's content. Lines that stand at the same place of many pages (running titles, page numbers) are left
+out, but for one of each."""
 
 import bisect
 import re
@@ -22,7 +20,6 @@ SAMPLE_PAIRS = 8
 MARGIN = 0.12
 """Share of a page's height, at its top and its bottom, where running lines stand."""
 MAX_RUNNING = 150
-"""Characters."""
 
 _DIVIDED = "\ufffe"
 _HYPHEN = re.compile(rf"(\w?){_DIVIDED}(\w?)")
@@ -44,16 +41,14 @@ class Layout(NamedTuple):
     body: float
     """Height of most letters; 0: not known."""
     running: Mapping[tuple[str, int], int]
-    """Lines that stand on many pages: their text without numbers, and where; and a page (from 0) on which each is
-    kept."""
+    """Lines of many pages (``_place``), each with the index of a page on which it is kept."""
 
     def leaves_out(self, line: PdfLine, height: float, index: int) -> bool:
-        """Whether a line of a page (from 0) of this height is a running line, and is kept on another page."""
         return _in_margin(line, height) and self.running.get(_place(line), index) != index
 
 
 def layout(pdf: Any, pages: Sequence[int], output: Output) -> Layout:
-    """By pages from all over the document, the same ones whenever it is read."""
+    """Judge by pages from all over the document, the same ones whenever it is read."""
     count = len(pages)
     pairs = min(SAMPLE_PAIRS, (count + 1) // 2)
     starts = {pair * max(1, count - 1) // pairs for pair in range(pairs)}
@@ -130,22 +125,20 @@ MAX_OUTLINE = 20_000
 PAGES_AT_ONCE = 250
 """Then the document is opened again: PDFium keeps fonts and objects of all pages that it has seen."""
 MAX_HEADING = 150
-LARGER = 1.2
-"""Than the body's letters, is a heading; a numbered one from ``LARGER_NUMBERED`` on."""
-LARGER_NUMBERED = 1.06
+LARGER, LARGER_NUMBERED = 1.2, 1.06
+"""Letters of a heading, a numbered one, against those of the body."""
 MAX_NUMBERED = 80
 MAX_HEADINGS_OF_PAGE = 12
 """More are a poster or a form."""
 LASTS_PAGES = 5
 """For which a heading without an outline goes on; the title of a page is no heading of a book."""
-SAME_SIZE = 0.05
-OTHER_SIZE = 0.12
+SAME_SIZE, OTHER_SIZE = 0.05, 0.12
 PARAGRAPH_GAP = 1.35
 """From one line to the next, against what is usual in the section; farther is another paragraph."""
 WIDEST = 2.5
 """Usual distance of lines, in heights of a letter."""
 DROP_CAP = 1.5
-"""So much larger than the line behind it, a single letter belongs to its first word."""
+"""A single letter that is so much larger than the line behind it belongs to its first word."""
 MAX_OUTLINE_OF_PAGE = 200
 MAX_HEADING_LINES = 4
 ENOUGH_DRAWN = 30
@@ -168,7 +161,6 @@ _PASSWORD = 4
 
 class OutlineEntry(NamedTuple):
     page: int
-    """From 0."""
     level: int
     title: str
 
@@ -238,7 +230,7 @@ def _outline(pdf: Any) -> list[OutlineEntry]:
 
 
 class _OutlineMark(NamedTuple):
-    """Which lines of a page are a heading, ``begin`` to ``end``; both are the same when it was not found."""
+    """The lines of a page that are a heading; none when it was not found."""
 
     begin: int
     end: int
@@ -271,13 +263,13 @@ class _PdfReading:
         self._send(lines[at:], number)
 
     def pass_over(self, pdf: Any, index: int) -> None:
-        """Only the headings of a page that another reader has read."""
+        """Take the headings of a page that another reader has read."""
         with suppress(Exception):  # it was reported before
             for mark in self._look(pdf, index)[1]:
                 self._enter(mark)
 
     def leave_out(self, index: int) -> None:
-        """Only the headings that the outline has for a page that cannot be read."""
+        """Take the outline's headings of a page that cannot be read."""
         for entry in self._entries(index):
             self._enter(_OutlineMark(0, 0, entry.level, entry.title))
 
@@ -304,8 +296,9 @@ class _PdfReading:
         self._path.append((mark.level, mark.title))
 
     def _entries(self, index: int) -> Sequence[OutlineEntry]:
-        begin = bisect.bisect_left(self._outline, index, key=lambda entry: entry.page)
-        end = bisect.bisect_right(self._outline, index, key=lambda entry: entry.page)
+        begin, end = (
+            bisect.bisect_left(self._outline, page, key=lambda entry: entry.page) for page in (index, index + 1)
+        )
         return self._outline[begin:end]
 
     def _by_outline(self, lines: Sequence[PdfLine], index: int) -> list[_OutlineMark]:

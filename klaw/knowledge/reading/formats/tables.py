@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[-+(]?[\d\s.,%$€₽]+\)?")
 
 
 class TableRows:
-    """Sends rows as lines, several at once. The first row of names is the header."""
+    """Sends rows as lines, several at once; the first row of names is the header."""
 
     def __init__(self, output: Output, page: int | None = None, headings: tuple[str, ...] = ()) -> None:
         self._output = output
@@ -42,7 +42,7 @@ class TableRows:
         self._size = 0
 
     def add(self, cells: Iterable[tuple[int, str]]) -> None:
-        """A row: its columns by their numbers. Columns without a text may be left out; an empty row is nothing."""
+        """A row: the texts of its columns by their numbers."""
         row = {column: text for column, cell in cells if (text := one_line(cell))}
         if not self._header and _are_names(row.values()):
             self._header = row

@@ -10,10 +10,8 @@ from klaw.domain.text import BYTE_ORDER_MARKS, guess, plural, python_name
 from klaw.knowledge.reading.output import BlockKind, Output, UnreadableError, one_line
 
 CHUNK_BYTES = 1 << 20
-LONGEST_LINE = 8192
-"""Characters: a longer line is taken in pieces."""
-MAX_PARAGRAPH = 8192
-"""Characters: a longer one is sent in pieces."""
+LONGEST_LINE = MAX_PARAGRAPH = 8192
+"""Characters: what is longer is taken in pieces."""
 
 
 def open_text(file: BinaryIO, label: str | None = None) -> io.TextIOWrapper:
@@ -181,8 +179,8 @@ def read_json(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> No
             if event == "map_key":
                 path[-1] = value
                 continue
-            if event not in _CLOSES:
-                _count_up(path)
+            if event not in _CLOSES and path and isinstance(path[-1], int):
+                path[-1] += 1
             if event in _OPENS:
                 path.append(-1 if event == "start_array" else "")
                 if len(path) > MAX_DEPTH:
@@ -202,11 +200,6 @@ def read_json(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> No
         output.problem("part_broken", f"is not valid JSON behind {plural(whole, 'value')}")
         return
     output.block("\n".join(lines), kind="table")
-
-
-def _count_up(path: list[str | int]) -> None:
-    if path and isinstance(path[-1], int):
-        path[-1] += 1
 
 
 def _written(path: list[str | int]) -> str:

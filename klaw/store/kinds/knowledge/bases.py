@@ -87,10 +87,16 @@ BASE: Kind[Base] = Kind(
     ops={"put": Base, "remove": None},
     beside=("user_id", "id"),
     check=check_base,
+    moves=lambda given: attrs.evolve(given, members={}),
     apply=_apply,
     clear=("DELETE FROM kb_members",),
     tables=(table("knowledge bases", "kb_bases", "id", _CONTENT, first="", small=True),),
 )
+
+
+def is_free(connection: apsw.Connection, base: BaseId) -> bool:
+    """Whether no user's base has this id."""
+    return BASE.rows.one(connection, "WHERE id = ?", base) is None
 
 
 def create(tx: Transaction, base: Base) -> Base:

@@ -71,6 +71,7 @@ SOURCE: Kind[Source] = Kind(
     ops={"put": Source, "remove": None},
     beside=("user_id", "id"),
     check=check_source,
+    moves="add its file, folder or page again: klaw kb add",
     apply=_apply,
     tables=(table("sources of knowledge bases", "kb_sources", "id", _CONTENT, first="", small=True),),
 )

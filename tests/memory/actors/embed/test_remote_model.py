@@ -20,9 +20,10 @@ from klaw.llm import service
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed import remote, worker
-from klaw.memory.embed.embedder import Embedder, EmbedderState, OfflineEmbedder, read_question
+from klaw.memory.embed.embedder import Embedder, EmbedderState, OfflineEmbedder
 from klaw.memory.embed.remote import TEXTS_IN_REQUEST, RemoteModel, remote_of
 from klaw.memory.embed.worker import Worker
+from klaw.memory.recall.pipeline import Account
 from klaw.store.engine import vector_model
 from klaw.store.kinds import messages, usage
 from klaw.store.kinds.usage import UsageFilters
@@ -228,9 +229,9 @@ async def test_failures_in_between_lose_nothing_and_end_by_themselves(
         server.respond = spoiled(LIES[failure]) if failure in LIES else lambda _request: BROKEN[failure]
         await here.say(*TEXTS[2:])
         await until(lambda: PROBLEM in here.remote.problems())
-        degraded: list[str] = []
-        assert await read_question(here.embedder, TEXTS[3], trio.current_time() + HANG_S, degraded) is None
-        assert degraded == ["embedding_failed"]
+        account = Account(HANG_S)
+        await account.embed(here.embedder, TEXTS[3])
+        assert (account.reading, account.degraded) == (None, ["embedding_failed"])
         (text,) = here.remote.problems().values()
         assert "cloud/m/x at http://127.0.0.1" in text
         assert KEY not in text
@@ -313,10 +314,9 @@ async def test_a_late_answer_holds_up_neither_the_reply_nor_other_questions(
         monkeypatch.setattr(remote, "QUERY_S", HANG_S)
         hanging = Reply(before_head=(Hang(),))
         server.respond = lambda request: hanging if "поздно" in request.body["input"][0] else answer(request)
-        degraded: list[str] = []
-        before = len(server.requests)
-        assert await read_question(here.embedder, "поздно", trio.current_time() + 0.2, degraded) is None
-        assert degraded == ["embedding_late"]
+        account, before = Account(0.2), len(server.requests)
+        await account.embed(here.embedder, "поздно")
+        assert (account.reading, account.degraded) == (None, ["embedding_late"])
         assert len(await here.vector("Where is the key?")) == DIMENSION
         assert len(server.requests) == before + 2
 

@@ -14,8 +14,7 @@ from klaw.actor.metrics import Metrics
 from klaw.domain.topic import ChosenTopics, Fate
 from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.topics.chooser import TopicChooser
-from klaw.memory.topics.reranker import LONG_CHARS
+from klaw.memory.topics.chooser import LONG_CHARS, TopicChooser
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.kinds import topics
 from klaw.store.store import Store

@@ -21,7 +21,7 @@ from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.topics import reranker as reranker_module
-from klaw.memory.topics.reranker import TopicReranker
+from klaw.memory.topics.chooser import TopicReranker
 from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
 from klaw.store.kinds.topic_vectors import Near

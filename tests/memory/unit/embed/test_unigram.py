@@ -6,7 +6,8 @@ import pytest
 import sentencepiece
 
 from klaw.memory.embed import tokens
-from klaw.memory.embed.tokens import PIECES_FILE, SentencePieceTokenizer, clean, says_something
+from klaw.memory.embed.tokens import SentencePieceTokenizer, clean, says_something
+from klaw.models.manifest import PIECES_FILE
 
 TEXTS = (
     "",

@@ -11,9 +11,9 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import BadAnswer
 from klaw.json_schema import schema_of
 from klaw.llm.ask_json import read_answer
+from klaw.memory.topics.chooser import TopicChoice, TopicChoices, chosen_of
 from klaw.memory.topics.fact_extractor import FactsAnswer
 from klaw.memory.topics.maker import Merge, MergeAnswer, merge_of
-from klaw.memory.topics.reranker import TopicChoice, TopicChoices, chosen_of
 from klaw.memory.topics.splitter import AnsweredTopic, Split, pieces_of
 from klaw.memory.topics.texts import shorten
 

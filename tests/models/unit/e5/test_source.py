@@ -54,9 +54,9 @@ def _write(tmp_path: Path, data: bytes) -> Path:
 
 def test_the_vocabulary_and_the_shape_are_read(tmp_path: Path) -> None:
     source = open_source(_write(tmp_path, _file()))
-    assert source.pieces.texts == PIECES
-    assert source.pieces.scores.tolist() == [0, 1, 2, 3, 4, 5]
-    assert (source.pieces.bos, source.pieces.pad, source.pieces.eos, source.pieces.unknown) == (0, 1, 2, 3)
+    assert source.pieces == PIECES
+    assert source.scores.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (source.bos, source.pad, source.eos, source.unknown) == (0, 1, 2, 3)
     assert (source.shape.hidden, source.shape.heads, source.shape.positions) == (COLUMNS, 2, 512)
     assert source.floats("b", 4).tolist() == [0, 1, 2, 3]
 

@@ -1,4 +1,4 @@
-"""A reindex takes codes of tokens over with the vectors, and makes those that it can."""
+"""A reindex takes codes of tokens over with the vectors."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import token_codes
 from klaw.store.search import vector_writes as stored_vectors
-from tests.support.reindexing import FakeModel, ended, filled, reindexing_store, run
+from tests.support.reindexing import ended, filled, reindexing_store, run
 from tests.support.stores import running_store
 
 
@@ -54,27 +54,3 @@ async def test_they_are_taken_over_with_the_vectors(tmp_path: Path, server: bool
     found, coder, rowids = await read(tmp_path)
     assert (found, coder) == (made, "coder 1")
     assert len(rowids) > len(made)
-
-
-@pytest.mark.parametrize(("coder", "kept"), [("coder 1", True), ("coder 2", False)])
-async def test_a_model_makes_those_of_what_it_embeds(tmp_path: Path, coder: str, kept: bool) -> None:
-    await filled(tmp_path)
-    made = await coded(tmp_path)
-    before = (await read(tmp_path))[2]
-    model = FakeModel()
-    model.coder = coder
-    report = run(tmp_path, model=model)
-    assert report.swapped
-    assert report.vectors.made > 0
-    found, stored, after = await read(tmp_path)
-    assert stored == coder
-    new = set(after) - set(before)
-    assert found.keys() == (new | made.keys() if kept else new)
-    assert all(found[rowid] == codes for rowid, codes in made.items() if kept)
-
-
-async def test_a_model_without_a_coder_leaves_the_old_ones(tmp_path: Path) -> None:
-    await filled(tmp_path)
-    made = await coded(tmp_path)
-    assert run(tmp_path, model=FakeModel()).swapped
-    assert (await read(tmp_path))[0] == made
