@@ -59,11 +59,11 @@ NewTask: Any = class_of(
 )
 TaskChanges: Any = class_of("TaskChanges", {**_FIELDS, "clear": typed(tuple[str, ...] | None, _CLEAR)})
 _OPTIONAL = {
-    note.name or name: name.replace("_", "-") if name != "timeout_s" else "timeout"
+    name.replace("_", "-") if name != "timeout_s" else "timeout": note.name or name
     for name, note in notes(Task, Edit).items()
     if attrs.fields_dict(Task)[name].default is None
 }
-"""The fields that may be empty, by their names in JSON, and what ``clear`` calls them."""
+"""What ``clear`` calls the fields that may be empty, and their names in JSON."""
 
 
 def _fields(raw: Any) -> dict[str, Any]:
@@ -74,13 +74,13 @@ def _fields(raw: Any) -> dict[str, Any]:
 
 
 def _changes(raw: Any) -> dict[str, Any]:
-    empty = [name for name in _OPTIONAL if isinstance(raw, dict) and raw.get(name) == ""]
-    fields = _fields({name: value for name, value in raw.items() if name not in empty} if empty else raw)
-    of_option = {option: name for name, option in _OPTIONAL.items()}
-    clear = fields.get("clear")
-    names = clear.split(",") if isinstance(clear, str) else [] if clear is None else clear
+    given = _fields(raw)
+    empty = [name for name in _OPTIONAL.values() if raw.get(name) == ""]
+    fields = {name: value for name, value in given.items() if name not in empty}
+    clear = fields.get("clear") or []
+    names = clear.split(",") if isinstance(clear, str) else clear
     if isinstance(names, list) and (names or empty):
-        told = (of_option.get(each.strip(), each) if isinstance(each, str) else each for each in names)
+        told = (_OPTIONAL.get(each.strip(), each) if isinstance(each, str) else each for each in names)
         fields["clear"] = [*empty, *told]
     if fields:
         return fields

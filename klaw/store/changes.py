@@ -142,7 +142,7 @@ class Kind(Generic[V]):
 
     ops: Mapping[str, type[Any] | None] = attrs.field(factory=dict)
     """What can be done, and the class of the line's value, if it has one. Empty: its changes are not in the journal."""
-    counted: str = ""
+    counted: str = attrs.field(default=attrs.Factory(lambda self: self.plural, takes_self=True))
     """Name of ``Tally`` for its changes."""
     apply: Callable[[apsw.Connection, Change[V]], object] = keep
     """Carries out a new change. Raises apsw.ConstraintError: the value breaks a rule of the table."""

@@ -281,7 +281,6 @@ PERSON: Kind[Person] = Kind(
     past="person_changes",
     flaws=_FLAWS,
     on_purpose=True,
-    counted="people",
     ops={"put": Person, "remove": None},
     beside=("user_id", "id"),
     made_of=only_spoken_of_in,

@@ -235,7 +235,6 @@ SUMMARY: Kind[SummaryPut] = Kind(
     table="summaries",
     id="chat_id || '#' || number",
     changed="rowid",
-    counted="summaries",
     ops={"put": SummaryPut, "remove": None},
     key=Form(read_key, summary_key),
     beside=("user_id", "chat_id", "number"),

@@ -243,7 +243,6 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     vectors="vec_topics",
     flaws=_FLAWS,
     made_of=ever_with,
-    counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
     moves="they name messages by numbers that differ here; --topics makes new ones",

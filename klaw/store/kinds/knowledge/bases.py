@@ -83,7 +83,6 @@ BASE: Kind[Base] = Kind(
     table="kb_bases",
     ids="SELECT base_id AS id FROM kb_members WHERE user_id = ?1 AND base_id",
     on_purpose=True,
-    counted="bases",
     ops={"put": Base, "remove": None},
     beside=("user_id", "id"),
     check=check_base,
