@@ -110,9 +110,9 @@ def typed(kind: Any, made: Any) -> Any:
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def columns(cls: type[Any], *, alone: bool = False, **more: Column) -> dict[str, Column]:
+def columns(cls: type[Any], more: Mapping[str, Column] | None = None, *, alone: bool = False) -> dict[str, Column]:
     """The columns of a list, the widest last. ``alone``: also those that only one thing alone shows."""
-    ordered = sorted({**notes(cls, Column), **more}.items(), key=lambda each: each[1].wide)
+    ordered = sorted({**notes(cls, Column), **(more or {})}.items(), key=lambda each: each[1].wide)
     return {name: note for name, note in ordered if alone or not note.alone}
 
 
@@ -131,7 +131,7 @@ def table(cls: type[Any], rows: Sequence[Mapping[str, Any]], **more: Column) -> 
     optional = {field.name for field in attrs.fields(cls) if field.default is None}
     shown = {
         name: note
-        for name, note in columns(cls, **more).items()
+        for name, note in columns(cls, more).items()
         if name not in optional or any(each[name] is not None for each in rows)
     }
     return _table(shown, [[cell(name, note, each[name]) for name, note in shown.items()] for each in rows])

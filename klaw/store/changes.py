@@ -348,10 +348,14 @@ def line(change: Change[Any]) -> str:
     return dumps(record(change))
 
 
+def is_known(connection: apsw.Connection, change: Change[Any]) -> bool:
+    return change.entry <= meta.last_entry(connection)
+
+
 def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
     """Carry out a change. False when it, or a later one, was carried out before. Raises apsw.ConstraintError: its value
     breaks a rule of its kind."""
-    if change.entry <= meta.last_entry(connection):
+    if is_known(connection, change):
         return False
     change.kind.apply(connection, change)
     meta.put(connection, meta.MEMORY_ENTRY, str(change.entry))

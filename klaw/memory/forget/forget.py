@@ -59,17 +59,7 @@ log = structlog.get_logger("klaw.forget")
 
 
 @attrs.frozen(kw_only=True)
-class _FoundFiles:
-    """For the operator, who alone may know what a file that all users share holds."""
-
-    held: tuple[HoldingFile, ...] = ()
-    """Those that hold it."""
-    aside: tuple[HoldingFile, ...] = ()
-    """Databases and other files of before."""
-
-
-@attrs.frozen(kw_only=True)
-class Preview(_FoundFiles):
+class Preview:
     """What a forgetting would do, or did."""
 
     reach: Reach
@@ -79,6 +69,10 @@ class Preview(_FoundFiles):
     """Files of the workspace that tools wrote, also those that no longer exist."""
     again: tuple[Message, ...] = ()
     """The first of the messages that say it too and stay."""
+    held: tuple[HoldingFile, ...] = ()
+    """Files that hold it; for the operator, who alone may know what a file that all users share holds."""
+    aside: tuple[HoldingFile, ...] = ()
+    """Databases and other files of before; for the operator."""
     naming: tuple[Message, ...] = ()
     """The first of the messages that name a forgotten person and stay."""
 
@@ -88,13 +82,15 @@ class Preview(_FoundFiles):
 
 
 @attrs.frozen(kw_only=True)
-class CleanedLogs(_FoundFiles):
+class CleanedLogs:
     """What is left of something that was taken out of the database."""
 
     lines: int
     """Lines of logs that were rewritten."""
     vacuumed: bool = False
     """The database file was rebuilt, because its free space still held the text."""
+    held: tuple[HoldingFile, ...] = ()
+    aside: tuple[HoldingFile, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -173,7 +173,7 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
         people=found.people,
         asked=found.asked,
         ran=found.runs,
-        tasks=tuple(sorted({*found.changed_tasks, *found.going_tasks})),
+        tasks=tuple(sorted(found.going_tasks)),
         core=core is not None,
         turns=wanted.traces.keys(TURN),
         runs=wanted.traces.keys(RUN),
@@ -184,11 +184,9 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
         others={what: tuple(map(str, keys)) for what, keys in others.items() if keys},
     )
     done = journal(tx, user, forgetting, at, found.quotes)
-    for name in forgetting.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
-        now = tasks.get(connection, user, name)
-        if now is not None:
-            goes = name in found.going_tasks
-            tx.journal(tasks.TASK.removed(user, name, at) if goes else tasks.TASK.put(user, name, now, at))
+    for name in forgetting.tasks:
+        if tasks.get(connection, user, name) is not None:
+            tx.journal(tasks.TASK.removed(user, name, at))
     if core is not None:
         tx.journal(CORE.put(user, "", core, at))
     if wanted.named is not None:

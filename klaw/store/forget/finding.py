@@ -48,7 +48,10 @@ def find(connection: apsw.Connection, text: str, user: UserId, *, with_messages:
     such message. ``with_messages``: of a person also all messages that name it. Raises NothingToForget: there is no
     such thing of this user's, or it is Klaw's own line; NoSuchChat."""
     kind, colon, rest = text.partition(":")
-    wanted = _NAMED[kind](connection, rest, user) if colon and kind in _NAMED else _message(connection, text, user)
+    try:
+        wanted = _NAMED[kind](connection, rest, user) if colon and kind in _NAMED else _message(connection, text, user)
+    except InvalidName as error:
+        raise NothingToForget(str(error)) from None
     if wanted.named is None or not with_messages:
         return wanted
     return attrs.evolve(wanted, rowids=wanted.named.messages, named=attrs.evolve(wanted.named, with_messages=True))
@@ -90,7 +93,7 @@ def _topic(connection: apsw.Connection, number: str, user: UserId) -> ForgetTarg
 
 
 def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
-    chat = _chat_id(user, name)
+    chat = chat_id(user, name)
     known = chats.get(connection, user, chat)
     if known is None:
         raise NoSuchChat(name)
@@ -98,18 +101,8 @@ def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
     return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
 
 
-def _chat_id(user: UserId, name: str) -> ChatId:
-    try:
-        return chat_id(user, name)
-    except InvalidName as error:
-        raise NothingToForget(f"the chat: {error}") from None
-
-
 def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
-    try:
-        name = task_name(text)
-    except InvalidName as error:
-        raise NothingToForget(f"the task: {error}") from None
+    name = task_name(text)
     past = [change.value.message for change in tasks.history(connection, user, name)[::-1] if change.value is not None]
     asked = [each for each in dict.fromkeys(past) if each != MARK]
     if not asked and not runs_of_tasks(connection, user, [name]):
@@ -162,7 +155,7 @@ def _message_target(text: str, user: UserId) -> Target:
         return Target(id=text, user=user)
     if not number.isdecimal() or len(number) > 18:
         raise NothingToForget("after # stands the number of a message: 1, 2, 3 …")
-    return Target(seq=int(number), chat=_chat_id(user, named.removeprefix(f"{user}:")))
+    return Target(seq=int(number), chat=chat_id(user, named.removeprefix(f"{user}:")))
 
 
 # -- files of the workspace --------------------------------------------------------------------------------------------

@@ -99,9 +99,7 @@ class Reach:
     kept: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
     """Keys of what was made of it, or says the same, and stays because people keep it on purpose."""
     tasks: tuple[TaskMade, ...] = ()
-    """Those that are as a call made them; they go with the facts."""
-    changed_tasks: tuple[TaskName, ...] = ()
-    """Those that a call made, and that are gone or other ones now: of what they were nothing stays."""
+    """Those that are as a call made them; they go with the facts. What others were goes with any forgetting."""
     texts: tuple[str, ...] = ()
     """``said``, and what else goes. Content: never logged."""
     quotes: QuotesFound = attrs.field(factory=QuotesFound)
@@ -295,7 +293,6 @@ def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
         gone={what: tuple(sorted(keys)) for what, keys in gone.items()},
         kept={what: tuple(sorted(keys)) for what, keys in kept.items()},
         tasks=tuple(there.values()),
-        changed_tasks=tuple(sorted({each.name for each in traced.effects.tasks} - there.keys())),
         texts=tuple(texts),
     )
 

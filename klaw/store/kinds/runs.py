@@ -153,10 +153,14 @@ def put(connection: apsw.Connection, run: Run) -> RunState:
     return RunState(connection.last_insert_rowid(), run)
 
 
+def is_known(connection: apsw.Connection, state: RunState) -> bool:
+    return change_of(connection, state.run.id) >= state.change
+
+
 def restore(connection: apsw.Connection, state: RunState) -> bool:
     """Store a state of the logs. False when it, or a later one, is there already. Raises apsw.ConstraintError: its
     number or its start is another run's."""
-    if change_of(connection, state.run.id) >= state.change:
+    if is_known(connection, state):
         return False
     _write(connection, state.change, state.run)
     return True

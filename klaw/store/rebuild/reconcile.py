@@ -94,6 +94,10 @@ def _store_message(connection: apsw.Connection, message: Message) -> bool:
     return not present and messages.restore(connection, message)
 
 
+def _has_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
+    return turns.exists(connection, turn.id)
+
+
 def _store_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
     if turns.insert(connection, turn):
         return True
@@ -107,26 +111,10 @@ def _store_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
 LOG_KINDS = (
     # By rowid, so that chats get their keys in the order in which they first spoke.
     LogKind(messages.CONVERSATIONS, messages.parse_message, "rowid", "messages", _has_message, _store_message),
-    LogKind(
-        turns.TURNS, turns.parse, None, "turns", lambda connection, turn: turns.exists(connection, turn.id), _store_turn
-    ),
-    LogKind(
-        runs.RUNS,
-        runs.parse_run,
-        "change",
-        "runs",
-        lambda connection, state: runs.change_of(connection, state.run.id) >= state.change,
-        runs.restore,
-    ),
+    LogKind(turns.TURNS, turns.parse, None, "turns", _has_turn, _store_turn),
+    LogKind(runs.RUNS, runs.parse_run, "change", "runs", runs.is_known, runs.restore),
     # Last: what was forgotten is taken out of all that is there.
-    LogKind(
-        MEMORY,
-        records.read,
-        "entry",
-        "tasks",
-        lambda connection, change: change.entry <= meta.last_entry(connection),
-        changes.apply,
-    ),
+    LogKind(MEMORY, records.read, "entry", "tasks", changes.is_known, changes.apply),
 )
 
 
