@@ -9,12 +9,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def create(path: str | Path, data: bytes, *, folder: int | None = None, mode: int = 0o600) -> None:
-    """Make a new file and write it through to the disk. Raises FileExistsError: something has this name; OSError.
-
-    Args:
-        path: its path, or its name in ``folder``, an open folder.
-        mode: permission bits; the umask does not count.
-    """
+    """Make a new file and write it through to the disk; ``path`` is its path, or its name in ``folder``, an open
+    folder. The umask does not count. Raises FileExistsError: something has this name; OSError."""
     with os.fdopen(os.open(path, _NEW, 0o600, dir_fd=folder), "wb") as file:
         file.write(data)
         file.flush()

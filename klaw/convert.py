@@ -171,7 +171,6 @@ class Converter:
         return value  # type: ignore[no-any-return]
 
     def _few(self, value: Any, bounds: Bounds) -> Any:
-        """A list or an object that is as long as it may be; its entries have not been looked at."""
         if bounds.at_most is None and not self.journal:
             bounds = attrs.evolve(bounds, at_most=self.most)
         return _within(bounds, value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import TypeAlias
 
 import attrs
@@ -54,20 +55,16 @@ class Core:
     health: Health = attrs.Factory(lambda self: Health(self.clock), takes_self=True)
     metrics: Metrics = attrs.Factory(Metrics)
     files: Threads = attrs.Factory(lambda: Threads("files", 2))
-    attachments: Attachments = attrs.field(
-        init=False,
-        default=attrs.Factory(
-            lambda self: Attachments(self.paths.data_dir, self.config.attachments, self.clock), takes_self=True
-        ),
-    )
-    originals: Originals = attrs.field(
-        init=False,
-        default=attrs.Factory(
-            lambda self: Originals(self.paths.data_dir, self.config.kb.max_file_bytes), takes_self=True
-        ),
-    )
     started_at: float = attrs.field(init=False, default=attrs.Factory(lambda self: self.clock.now(), takes_self=True))
     """Unix seconds."""
+
+    @cached_property
+    def attachments(self) -> Attachments:
+        return Attachments(self.paths.data_dir, self.config.attachments, self.clock)
+
+    @cached_property
+    def originals(self) -> Originals:
+        return Originals(self.paths.data_dir, self.config.kb.max_file_bytes)
 
     def config_changed(self) -> bool:
         """Whether the configuration file was changed after the start, so that what it says now is not in effect."""

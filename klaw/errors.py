@@ -1,8 +1,6 @@
 """The KlawError tree: one class for each situation that a caller can tell apart. Those of models: ``klaw.llm.errors``.
-
 Foreign exceptions are translated into these at one boundary each. Their text never holds message content, tokens or
-keys, because it may reach a log line or a client.
-"""
+keys, because it may reach a log line or a client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,9 +17,8 @@ class KlawError(Exception):
     code = ""
     """For programs that call an operation; empty: it follows from the class."""
     argument = ""
-    """Of an operation that the error is about."""
+    """The argument of the operation that the error is about."""
     text = ""
-    """Of an error that is raised without one."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(text or self.text)

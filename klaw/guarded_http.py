@@ -1,13 +1,11 @@
-"""The guard of requests that go out: which addresses may be connected to, and how much of an answer is read.
-
-The check of a URL is for a clear answer; what protects is that of the IP address that is connected to: a name is
-resolved here, its addresses are checked, and one of those is what is connected to. Nothing resolves the name again, so
-a name server that answers differently the second time gains nothing; TLS and the Host header keep the name.
-"""
+"""The guard of requests that go out: which addresses may be connected to, and how much of an answer is read. A name is
+resolved here, its IP addresses are checked, and one of those is connected to: a name server that answers differently
+the second time gains nothing. TLS and the Host header keep the name. The check of a URL only gives a clear answer."""
 
 import ipaddress
 import re
 import ssl
+import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -77,13 +75,8 @@ def forbidden_to_operator(address: str) -> str | None:
 
 
 def parse(text: str, ports: Container[int], base: str | None = None, *, own: bool = False) -> WebTarget:
-    """Check a URL from the model, a user or a redirect. Raises ToolRefused: it may not be fetched.
-
-    Args:
-        ports: that may be connected to.
-        base: the page that the redirect came from.
-        own: the operator wrote it; it may be on this machine.
-    """
+    """Check a URL from the model, a user, or a redirect of the page ``base``. ``own``: the operator wrote it, and it
+    may be on this machine. Raises ToolRefused: it may not be fetched."""
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise ToolRefused(f"The address is longer than {MAX_URL_CHARS} characters.")
@@ -177,10 +170,6 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                 failure = error
         raise failure
 
-    async def connect_unix_socket(self, path: str, *_args: Any, **_options: Any) -> httpcore2.AsyncNetworkStream:  # noqa: ARG002
-        """Raises ToolRefused: a URL names no socket file."""
-        raise ToolRefused("There is no server with this name.")
-
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 
@@ -203,7 +192,6 @@ class GuardedResponse:
 
     @property
     def content_type(self) -> str:
-        """In lower case, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
@@ -243,13 +231,8 @@ class GuardedConnections:
 
 
 class GuardedHttp:
-    """Requests to addresses that anybody may have named.
-
-    Args:
-        idle_s: no byte for this long ends an exchange.
-        connect_s: the same before there is a connection.
-        tls: makes the TLS settings, once, in a thread.
-    """
+    """Requests to addresses that anybody may have named. No byte for ``idle_s``, and before there is a connection for
+    ``connect_s``, ends an exchange. ``tls`` makes the TLS settings, once, in a thread."""
 
     def __init__(
         self,
@@ -277,3 +260,100 @@ class GuardedHttp:
             max_keepalive_connections=None if keep else 0,
         ) as pool:
             yield GuardedConnections(pool, self._timeouts)
+
+
+# -- how much of an answer is read: it is bounded as it comes, unpacked or not ---------------------------------------
+
+
+class BoundedBody:
+    """Takes a body piece by piece and holds the beginning up to a limit, unpacked. Raises ToolRefused: it has an
+    encoding that was not asked for, or is broken."""
+
+    def __init__(self, limit: int, encoding: str = "identity") -> None:
+        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise ToolRefused("The server uses a compression that was not requested.")
+        self.data = bytearray()
+        self._limit = limit
+        self._packed = 0
+        self._encoding = encoding
+        self._unzip = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("", "identity") else None
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take the next piece; False when there is more than the limit, packed or unpacked."""
+        room = self._limit - len(self.data)
+        piece = chunk if self._unzip is None else self._unpack(chunk, room + 1)
+        self.data += piece[:room]
+        self._packed += len(chunk)
+        return len(piece) <= room and self._packed <= self._limit
+
+    async def read(self, chunks: AsyncIterable[bytes]) -> bool:
+        """Take pieces until the limit. Returns whether these were all. The HTTP libraries hand them out through nested
+        async generators: the next read is cancelled, which unwinds them in order, not when the garbage collector likes.
+        """
+        fits, failure = True, None
+        with trio.CancelScope() as reading:
+            async for chunk in chunks:
+                try:
+                    fits = fits and self.feed(chunk)
+                except ToolRefused as error:
+                    fits, failure = False, error
+                if not fits:
+                    reading.cancel(reason="the rest is not read")
+        if failure is not None:
+            raise failure
+        return fits
+
+    def _unpack(self, chunk: bytes, most: int) -> bytes:
+        assert self._unzip is not None
+        try:
+            return self._unzip.decompress(chunk, most)
+        except zlib.error:
+            if self._encoding != "deflate" or self.data:
+                raise ToolRefused("The compressed page is broken.") from None
+        self._unzip = zlib.decompressobj(-zlib.MAX_WBITS)  # what some servers take "deflate" for
+        self._encoding = "raw"
+        return self._unpack(chunk, most)
+
+
+class BoundedStream(httpx2.AsyncByteStream):
+    """The body of an answer that a library reads, up to a limit; None for no limit. See ``BoundedBody.read``."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._size = 0
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._chunks = aiter(self._inner)
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._chunks is not None
+        try:
+            chunk = await anext(self._chunks)
+        except BaseException:  # the end is one, too
+            self._chunks = None
+            raise
+        self._size += len(chunk)
+        if self._limit is not None and self._size > self._limit:
+            await self._unwind()
+            # Of this class, because the SDK of MCP makes it the failure of one request and not of the connection.
+            raise httpx2.StreamError(f"it is longer than {self._limit // 1024 // 1024} MB")
+        return chunk
+
+    async def aclose(self) -> None:
+        await self._unwind()
+        await self._inner.aclose()
+
+    async def _unwind(self) -> None:
+        chunks, self._chunks = self._chunks, None
+        if chunks is None:
+            return
+        with trio.CancelScope() as scope:
+            scope.cancel(reason="nobody reads the rest")
+            while True:  # what is buffered comes without a checkpoint
+                try:
+                    await anext(chunks)
+                except (StopAsyncIteration, httpx2.HTTPError):
+                    return

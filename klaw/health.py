@@ -98,11 +98,7 @@ async def watch(vitals: Vitals, task_status: TaskStarted, *, problems: Problems,
 
 def recovered(code: str, problem: str, now: Mapping[str, str]) -> HealthChanged:
     """Say what works again. A problem that only became another one of its kind is no recovery: ``details.now`` names
-    that one.
-
-    Args:
-        now: the problems that are left.
-    """
+    that one, among the problems that are left (``now``)."""
     family = next((codes for codes in _FAMILIES if code in codes), ())
     following = next((each for each in family if each in now), None)
     if following is not None:
@@ -113,23 +109,15 @@ def recovered(code: str, problem: str, now: Mapping[str, str]) -> HealthChanged:
 
 
 def due(since: Mapping[str, float], told: Mapping[str, float], now: float) -> list[str]:
-    """Codes of the problems to report now. Pure.
-
-    Args:
-        since: when each was first seen, in seconds of a clock that is never set.
-        told: when each was last reported.
-        now: by the same clock.
-    """
+    """Codes of the problems to report now, by when each was first seen and last reported, all in seconds of a clock
+    that is never set. Pure."""
     lasting = [code for code, at in since.items() if code in AT_ONCE or now - at >= LASTS_S]
     return [code for code in lasting if now - told.get(code, -math.inf) >= AGAIN_S]
 
 
 class Notices:
-    """Reports each problem once until it is over, and again after a day.
-
-    Args:
-        owners: users with the rights of the operator, in whose chats it reports.
-    """
+    """Reports each problem once until it is over, and again after a day, in a chat of the ``owners``: users with the
+    rights of the operator."""
 
     def __init__(self, core: Core, owners: Callable[[], Sequence[UserId]]) -> None:
         self._core, self._owners = core, owners

@@ -26,7 +26,6 @@ class Complaint:
     severe: bool = False
     """Messages are refused, or will be soon."""
     told: bool = True
-    """The owner is told in a chat."""
 
 
 Place: TypeAlias = Callable[[Paths, float], tuple[str, Complaint | None]]

@@ -17,7 +17,7 @@ LAYERS = (
     {"errors"},
     {"convert", "atomic_file", "json_schema"},
     {"actor", "domain"},
-    {"bounded_body", "config", "guarded_http"},
+    {"config", "guarded_http"},
     {"models", "prompts", "web"},
     {"store"},
     {"backup", "imports"},

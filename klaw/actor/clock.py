@@ -36,7 +36,6 @@ class FixedClock:
 
 
 def new_id() -> str:
-    """See ``NewId``."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)[:9]}"
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -54,6 +54,9 @@ class Histogram:
         return {"type": "histogram", "help": self.text, "count": sum(self.counts), "sum": self.sum, "buckets": buckets}
 
 
+M = TypeVar("M", Counter, Histogram)
+
+
 class Metrics:
     """All metrics of a process by their names. Each is declared once: ValueError for a name that is taken."""
 
@@ -61,20 +64,17 @@ class Metrics:
         self._all: dict[str, Counter | Histogram] = {}
 
     def counter(self, name: str, text: str) -> Counter:
-        made = Counter(text)
-        self._add(name, made)
-        return made
+        return self._added(name, Counter(text))
 
     def histogram(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
         """Bounds are upper ones, ascending."""
-        made = Histogram(text, tuple(bounds))
-        self._add(name, made)
-        return made
+        return self._added(name, Histogram(text, tuple(bounds)))
 
     def report(self) -> dict[str, dict[str, Any]]:
         return {name: self._all[name].report() for name in sorted(self._all)}
 
-    def _add(self, name: str, made: Counter | Histogram) -> None:
+    def _added(self, name: str, made: M) -> M:
         if name in self._all:
             raise ValueError(f"there is a metric {name} already")
         self._all[name] = made
+        return made

@@ -61,7 +61,7 @@ def give_back() -> None:
 
 
 def _call(name: str, *arguments: int) -> None:
-    """With another library than glibc nothing happens."""
+    """Call a function of glibc; another C library may not have it."""
     import ctypes
 
     function: Any = getattr(ctypes.CDLL(None), name, None)

@@ -1,10 +1,7 @@
-"""Supervision: starts actors, restarts the transient ones, ends the process for the vital ones, stops in stages.
-
-Exactly one level restarts. A transient actor may crash ``MAX_RESTARTS`` times in ``WINDOW_S`` seconds with a growing
-pause; then it is marked failed (shown as degraded) and tried again every ``RETRY_FAILED_S``. A vital actor's failure
-leaves the supervisor's nursery and so ends the process; systemd restarts that. ``Vitals`` are what every actor reports
-about itself.
-"""
+"""Supervision: starts actors, restarts the transient ones, ends the process for the vital ones, stops in stages. A
+transient actor may crash ``MAX_RESTARTS`` times in ``WINDOW_S`` seconds with a growing pause; then it is marked failed
+(shown as degraded) and tried again every ``RETRY_FAILED_S``. A vital actor's failure leaves the supervisor's nursery
+and so ends the process, and systemd restarts that."""
 
 import enum
 from collections.abc import Awaitable, Callable
@@ -98,8 +95,6 @@ class ActorSpec:
     stop_budget_s: float = 5.0
     """A stop that takes longer cancels the actor."""
     parent: str | None = None
-    on_crash: Callable[[], None] | None = None
-    """Runs after its waiters were failed, before the next incarnation."""
 
 
 class _Entry:
@@ -121,8 +116,6 @@ class _Entry:
 
 
 class Supervisor:
-    """Runs actors in a nursery that the composition root owns."""
-
     def __init__(self, nursery: trio.Nursery, clock: Clock) -> None:
         self._nursery = nursery
         self._clock = clock
@@ -212,19 +205,14 @@ class Supervisor:
         except BaseException as error:  # noqa: ASYNC103 - what is not an ordinary failure is re-raised below
             failure, rest = split_cancelled(error)
             if failure is not None:
-                self._note_crash(entry, failure)
+                entry.vitals.last_error = kind = error_class(failure)
+                if not isinstance(failure, ConfigError | CannotListen):  # who starts the program says what is wrong
+                    log.error("actor_crashed", actor=entry.spec.name, error=kind, where=where(failure))
+                self._fail_waiters(entry, "crashed")
             if rest is not None or entry.spec.vital:
                 raise
             return not entry.stopping.is_set()  # noqa: ASYNC104 - an ordinary failure only
         return False
-
-    def _note_crash(self, entry: _Entry, failure: Exception) -> None:
-        entry.vitals.last_error = error_class(failure)
-        if not isinstance(failure, ConfigError | CannotListen):  # no crash; who starts the program says what is wrong
-            log.error("actor_crashed", actor=entry.spec.name, error=error_class(failure), where=where(failure))
-        self._fail_waiters(entry, "crashed")
-        if entry.spec.on_crash is not None:
-            entry.spec.on_crash()
 
     def _fail_waiters(self, entry: _Entry, why: str) -> None:
         if entry.spec.mailbox is not None:

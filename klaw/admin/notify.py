@@ -1,14 +1,12 @@
-"""Telling systemd how the service is (``sd_notify``), and proving that it lives before the watchdog is fed.
-
-Without ``NOTIFY_SOCKET`` in the environment, which only systemd sets, everything here does nothing.
-"""
+"""Telling systemd how the service is (``sd_notify``), and proving that it lives before the watchdog is fed. Without
+``NOTIFY_SOCKET``, which only systemd sets, all this does nothing."""
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
-import attrs
 import structlog
 import trio
 
@@ -21,6 +19,8 @@ CHECK_S = 5.0
 RETRY_SHARE = 0.2
 """Pause after a failed check, as a share of the interval, so that a short jam does not kill."""
 
+Prove: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when a part lives; raises, or does not return, when it does not."""
 log = structlog.get_logger("klaw.notify")
 
 
@@ -56,21 +56,10 @@ def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None
     return allowed_us / 2_000_000 if allowed_us > 0 else None
 
 
-@attrs.frozen(kw_only=True)
-class LifeCheck:
-    """``prove`` returns when the part lives; it raises, or does not return, when it does not."""
-
-    name: str
-    prove: Callable[[], Awaitable[None]]
-
-
 async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
-    """Prove that the listener accepts a connection: connect, end our side, and wait until the server ends its own. The
-    connect alone proves nothing: the kernel completes it for a process that never accepts.
-
-    Args:
-        address: where it listens; None when it does not.
-    """
+    """Prove that the listener, at ``address`` (None when it does not listen), accepts a connection: connect, end our
+    side, and wait until the server ends its own. To connect alone proves nothing: the kernel does it for a process that
+    never accepts."""
     place = address()
     if place is None:
         raise ConnectionRefusedError
@@ -85,19 +74,19 @@ async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
         await trio.aclose_forcefully(stream)
 
 
-def spec(notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]) -> ActorSpec:
+def spec(notifier: Notifier, interval_s: float, checks: Mapping[str, Prove]) -> ActorSpec:
     feed = partial(run, notifier=notifier, interval_s=interval_s, checks=checks)
     return ActorSpec(name=ACTOR_NAME, run=feed, stop_budget_s=1)
 
 
 async def run(
-    vitals: Vitals, task_status: TaskStarted, *, notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]
+    vitals: Vitals, task_status: TaskStarted, *, notifier: Notifier, interval_s: float, checks: Mapping[str, Prove]
 ) -> None:
     """Feed the watchdog every ``interval_s`` seconds while all checks pass, until cancelled. While one fails, nothing
     is sent, and systemd restarts the service when its patience ends."""
     task_status.started()
     while True:
-        failed = [check.name for check in checks if not await _passes(check)]
+        failed = [name for name, prove in checks.items() if not await _passes(name, prove)]
         if failed:
             vitals.doing(f"not feeding: {', '.join(failed)}")
             log.error("watchdog_not_fed", reason=",".join(failed))
@@ -108,12 +97,12 @@ async def run(
             await trio.sleep(interval_s)
 
 
-async def _passes(check: LifeCheck) -> bool:
+async def _passes(name: str, prove: Prove) -> bool:
     with trio.move_on_after(CHECK_S):
         try:
-            await check.prove()
+            await prove()
         except Exception as error:  # noqa: BLE001 - any failure is one thing: no proof of life
-            log.warning("watchdog_check_failed", name=check.name, error=error_class(error))
-            return False
-        return True
+            log.warning("watchdog_check_failed", name=name, error=error_class(error))
+        else:
+            return True
     return False

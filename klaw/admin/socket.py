@@ -11,6 +11,7 @@ import socket as stdlib_socket
 import stat
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -34,7 +35,6 @@ PROBE_S = 2.0
 """How long a server behind an existing socket has to accept."""
 _BACKLOG = 16
 _READ_BYTES = 16_384
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 Serve: TypeAlias = Callable[[trio.SocketStream, bytes], Awaitable[None]]
 """Serves HTTP on a connection of which some bytes were read; ``HttpServer.serve_operator`` does."""
@@ -53,13 +53,8 @@ def spec(path: Path, serve: Serve, uids: frozenset[int] | None = None) -> ActorS
 async def run(
     vitals: Vitals, task_status: TaskStarted, *, path: Path, serve: Serve, uids: frozenset[int] | None = None
 ) -> None:
-    """Serve until cancelled; then the socket's file is removed.
-
-    Raises:
-        SocketTaken: the path is in use.
-        ConfigError: its folder cannot be made private.
-        OSError: the socket cannot be made.
-    """
+    """Serve until cancelled; then the socket's file is removed. Raises SocketTaken; ConfigError: the folder cannot be
+    made private; OSError."""
     ensure_private_dir(path.parent)
     if _is_there(path):
         if await _answers(path):
@@ -112,11 +107,9 @@ def _listen(path: Path) -> tuple[trio.SocketListener, int]:
 
 def _remove(path: Path, inode: int | None = None) -> None:
     """Remove the file; with an inode only if it is that one: another server may have put its own there."""
-    try:
+    with suppress(FileNotFoundError):
         if inode is None or path.stat().st_ino == inode:
             path.unlink()
-    except FileNotFoundError:
-        pass
 
 
 def allowed_uids() -> frozenset[int]:
@@ -124,9 +117,9 @@ def allowed_uids() -> frozenset[int]:
 
 
 def _peer_uid(connection: trio.socket.SocketType) -> int:
-    raw = connection.getsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_PEERCRED, _CREDENTIALS.size)
-    _pid, uid, _gid = _CREDENTIALS.unpack(raw)
-    return int(uid)
+    ucred = struct.Struct("3i")  # pid, uid, gid
+    raw = connection.getsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_PEERCRED, ucred.size)
+    return int(ucred.unpack(raw)[1])
 
 
 class _Connections:

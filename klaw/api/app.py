@@ -98,12 +98,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 class _Outermost:
-    """Limits a connection's requests, makes problems of errors, adds headers to every answer.
-
-    Args:
-        app: the routes.
-        cors: lets pages of allowed origins read an answer, also one that refuses them something.
-    """
+    """Limits a connection's requests, makes problems of errors, adds headers to every answer. ``cors`` lets pages of
+    allowed origins read an answer, also one that refuses them something."""
 
     def __init__(self, app: ASGIApp, cors: Callable[[ASGIApp], ASGIApp]) -> None:
         self._app, self._cors = cors(app), cors

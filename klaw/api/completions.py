@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from io import BytesIO
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import attrs
@@ -15,21 +15,12 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive
 
 from klaw.actor.clock import iso
+from klaw.api import transcript as transcripts
 from klaw.api.conversation import SentMessage, ask
 from klaw.api.problems import of_error
 from klaw.api.request_auth import Api, headers_of, message_id
 from klaw.api.streams import Stream, while_connected
-from klaw.api.transcript import (
-    PREFIX,
-    ClientTranscript,
-    RequestedChat,
-    TranscriptMessage,
-    TranscriptPlace,
-    named_chat,
-    place_of,
-    read_transcript,
-)
-from klaw.convert import FRAMES
+from klaw.convert import FRAMES, Bounds
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
@@ -63,17 +54,14 @@ STOP_S = 5.0
 OnText: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-class ChatRequest(Protocol):
-    """Body of a request, in the form of one of the protocols."""
+@attrs.frozen(kw_only=True)
+class ChatRequest:
+    """Body of a request, as far as Klaw reads it. Model, tools and temperature are the server's own matter."""
 
-    @property
-    def messages(self) -> list[TranscriptMessage]: ...
-    @property
-    def stream(self) -> bool | None: ...
-    @property
-    def user(self) -> str | None:
-        """The chat that it names."""
-        ...
+    messages: Annotated[list[transcripts.TranscriptMessage], Bounds(1, transcripts.MAX_MESSAGES)]
+    stream: bool | None = None
+    user: str | None = None
+    """The chat that it names."""
 
     def check(self) -> None:
         """Raises BadValue: it requires what is not done here."""
@@ -92,12 +80,10 @@ def refuse(given: Mapping[str, bool]) -> None:
 
 @attrs.define(kw_only=True)
 class Exchange:
-    """A question and its answer."""
-
     api: Api
     user: UserId
-    transcript: ClientTranscript
-    named: RequestedChat | None
+    transcript: transcripts.ClientTranscript
+    named: transcripts.RequestedChat | None
     message_id: str
     may_come_again: bool
     """The client gave the message's id and can ask for the answer again: the turn goes on when the client goes away."""
@@ -112,31 +98,29 @@ class Exchange:
     async def read(cls, api: Api, request: HttpRequest, kind: type[R]) -> "tuple[R, Exchange]":
         """Read a request. Raises BadValue, HttpRefusal."""
         user, headers = api.grant(request).user, headers_of(request)
+        most_text = api.services.config.http.max_body_bytes
+        most = most_text + api.core.config.attachments.max_file_bytes * 4 // 3  # of a picture in base64
 
         def read(tree: dict[str, Any]) -> "tuple[R, Exchange]":
             asked = FRAMES.read(tree, kind)
             asked.check()
-            return asked, cls._of(api, user, headers, asked)
+            store = headers.get(STORE, "").strip().lower() != "false"
+            transcript = transcripts.read_transcript(asked.messages, store=store)
+            texts = [transcript.instructions, *(each.content for each in (*transcript.history, transcript.question))]
+            if sum(map(len, texts)) > most_text:
+                text = f"the texts have at most {most_text} characters together (gateway.http.maxBodyBytes)"
+                raise HttpRefusal(413, text)
+            exchange = cls(
+                api=api,
+                user=user,
+                transcript=transcript,
+                named=transcripts.named_chat(headers, asked.user),
+                message_id=message_id(headers, api),
+                may_come_again="idempotency-key" in headers,
+            )
+            return asked, exchange
 
-        return await api.json(request, read, with_files=True)
-
-    @classmethod
-    def _of(cls, api: Api, user: UserId, headers: Mapping[str, str], asked: ChatRequest) -> "Exchange":
-        most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
-        transcript = read_transcript(asked.messages, store=headers.get(STORE, "").strip().lower() != "false")
-        if (
-            sum(len(each.content) for each in (*transcript.history, transcript.question)) + len(transcript.instructions)
-            > most
-        ):
-            raise HttpRefusal(413, f"the texts have at most {most} characters together (gateway.http.maxBodyBytes)")
-        return cls(
-            api=api,
-            user=user,
-            transcript=transcript,
-            named=named_chat(headers, asked.user),
-            message_id=message_id(headers, api),
-            may_come_again="idempotency-key" in headers,
-        )
+        return await api.json(request, read, most)
 
     async def whole(self, receive: Receive) -> tuple[str, Usage]:
         """Ask, and wait for the answer. Raises as ``run``; ClientDisconnect: the client has gone."""
@@ -170,14 +154,9 @@ class Exchange:
             return None
 
     async def run(self, on_text: OnText) -> Usage:
-        """Ask, and pass on the answer as it comes. Returns the tokens of it.
-
-        Raises:
-            OperationError: the model could not be asked, with its code; the message is kept.
-            KlawError: the message was not stored.
-
-        Cancellation: the turn is stopped, as by ``/stop``.
-        """
+        """Ask, and pass on the answer as it comes. Returns the tokens of it. When cancelled, the turn is stopped, as by
+        ``/stop``. Raises OperationError: the model could not be asked, with its code, and the message is kept;
+        KlawError: it was not stored."""
         if self.transcript.is_side_question:
             return await self._ask_alone(on_text)
         question, services = self.transcript.question, self.api.services
@@ -186,19 +165,8 @@ class Exchange:
             async with self.api.placing[self.user]:
                 place = await self._place()
                 self.headers["x-klaw-chat"] = quote(place.chat)
-                asked = await stack.enter_async_context(
-                    ask(
-                        services.chats,
-                        services.hub,
-                        self.user,
-                        place.chat,
-                        self.message_id,
-                        question.content,
-                        self.transcript.instructions,
-                        files,
-                        again=place.again,
-                    )
-                )
+                sent = services, self.user, place.chat, self.message_id, question.content, self.transcript.instructions
+                asked = await stack.enter_async_context(ask(*sent, files, again=place.again))
             try:
                 streamed = await self._pass_on(asked, on_text)
             except trio.Cancelled:
@@ -219,12 +187,13 @@ class Exchange:
             self._answer = whole
         return await self._usage(place.chat, outcome.turn)
 
-    async def _place(self) -> TranscriptPlace:
+    async def _place(self) -> transcripts.TranscriptPlace:
         """The chat, with all that came before the question. Raises BadValue, and what storing raises."""
         core, chats = self.api.core, self.api.services.chats
         if self.may_come_again and (known := await core.readers.run(messages.find, self.user, self.message_id)):
-            return TranscriptPlace(chat=name_of(known.chat))
-        place = await place_of(self.transcript, chats, self.user, self.named, PREFIX + core.new_id())
+            return transcripts.TranscriptPlace(chat=name_of(known.chat))
+        new_chat = transcripts.PREFIX + core.new_id()
+        place = await transcripts.place_of(self.transcript, chats, self.user, self.named, new_chat)
         if place.missing:
             await chats.start(self.user, place.chat)  # or there are too many
             now = iso(core.clock.now())
@@ -244,7 +213,6 @@ class Exchange:
         return place
 
     async def _keep(self, picture: bytes) -> NamedFile:
-        """Raises AttachmentRefused, StorageFull."""
         name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
         kept = await self.api.services.attachments.take(self.user, name, partial(BytesIO, picture))
         return NamedFile(sha256=kept.sha256, name=name)

@@ -19,15 +19,14 @@ from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
-from klaw.domain.events import HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.events import ChatEvent, HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway import answers
-from klaw.gateway.answers import ChatEvent, StoredOnce, error_frame
-from klaw.gateway.hub import Hub
-from klaw.store.kinds.messages import AppendedMessage
+from klaw.gateway.answers import StoredOnce, error_frame
+from klaw.gateway.services import Services
 from klaw.wire.codec import encode, tree_of
 from klaw.wire.frames import ChatName, Delta, Send, StoredMessage
 
@@ -50,58 +49,50 @@ class AnswerOutcome:
     turn: str | None = None
     answer: Message | None = None
     code: str | None = None
-    """Why the turn failed."""
     text: str | None = None
 
 
-@attrs.define(eq=False)
-class _Watcher:
-    """Implements ``hub.Subscriber``."""
+class SentMessage:
+    """A message that was sent. Iterating gives what happens in the chat from then on, until ``outcome`` is known.
+    Implements ``hub.Subscriber``."""
 
-    send: trio.MemorySendChannel[ChatNews]
+    message: Message
+    outcome: AnswerOutcome | None = None
+    turn: str | None = None
+    """Answers the message; None until it has begun."""
+
+    def __init__(self, chats: ChatDirectory, chat: ChatId) -> None:
+        self._chats, self._chat = chats, chat
+        self._send, self._news = trio.open_memory_channel[ChatNews](MAX_EVENTS)
+        self._repeated = False
+        self._seen = False
+        """Whether what comes is later than the message."""
+        self._idle = False
+        """Whether nothing ran in the chat at the last check."""
+        self._answer: Message | None = None
+
+    async def begin(self, message: Message, *, repeated: bool = False, again: bool = False) -> None:
+        """The message is stored: by now, or ``repeated``, or it is to be answered ``again``."""
+        self.message, self._repeated, self._seen = message, repeated, repeated or again
+        if repeated:
+            await self._look()
 
     def stored(self, stored: StoredOnce) -> None:
-        self._put(stored.message)
+        self.happened(stored.message)
 
-    def happened(self, event: ChatEvent) -> None:
-        self._put(event)
+    def happened(self, event: ChatNews) -> None:
+        try:
+            self._send.send_nowait(event)
+        except trio.WouldBlock:
+            self._send.close()
+        except trio.ClosedResourceError:
+            pass
 
     def noticed(self, event: HealthChanged) -> None:
         pass
 
-    def _put(self, news: ChatNews) -> None:
-        try:
-            self.send.send_nowait(news)
-        except trio.WouldBlock:
-            self.send.close()
-        except trio.ClosedResourceError:
-            pass
-
-
-class SentMessage:
-    """A message that was sent. Iterating gives what happens in the chat from then on, until ``outcome`` is known."""
-
-    def __init__(
-        self, chats: ChatDirectory, chat: ChatId, appended: AppendedMessage, news: trio.MemoryReceiveChannel[ChatNews]
-    ) -> None:
-        self.message = appended.message
-        self.outcome: AnswerOutcome | None = None
-        self._chats = chats
-        self._chat = chat
-        self._repeated = appended.repeated
-        self._news = news
-        self._seen = appended.repeated
-        """Whether what comes is later than the message."""
-        self._looked = not appended.repeated
-        self._idle = False
-        """Whether nothing ran in the chat at the last check."""
-        self.turn: str | None = None
-        """Answers the message; None until it has begun."""
-        self._answer: Message | None = None
-
-    def is_stored(self) -> None:
-        """The message was stored before; all that comes is later."""
-        self._seen = True
+    def close(self) -> None:
+        self._news.close()
 
     async def wait(self) -> AnswerOutcome:
         """Wait for the end. Raises ChatBusy when events came faster than they were taken."""
@@ -115,9 +106,6 @@ class SentMessage:
 
     async def __anext__(self) -> ChatNews:
         """Raises ChatBusy when events came faster than they were taken."""
-        if not self._looked:
-            self._looked = True
-            await self._look()
         while self.outcome is None:
             news = None
             with trio.move_on_after(LOOK_S):
@@ -177,8 +165,7 @@ class SentMessage:
 
 @asynccontextmanager
 async def ask(
-    chats: ChatDirectory,
-    hub: Hub,
+    services: Services,
     user: UserId,
     name: str,
     message_id: str,
@@ -196,28 +183,24 @@ async def ask(
         question: it is never a command.
         again: nothing is sent; this message of the chat, whose turn failed, is to be answered.
 
-    Raises:
-        InvalidName, IdConflict, AttachmentRefused, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was
-            stored.
+    Raises as ``ChatDirectory.send``: nothing was stored.
     """
-    chat = chat_id(user, name)
-    send, receive = trio.open_memory_channel[ChatNews](MAX_EVENTS)
-    watcher = _Watcher(send)
-    hub.watch(watcher, chat)
+    chats, chat = services.chats, chat_id(user, name)
+    asked = SentMessage(chats, chat)
+    services.hub.watch(asked, chat)
     try:
         if again is not None:
             await chats.retry(user, name)
-            asked = SentMessage(chats, chat, AppendedMessage(again, repeated=False), receive)
-            asked.is_stored()
+            await asked.begin(again, again=True)
         else:
             sent = await chats.send(
                 user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question
             )
-            asked = SentMessage(chats, chat, sent, receive)
+            await asked.begin(sent.message, repeated=sent.repeated)
         yield asked
     finally:
-        hub.leave(watcher)
-        receive.close()
+        services.hub.leave(asked)
+        asked.close()
 
 
 # -- sending a message over HTTP: what is told has the form of the WebSocket's frames (docs/protocol.md) ---------------
@@ -230,7 +213,6 @@ class MessageBody:
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] = ()
     """Uploaded before. A message with files is never a command."""
     stream: bool = False
-    """Answer with server-sent events."""
     wait: bool = True
 
 
@@ -255,7 +237,7 @@ def routes(api: Api) -> list[Route]:
         new = await api.json(request, partial(REQUESTS.read, cls=MessageBody))
         chat = FRAMES.read(request.path_params["chat"], ChatName)
         frame = Send(id=message_id(request.headers, api), chat=chat, text=new.text, files=new.files)
-        asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text, files=new.files)
+        asking = ask(services, user, frame.chat, frame.id, frame.text, files=new.files)
         if new.stream or "text/event-stream" in request.headers.get("accept", ""):
             return cast("Response", Stream(partial(_tell, asking)))
         async with asking as asked:
@@ -266,15 +248,8 @@ def routes(api: Api) -> list[Route]:
             {"message": told(asked.message), **ended(outcome)}, MODEL_FAILED if outcome.code is not None else 200
         )
 
-    sent = About(
-        "messages_send",
-        "Send a message; wait for the answer or follow it.",
-        "chats",
-        of_path="chat",
-        body=MessageBody,
-        answer=SendAnswer,
-        gives=(JSON, EVENTS),
-    )
+    about = "Send a message; wait for the answer or follow it."
+    sent = About("messages_send", about, "chats", body=MessageBody, answer=SendAnswer, gives=(JSON, EVENTS))
     return [DescribedRoute(f"{PREFIX}/chats/{{chat}}/messages", send, "POST", sent)]
 
 

@@ -1,6 +1,6 @@
 """Files over HTTP: upload one, whose SHA-256 a message may then name, and fetch one; add one to a knowledge base."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from email.message import Message
 from functools import partial
@@ -19,7 +19,6 @@ from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds
 from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
-from klaw.gateway.connection_limits import UserAllowance
 from klaw.operations.kb.bases import meant
 from klaw.operations.kb.sources import AddedSource
 from klaw.operations.perform import operations, perform, read
@@ -30,7 +29,6 @@ from klaw.wire.frames import FileOfMessage
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
 PIECE_BYTES = 65_536
-"""Bytes of a file that are read and sent at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,10 +57,8 @@ def routes(api: Api) -> list[Route]:
         user = api.grant(request, body_counts=False).user
         asked = QUERY.read(dict(request.query_params), UploadQuery)
         name = _name_of(request) if asked.name is None else asked.name
-        allowance = connection_of(request).allowance
-        assert allowance is not None
-        async with aclosing(request.stream()) as stream:
-            kept = await api.services.attachments.keep(user, name, _PacedBody(stream, allowance))
+        async with aclosing(_paced(request)) as pieces:
+            kept = await api.services.attachments.keep(user, name, pieces)
         return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept))}, 201)
 
     async def fetch(request: Request) -> Response:
@@ -78,11 +74,10 @@ def routes(api: Api) -> list[Route]:
         asked, base = QUERY.read(dict(request.query_params), SourceQuery), request.path_params["base"]
         found = await meant(base, who.user, api.parts)
         await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
-        allowance, upload, size = connection_of(request).allowance, api.core.new_id(), 0
-        assert allowance is not None
+        upload, size = api.core.new_id(), 0
         try:
-            async with aclosing(request.stream()) as stream:
-                async for piece in _PacedBody(stream, allowance):
+            async with aclosing(_paced(request)) as pieces:
+                async for piece in pieces:
                     size = await api.core.originals.add(who.user, upload, size, piece)
             name = _name_of(request) if asked.name is None else asked.name
             given = {"base": found.base.id, "upload": upload, "name": name or "file", "kind": asked.kind}
@@ -91,21 +86,12 @@ def routes(api: Api) -> list[Route]:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await api.core.originals.discard(who.user, upload)
 
-    kept = About("file_upload", "Keep a file for a message.", "files", query=UploadQuery, takes=OTHER)
-    given = About("file_fetch", "A file.", "files", of_path="sha256", query=FetchQuery, gives=(*PICTURES, OTHER))
-    added = About(
-        "kb_add_file",
-        "Add a file to a knowledge base.",
-        "kb",
-        of_path="base",
-        query=SourceQuery,
-        takes=OTHER,
-        answer=AddedSource,
-        written=False,
-        status=201,
-    )
+    kept = About("file_upload", "Keep a file for a message.", "files", UploadQuery, takes=OTHER, status=201)
+    given = About("file_fetch", "A file.", "files", FetchQuery, gives=(*PICTURES, OTHER))
+    about = "Add a file to a knowledge base."
+    added = About("kb_add_file", about, "kb", SourceQuery, takes=OTHER, answer=AddedSource, written=False, status=201)
     return [
-        DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=UploadAnswer, status=201)),
+        DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=UploadAnswer)),
         DescribedRoute(f"{PREFIX}/files/{{sha256}}", fetch, "GET", given),
         DescribedRoute(f"{PREFIX}/kb/{{base}}/files", add, "POST", added),
     ]
@@ -126,28 +112,25 @@ def download(read: Callable[[int, int], Awaitable[bytes]], size: int, media_type
     return answer
 
 
-class _PacedBody:
+async def _paced(request: Request) -> AsyncGenerator[bytes, None]:
     """A body as it comes, not faster than its user may send. Raises HttpRefusal: it comes too slowly."""
-
-    def __init__(self, stream: AsyncIterator[bytes], allowance: UserAllowance) -> None:
-        self._stream, self._allowance = stream, allowance
-        self._patience_s = BODY_S
-
-    def __aiter__(self) -> "_PacedBody":
-        return self
-
-    async def __anext__(self) -> bytes:
-        since = trio.current_time()
-        with trio.move_on_after(self._patience_s) as waiting:
-            piece = await anext(self._stream)
-        if waiting.cancelled_caught:
-            raise HttpRefusal(408, f"the body came too slowly: it takes {SLOWEST} bytes a second")
-        waited_s = trio.current_time() - since
-        self._patience_s = min(BODY_S, self._patience_s - waited_s + len(piece) / SLOWEST)
-        # What may be sent comes back with time.
-        while (wait_s := self._allowance.take(len(piece), trio.current_time())) > 0:  # noqa: ASYNC110
-            await trio.sleep(wait_s)
-        return piece
+    allowance, patience_s = connection_of(request).allowance, BODY_S
+    assert allowance is not None
+    async with aclosing(request.stream()) as stream:
+        while True:
+            piece, since = None, trio.current_time()
+            with trio.move_on_after(patience_s):
+                piece = await anext(stream)
+            if piece is None:
+                raise HttpRefusal(408, f"the body came too slowly: it takes {SLOWEST} bytes a second")
+            waited_s = trio.current_time() - since
+            patience_s = min(BODY_S, patience_s - waited_s + len(piece) / SLOWEST)
+            # What may be sent comes back with time.
+            while (wait_s := allowance.take(len(piece), trio.current_time())) > 0:  # noqa: ASYNC110
+                await trio.sleep(wait_s)
+            yield piece
+            if not piece:  # the end
+                return
 
 
 def _name_of(request: Request) -> str:

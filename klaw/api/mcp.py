@@ -20,7 +20,7 @@ from klaw.api.request_auth import Api
 from klaw.api.streams import while_connected
 from klaw.errors import INSTALL_AGAIN
 from klaw.operations.handler import Caller
-from klaw.operations.model_tools import tools
+from klaw.operations.model_tools import read_tool_call
 from klaw.operations.perform import perform, read
 
 PATH = "/mcp"
@@ -52,7 +52,6 @@ def routes(api: Api) -> list[BaseRoute]:
 
 
 async def _answer(sdk: Any, ask: Any, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-    """Let the SDK answer one request whose body was read."""
     begun = False
 
     async def again() -> Message:
@@ -67,44 +66,38 @@ async def _answer(sdk: Any, ask: Any, body: bytes, scope: Scope, receive: Receiv
 
 
 async def _answer_batch(sdk: Any, ask: Any, body: bytes, scope: Scope) -> Response:
-    """Answer several messages at once, which one version of the protocol has: one after the other, each by itself."""
+    """Answer several messages one after the other, each by itself."""
     try:
         messages = json.loads(body)
     except (ValueError, RecursionError):
-        return _refused(-32700, "this is not JSON", 400)
+        return JSONResponse(_refused(-32700, "this is not JSON"), 400)
     if not 0 < len(messages) <= MAX_BATCH:
-        return _refused(-32600, f"a batch has 1 to {MAX_BATCH} messages", 400)
+        return JSONResponse(_refused(-32600, f"a batch has 1 to {MAX_BATCH} messages"), 400)
     answers: list[Any] = []
     for message in messages:
         if not isinstance(message, dict) or message.get("method") == "initialize":
             own = message.get("id") if isinstance(message, dict) else None
-            answers.append(json.loads(bytes(_refused(-32600, "this cannot stand in a batch", 400, own).body)))
+            answers.append(_refused(-32600, "this cannot stand in a batch", own))
             continue
         said = bytearray()
 
         async def keep(part: Message, said: bytearray = said) -> None:
             said.extend(part.get("body", b""))
 
-        await _answer(sdk, ask, json.dumps(message).encode(), scope, _nothing_more, keep)
+        await _answer(sdk, ask, json.dumps(message).encode(), scope, trio.sleep_forever, keep)
         if said:
             answers.append(json.loads(said))
     return JSONResponse(answers) if answers else Response(status_code=202)
 
 
-async def _nothing_more() -> Message:
-    return await trio.sleep_forever()
-
-
-def _refused(code: int, text: str, status: int, own: object = None) -> Response:
-    told = {"jsonrpc": "2.0", "id": own, "error": {"code": code, "message": text}}
-    return JSONResponse(told, status_code=status)
+def _refused(code: int, text: str, own: object = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": own, "error": {"code": code, "message": text}}
 
 
 async def _ask(sdk: Any, api: Api, caller: Caller, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    tool = tools()[name]
     try:
-        call = read(tool.operation, tool.arguments(given))
-        with trio.fail_after(tool.operation.deadline_s):
+        call = read(*read_tool_call(name, given))
+        with trio.fail_after(call.operation.deadline_s):
             return await perform(call, caller, api.parts)
     except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
         told = json.loads(bytes(of_error(error).body))

@@ -7,14 +7,7 @@ from typing import Any
 
 import attrs
 import trio
-from prometheus_client.core import (
-    CollectorRegistry,
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client import core
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -73,9 +66,7 @@ def routes(api: Api) -> list[Route]:
 
 def exposition(status: Mapping[str, Any]) -> bytes:
     """What `status` answers, in Prometheus' text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_MetricsCollector(status))
-    return generate_latest(registry)
+    return generate_latest(_MetricsCollector(status))
 
 
 @attrs.frozen(eq=False)
@@ -84,38 +75,38 @@ class _MetricsCollector:
 
     status: Mapping[str, Any]
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[core.Metric]:
         status = self.status
-        info = InfoMetricFamily("klaw", "the server")
+        info = core.InfoMetricFamily("klaw", "the server")
         info.add_metric([], {"version": __version__})
         yield info
         for name, text, path in _GAUGES:
             value: Any = status
             for part in path:
                 value = value[part]
-            yield GaugeMetricFamily(f"klaw_{name}", text, value=value)
+            yield core.GaugeMetricFamily(f"klaw_{name}", text, value=value)
         for noun, count in status["counts"].items():
-            yield GaugeMetricFamily(f"klaw_{noun}", f"{noun} that are stored", value=count)
+            yield core.GaugeMetricFamily(f"klaw_{noun}", f"{noun} that are stored", value=count)
         today = status["llm"]["today"]
         for key, name, text in _TODAY:
-            yield GaugeMetricFamily(f"klaw_{name}", text, value=today[key])
-        yield GaugeMetricFamily(
+            yield core.GaugeMetricFamily(f"klaw_{name}", text, value=today[key])
+        yield core.GaugeMetricFamily(
             "klaw_llm_cost_dollars_today", "price of these calls, where it is known", value=today["cost_nano"] / _NANO
         )
-        degraded = GaugeMetricFamily("klaw_degraded", "parts that do not work as they should", labels=["code"])
+        degraded = core.GaugeMetricFamily("klaw_degraded", "parts that do not work as they should", labels=["code"])
         for each in status["degraded"]:
             degraded.add_metric([each["code"]], 1)
         yield degraded
         yield from _counted(status["metrics"])
 
 
-def _counted(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+def _counted(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[core.Metric]:
     for name, each in metrics.items():
         if each["type"] == "counter":
-            yield CounterMetricFamily(name.removesuffix("_total"), each["help"], value=each["value"])
+            yield core.CounterMetricFamily(name.removesuffix("_total"), each["help"], value=each["value"])
         else:
             total, buckets = 0, []
             for bound, count in each["buckets"].items():
                 total += count
                 buckets.append((bound.replace("inf", "+Inf"), total))
-            yield HistogramMetricFamily(name, each["help"], buckets=buckets, sum_value=each["sum"])
+            yield core.HistogramMetricFamily(name, each["help"], buckets=buckets, sum_value=each["sum"])

@@ -11,11 +11,10 @@ from starlette.routing import Route
 
 from klaw import __version__
 from klaw.actor.clock import iso
-from klaw.api.completions import MODEL, Exchange, refuse
+from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
-from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
-from klaw.convert import Bounds, Form
+from klaw.convert import Form
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
 
@@ -25,15 +24,9 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 
 @attrs.frozen(kw_only=True)
-class OllamaChatRequest:
-    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
-    stream: bool | None = None
+class OllamaChatRequest(ChatRequest):
     format: Annotated[bool, Form(bool, bool)] = False
     """Whether the answer is to have a form: "json", or a schema."""
-
-    @property
-    def user(self) -> None:
-        return None
 
     def check(self) -> None:
         refuse({"format": self.format})

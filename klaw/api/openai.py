@@ -13,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.completions import MODEL, Exchange, refuse
+from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
-from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
 from klaw.errors import EmbeddingUnavailable
@@ -38,18 +37,8 @@ def _kind(value: Any) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class StreamOptions:
-    include_usage: bool | None = False
-
-
-@attrs.frozen(kw_only=True)
-class OpenAIChatRequest:
-    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature."""
-
-    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    user: str | None = None
+class OpenAIChatRequest(ChatRequest):
+    stream_options: dict[str, Any] | None = None
     n: int | None = 1
     logprobs: bool | None = False
     response_format: Annotated[str | None, Form(_kind, str)] = None
@@ -98,7 +87,7 @@ def routes(api: Api) -> list[Route]:
         asked, exchange = await Exchange.read(api, request, OpenAIChatRequest)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
-            with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+            with_usage = bool((asked.stream_options or {}).get("include_usage"))
             return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
         text, used = await exchange.whole(request.receive)
         message = {"role": "assistant", "content": text}
@@ -115,7 +104,8 @@ def routes(api: Api) -> list[Route]:
                 vectors = [await embedder.passage_in_background(text) for text in asked.input]
         except EmbeddingUnavailable as error:
             raise OperationError("unavailable", f"there are no vectors now: {error}") from None
-        told = [_vector(vector, asked.encoding_format) for vector in vectors]
+        in_base64 = asked.encoding_format == "base64"
+        told = [base64.b64encode(raw).decode() if in_base64 else np.frombuffer(raw, "<f4").tolist() for raw in vectors]
         data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)]
         counted = sum(map(tokens.estimate, asked.input))
         usage = {"prompt_tokens": counted, "total_tokens": counted}
@@ -161,7 +151,3 @@ def error_of(problem: Response) -> dict[str, Any]:
 def _usage(used: Usage) -> dict[str, int]:
     prompt, made = used.prompt_tokens, used.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
-
-
-def _vector(raw: bytes, form: str) -> Any:
-    return base64.b64encode(raw).decode() if form == "base64" else np.frombuffer(raw, "<f4").tolist()

@@ -56,16 +56,12 @@ class ProblemDetails(TypedDict):
     errors: NotRequired[list[FieldProblem]]
 
 
-Describe: TypeAlias = Callable[[dict[str, Schema]], dict[str, Any]]
-"""Given the schemas of classes, to which it adds, it returns an "operation object"."""
+Describe: TypeAlias = Callable[[dict[str, Schema], str | None], dict[str, Any]]
+"""Given the schemas of classes, to which it adds, and the parameter in the path, it returns an "operation object"."""
 
 
 class DescribedRoute(Route):
-    """A route that the document tells of.
-
-    Args:
-        describe: what it says; asked only when somebody asks for the document.
-    """
+    """A route that the document tells of; ``describe`` is called only when somebody asks for the document."""
 
     def __init__(self, path: str, handler: Handler, method: str, describe: Describe) -> None:
         super().__init__(path, handler, methods=[method])
@@ -78,13 +74,10 @@ class About:
     """What the document says of a route that is no operation; call it for the "operation object"."""
 
     name: str
-    """Unique."""
     help: str
     tag: str
-    of_path: str | None = None
-    """The parameter in its path."""
     query: type[attrs.AttrsInstance] | None = None
-    """A parameter of the path among its fields is left out."""
+    """All of its fields have defaults."""
     body: type[attrs.AttrsInstance] | None = None
     """Read as JSON …"""
     takes: str | None = None
@@ -97,26 +90,19 @@ class About:
     """Media types; none: no body."""
     status: int = 200
 
-    def __call__(self, named: dict[str, Schema]) -> dict[str, Any]:
-        asked = schema_of(self.query) if self.query is not None else {"properties": {}}
-        of_query = [name for name in asked["properties"] if name != self.of_path]
-        told = head(self.name, self.help, self.tag)
-        if self.of_path is not None:
-            told["parameters"] = [parameter(self.of_path, "path", {"type": "string"}, required=True)]
-        told.setdefault("parameters", []).extend(
-            parameter(name, "query", asked["properties"][name], required=name in asked.get("required", ()))
-            for name in of_query
+    def __call__(self, named: dict[str, Schema], of_path: str | None) -> dict[str, Any]:
+        asked = schema_of(self.query)["properties"] if self.query is not None else {}
+        answer = schema_of_answer(self.answer, named, written=self.written) if JSON in self.gives else {}
+        return operation_object(
+            (self.name, self.help, self.tag),
+            [
+                *([parameter(of_path, "path", {"type": "string"}, required=True)] if of_path else []),
+                *(parameter(name, "query", schema) for name, schema in asked.items()),
+            ],
+            {JSON: schema_of(self.body, exact=True)} if self.body else {self.takes: {}} if self.takes else {},
+            {each: answer if each == JSON else {} for each in self.gives},
+            status=self.status,
         )
-        if self.body is not None:
-            told["requestBody"] = {"required": True, "content": {JSON: {"schema": schema_of(self.body, exact=True)}}}
-        elif self.takes is not None:
-            told["requestBody"] = {"required": True, "content": {self.takes: {"schema": {}}}}
-        answers = {
-            each: schema_of_answer(self.answer, named, written=self.written) if each == JSON else {}
-            for each in self.gives
-        }
-        told["responses"] = responses(self.status, answers)
-        return told
 
 
 def routes(described: Iterable[BaseRoute]) -> list[Route]:
@@ -136,7 +122,8 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
     schema_of_answer(ProblemDetails, named)
     for each in described:
         if isinstance(each, DescribedRoute):
-            paths.setdefault(each.path_format, {})[each.method] = each.describe(named)
+            of_path = next(iter(each.param_convertors), None)
+            paths.setdefault(each.path_format, {})[each.method] = each.describe(named, of_path)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -152,23 +139,38 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
     }
 
 
-def head(name: str, summary: str, tag: str) -> dict[str, Any]:
-    return {"operationId": name, "summary": summary, "tags": [tag]}
-
-
-def parameter(name: str, where: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    return {"name": name, "in": where, "required": required, "schema": schema}
-
-
-def responses(status: int, told: dict[str, Any]) -> dict[str, Any]:
-    problem = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
-    good: dict[str, Any] = {"description": "done"}
-    if told:
-        good["content"] = {media: {"schema": schema} for media, schema in told.items()}
+def operation_object(
+    about: tuple[str, str, str],
+    parameters: list[dict[str, Any]],
+    body: Mapping[str, Schema],
+    answers: Mapping[str, Schema],
+    *,
+    needed: bool = True,
+    status: int = 200,
+) -> dict[str, Any]:
+    """What the document says of one route. ``about``: name, summary and tag; ``body``, ``answers``: schemas by media
+    type, none where there is no body; ``needed``: whether a request needs its body."""
+    name, summary, tag = about
+    problem = _content({"application/problem+json": {"$ref": "#/components/schemas/ProblemDetails"}})
     return {
-        str(status): good,
-        "default": {"description": "a problem", "content": {"application/problem+json": problem}},
+        "operationId": name,
+        "summary": summary,
+        "tags": [tag],
+        "parameters": parameters,
+        **({"requestBody": {"required": needed, **_content(body)}} if body else {}),
+        "responses": {
+            str(status): {"description": "done", **_content(answers)},
+            "default": {"description": "a problem", **problem},
+        },
     }
+
+
+def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
+    return {"content": {media: {"schema": each} for media, each in schemas.items()}} if schemas else {}
+
+
+def parameter(name: str, where: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
+    return {"name": name, "in": where, "required": required, "schema": schema}
 
 
 # -- schemas of what is answered, made of the types that handlers name ------------------------------------------------
@@ -184,15 +186,12 @@ def answer_type(operation: Operation) -> Any:
 
 def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = False) -> Schema:
     """The schema of a type: a ``TypedDict``, an attrs class with all its fields, lists, dicts, ``Literal``, enums,
-    unions of these.
+    unions of these. Raises TypeError: another type, or a second class of the same name.
 
     Args:
         named: gets the schemas of the classes, to which ``$ref`` points, by their names.
         written: attrs classes are as their converter writes them: with the names outside, and what has a default may
             be left out.
-
-    Raises:
-        TypeError: another type, or a second class of the same name.
     """
     kind = getattr(kind, "__supertype__", kind)  # of a NewType
     origin, inner = get_origin(kind), get_args(kind)

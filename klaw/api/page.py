@@ -120,7 +120,6 @@ _IMPORT = re.compile(r'^import (?:[^;"]*? from )?"/static/(.*?)";', re.MULTILINE
 # -- texts as HTML: each request has a child process, since texts can be made so that they take minutes --------------
 
 AT_ONCE = 3
-"""Requests of different users."""
 CHILDREN = 3
 """For one request: a text at which one ends is shown as it is, and the next goes on behind it."""
 
@@ -196,14 +195,8 @@ class Me(LoggedIn):
 def login_routes(api: Api) -> list[Route]:
     async def who(request: Request) -> Response:
         grant = api.grant(request)
-        return JSONResponse(
-            {
-                "user": grant.user,
-                "operator": grant.operator,
-                "needs_token": grant.token is not None,
-                "server": f"klaw {__version__}",
-            }
-        )
+        me = {"user": grant.user, "operator": grant.operator, "needs_token": grant.token is not None}
+        return JSONResponse({**me, "server": f"klaw {__version__}"})
 
     async def log_in(request: Request) -> Response:
         authenticator = api.services.auth
@@ -231,13 +224,10 @@ def login_routes(api: Api) -> list[Route]:
         _set_cookie(response, request, "", 0)
         return response
 
-    def told_of(name: str, help_text: str, **more: Any) -> About:
-        return About(name, help_text, "login", **more)
-
-    begun = told_of("log_in", "Get a cookie for a token.", body=LogIn, answer=LoggedIn)
-    ended = told_of("log_out", "End a browser's login.", status=204, gives=())
+    begun = About("log_in", "Get a cookie for a token.", "login", body=LogIn, answer=LoggedIn)
+    ended = About("log_out", "End a browser's login.", "login", status=204, gives=())
     return [
-        DescribedRoute(f"{PREFIX}/me", who, "GET", told_of("me", "Who I am.", answer=Me)),
+        DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", "Who I am.", "login", answer=Me)),
         DescribedRoute(f"{PREFIX}/login", log_in, "POST", begun),
         DescribedRoute(f"{PREFIX}/logout", log_out, "POST", ended),
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
 import attrs
+from attrs.filters import include
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -25,7 +26,7 @@ from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import BaseId, DocumentId, SourceKind, UsedPassage
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, is_searchable
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
 from klaw.knowledge import folders
@@ -38,7 +39,6 @@ from klaw.wire.frames import Send
 CHAT = "kb-"
 """Begins the name of a base's chat, before the base's id."""
 MOST = 100
-"""Messages of one page."""
 PDF = "application/pdf"
 _POLICIES = {
     # Chromium shows no PDF in a sandbox; in its viewer nothing of Klaw's is in reach of a document's script.
@@ -97,18 +97,14 @@ def routes(api: Api) -> list[Route]:
         base = (await meant(request.path_params["id"], user, api.parts)).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
-        async with ask(services.chats, services.hub, user, new.chat, new.id, new.text, question=True) as sent:
+        async with ask(services, user, new.chat, new.id, new.text, question=True) as sent:
             outcome = await while_connected(request.receive, sent.wait)
         if outcome.code is not None or outcome.answer is None:
             return problem(MODEL_FAILED, outcome.code or "turn_failed", outcome.text or "there is no answer")
         used = (await _used(api, user, [outcome.turn or ""])).get(outcome.turn or "")
-        told = {
-            "answer": outcome.answer.content,
-            "context_used": used and used.written(),
-            "sources": [each for each in used.without_texts().written()["passages"] if each["cited"]] if used else [],
-            "message_id": outcome.answer.id,
-        }
-        return JSONResponse(told)
+        cited = [each for each in used.without_texts().written()["passages"] if each["cited"]] if used else []
+        told = {"answer": outcome.answer.content, "context_used": used and used.written(), "sources": cited}
+        return JSONResponse({**told, "message_id": outcome.answer.id})
 
     async def history(request: Request) -> Response:
         user = api.grant(request).user
@@ -134,8 +130,7 @@ def routes(api: Api) -> list[Route]:
         except OSError:
             raise HttpRefusal(404, "the document's file is not there, or cannot be read") from None
 
-        is_pdf = await api.core.files.run(_piece, root, name, 0, 5) == b"%PDF-"
-        kind = PDF if is_pdf else OTHER
+        kind = PDF if await api.core.files.run(_piece, root, name, 0, 5) == b"%PDF-" else OTHER
 
         def piece(first: int, count: int) -> Awaitable[bytes]:
             return api.core.files.run(_piece, root, name, first, count)
@@ -144,11 +139,9 @@ def routes(api: Api) -> list[Route]:
         answer.headers["content-security-policy"] = _POLICIES[kind]
         return cast("Response", answer)
 
-    asked = About("rags_chat", "Ask a knowledge base.", "rags", of_path="id", body=RagQuestion, answer=RagAnswer)
-    read = About(
-        "rags_messages", "What was asked and answered.", "rags", of_path="id", query=RagPage, answer=RagDialogue
-    )
-    given = About("kb_document_file", "A document's file.", "kb", of_path="document", gives=(PDF, OTHER))
+    asked = About("rags_chat", "Ask a knowledge base.", "rags", body=RagQuestion, answer=RagAnswer)
+    read = About("rags_messages", "What was asked and answered.", "rags", RagPage, answer=RagDialogue)
+    given = About("kb_document_file", "A document's file.", "kb", gives=(PDF, OTHER))
     return [
         DescribedRoute("/rags/{id}/chat", converse, "POST", asked),
         DescribedRoute("/rags/{id}/chat/messages", history, "GET", read),
@@ -167,26 +160,16 @@ async def _said(api: Api, chat: ChatId, page: RagPage) -> list[Message]:
     before = page.before or MAX_WHOLE
     while len(said) < page.limit:
         found = await api.services.chats.before(chat, before, MOST)
-        said = [each for each in found if _is_said(each)] + said
+        said = [each for each in found if is_searchable(each.role, each.type)] + said
         if len(found) < MOST:
             break
         before = found[0].seq
     return said[-page.limit :]
 
 
-def _is_said(message: Message) -> bool:
-    return message.role in (Role.USER, Role.ASSISTANT) and message.type in (MessageKind.TEXT, MessageKind.SCHEDULED)
-
-
 def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "seq": message.seq,
-        "role": message.role.value,
-        "content": message.content,
-        "context_used": used and used.written(),
-        "created_at": message.created_at,
-    }
+    told = attrs.asdict(message, recurse=False, filter=include("id", "seq", "role", "content", "created_at"))
+    return {**told, "context_used": used and used.written()}
 
 
 def _size(root: Path, name: str) -> int:

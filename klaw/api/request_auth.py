@@ -66,7 +66,6 @@ class Api:
         return grant
 
     def caller(self, request: Request, *, body_counts: bool = True) -> Caller:
-        """Who asks, for operations; as ``grant``."""
         grant = self.grant(request, body_counts=body_counts)
         if connection_of(request).operator:
             return OPERATOR
@@ -96,33 +95,14 @@ class Api:
             raise HttpRefusal(408, f"the body did not come within {BODY_S:g} s")
         return bytes(body)
 
-    async def json(
-        self,
-        request: Request,
-        read: Callable[[dict[str, Any]], T],
-        at_most: int | None = None,
-        *,
-        with_files: bool = False,
-    ) -> T:
+    async def json(self, request: Request, read: Callable[[dict[str, Any]], T], at_most: int | None = None) -> T:
         """What ``read`` makes of a request's body, a JSON object; without a body an empty one. A large one is read in a
-        thread.
-
-        Args:
-            at_most: bytes; ``gateway.http.maxBodyBytes`` when left out.
-            with_files: a file may stand in it too.
-
-        Raises:
-            HttpRefusal: it is not a JSON object, too long or too slow.
-            Exception: what ``read`` raised.
-        """
-        if with_files:
-            file_bytes = self.core.config.attachments.max_file_bytes * 4 // 3  # in base64
-            at_most = self.services.config.http.max_body_bytes + file_bytes
+        thread. ``at_most``: bytes; ``gateway.http.maxBodyBytes`` when left out. Raises HttpRefusal: it is not a JSON
+        object, too long or too slow; and what ``read`` raised."""
         body = await self.body(request, at_most)
         return await read_input(len(body), lambda: read(_object(body)))
 
     def _count(self, connection: Connection, user: UserId, length: str) -> None:
-        """Count the connection and the body as the user's. Raises HttpRefusal."""
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
             if connection.allowance is None:

@@ -1,23 +1,11 @@
 """The operations as routes, and what the description (OpenAPI) says of them. A new operation is here without a line.
 
-=========  =====================================  ======================================
-operation  its route                              its arguments
-=========  =====================================  ======================================
-list       GET /api/v1/facts                      in the URL
-add        POST /api/v1/facts                     ``fields`` is the body
-show       GET /api/v1/facts/{fact}
-edit       PATCH /api/v1/facts/{fact}             ``fields`` is the body
-delete     DELETE /api/v1/facts/{fact}            in the URL
-others     GET, or POST where they change, of     reading ones in the URL, others in the
-           /api/v1/facts/{fact}/history           body; ``user`` always in the URL
-=========  =====================================  ======================================
-
-An operation may name another route (``Operation.route``).
+List and show are GET, add is POST, edit PATCH, delete DELETE, of ``/api/v1/facts`` or ``/api/v1/facts/{fact}``; others
+are GET, or POST where they change something, of ``/api/v1/facts/{fact}/history``. ``user``, and all arguments of what
+reads, stand in the URL, the others in the body; ``fields`` is all of it. ``Operation.route`` may name another route.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -49,8 +37,6 @@ _IDS = frozenset({"name", "chat", "topic"})
 
 @attrs.frozen(kw_only=True)
 class Door:
-    """An operation as a route."""
-
     operation: Operation
     method: str
     path: str
@@ -66,35 +52,15 @@ class Door:
 
 
 def doors() -> list[Door]:
-    """The routes of all operations that a running server carries out; fixed paths before those with parameters."""
+    """The routes of all operations that a running server carries out, by their paths."""
     asked = [each for each in operations().values() if not each.alone and each.scope is not Scope.CHAT]
-    return sorted(map(door, asked), key=lambda each: ("{" in each.path, each.path, each.method))
+    return sorted(map(door, asked), key=lambda each: (each.path, each.method))
 
 
 def door(operation: Operation) -> Door:
-    word = operation.cli if operation.cli is not None else operation.name.removeprefix(f"{operation.noun.word}_")
-    fields = {field.name: field for field in attrs.fields(operation.arguments)}
-    if operation.route is not None:
-        method, _, below = operation.route.partition(" ")
-        return _door(operation, method, f"{PREFIX}/{operation.noun.word}/{below}")
-    of_path = None
-    if word:
-        named = [each for each in fields.values() if told(each).positional and each.default is attrs.NOTHING]
-        of_path = next((each.name for each in named if told(each).id_of or each.name in _IDS), None)
-    method = _METHODS.get(word) or ("POST" if operation.changes else "GET")
-    if operation.changes and method == "GET":
-        method = "POST"
-    path = f"{PREFIX}/{operation.noun.word}" if word != operation.noun.word else PREFIX + f"/{word}"
-    if of_path is not None:
-        path += f"/{{{of_path}}}"
-    if word not in _METHODS and word != operation.noun.word:
-        path += f"/{word}"
-    return _door(operation, method, path)
-
-
-def _door(operation: Operation, method: str, path: str) -> Door:
-    of_path = path.partition("{")[2].partition("}")[0] or None
     fields = attrs.fields_dict(operation.arguments)
+    method, path = _route_of(operation, fields)
+    of_path = path.partition("{")[2].partition("}")[0] or None
     left = set(fields) - {of_path}
     in_body = left - {"user"} if method in ("POST", "PATCH") else set()
     of_body = frozenset({"fields"} if "fields" in in_body else in_body)
@@ -108,14 +74,26 @@ def _door(operation: Operation, method: str, path: str) -> Door:
     )
 
 
+def _route_of(operation: Operation, fields: Mapping[str, "attrs.Attribute[Any]"]) -> tuple[str, str]:
+    noun = operation.noun.word
+    if operation.route is not None:
+        method, _, below = operation.route.partition(" ")
+        return method, f"{PREFIX}/{noun}/{below}"
+    word = operation.cli if operation.cli is not None else operation.name.removeprefix(f"{noun}_")
+    method = _METHODS.get(word) or ("POST" if operation.changes else "GET")
+    if operation.changes and method == "GET":
+        method = "POST"
+    named = [each.name for each in fields.values() if told(each).positional and each.default is attrs.NOTHING]
+    of_path = next((each for each in named if told(fields[each]).id_of or each in _IDS), None) if word else None
+    path = f"{PREFIX}/{noun}" + (f"/{{{of_path}}}" if of_path is not None else "")
+    return method, f"{path}/{word}" if word not in _METHODS and word != noun else path
+
+
 def routes(api: Api) -> list[Route]:
     """One for each operation. A word that has a route of its own is no id: other methods are not allowed there."""
-    found = doors()
-    named = [re.compile(re.sub(r"{.*?}", "[^/]+", each.path)) for each in found if each.of_path]
-    words = {each.path for each in found if not each.of_path and any(one.fullmatch(each.path) for one in named)}
-    own = [_route(api, each) for each in found if each.path in words]
-    others = [_route(api, each) for each in found if each.path not in words]
-    return [_by_name(api), *own, *(Route(path, _NotAllowed()) for path in sorted(words)), *others]
+    fixed, others = ([each for each in doors() if bool(each.of_path) is with_id] for with_id in (False, True))
+    refused = [Route(path, _NotAllowed()) for path in dict.fromkeys(each.path for each in fixed)]
+    return [_by_name(api), *(_route(api, each) for each in fixed), *refused, *(_route(api, each) for each in others)]
 
 
 @attrs.frozen(kw_only=True)
@@ -171,7 +149,7 @@ def _route(api: Api, found: Door) -> DescribedRoute:
     path, types = found.path, attrs.fields_dict(attrs.resolve_types(found.operation.arguments))
     if found.of_path is not None and without_none(types[found.of_path].type) is int:
         path = path.replace("}", ":int}")  # so that a word behind it is another route, whatever the method
-    return DescribedRoute(path, handle, found.method, partial(described, found))
+    return DescribedRoute(path, handle, found.method, lambda named, _of_path: described(found, named))
 
 
 async def _call(api: Api, request: Request, found: Door) -> Call:
@@ -182,44 +160,36 @@ async def _call(api: Api, request: Request, found: Door) -> Call:
             known = ", ".join(sorted(found.of_query)) or "none"
             raise OperationError("bad_args", f"is not known in the URL here; known are {known}", field=name)
         values = request.query_params.getlist(name)
-        given[name] = _meant(values, types[name].type)
+        is_list = get_origin(without_none(types[name].type)) in (list, tuple)
+        given[name] = values[: MOST_ENTRIES + 1] if is_list else values[-1]  # more are too many anyway
     if found.of_path is not None:
-        given[found.of_path] = _meant([request.path_params[found.of_path]], types[found.of_path].type)
+        given[found.of_path] = request.path_params[found.of_path]
+    if not found.of_body:
+        return read(found.operation, given, QUERY)
 
     def call(body: dict[str, Any]) -> Call:
         return read(found.operation, {"fields": body, **given} if found.takes_fields else {**body, **given})
 
-    return await api.json(request, call) if found.of_body else call({})
-
-
-def _meant(values: Sequence[str], kind: Any) -> Any:
-    """What texts of a URL mean for an argument of this type; the check refuses what is no such value."""
-    plain = without_none(kind)
-    if get_origin(plain) in (list, tuple):
-        return [_meant([each], get_args(plain)[0]) for each in values[: MOST_ENTRIES + 1]]  # more are too many anyway
-    try:
-        return QUERY.read(values[-1], plain) if plain in (int, float, bool) else values[-1]
-    except ValueError:
-        return values[-1]
+    return await api.json(request, call)
 
 
 def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
-    operation = found.operation
+    operation, of_path = found.operation, found.of_path
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
     told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}
-    answer: dict[str, Any] = {
-        **openapi.head(operation.name, operation.help, operation.noun.word),
-        "parameters": [
-            openapi.parameter(name, where, told_of[name], required=where == "path" or _needed(fields[name]))
-            for where, names in (("path", [found.of_path] if found.of_path else []), ("query", sorted(found.of_query)))
-            for name in names
-        ],
-        "responses": openapi.responses(200, {openapi.JSON: schema_of_answer(answer_type(operation), named)}),
-    }
-    if found.of_body:
-        schema = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)
-        needed = any(_needed(fields[name]) for name in found.of_body)
-        answer["requestBody"] = {"required": needed, "content": {"application/json": {"schema": schema}}}
+    parameters = [openapi.parameter(of_path, "path", told_of[of_path], required=True)] if of_path else []
+    parameters += [
+        openapi.parameter(name, "query", told_of[name], required=_needed(fields[name]))
+        for name in sorted(found.of_query)
+    ]
+    body = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)
+    answer = openapi.operation_object(
+        (operation.name, operation.help, operation.noun.word),
+        parameters,
+        {openapi.JSON: body} if found.of_body else {},
+        {openapi.JSON: schema_of_answer(answer_type(operation), named)},
+        needed=any(_needed(fields[name]) for name in found.of_body),
+    )
     if operation.scope is Scope.OPERATOR:
         answer["description"] = "Needs a token of an operator (klaw token add USER --operator)."
     return answer

@@ -29,11 +29,8 @@ log = structlog.get_logger("klaw.api")
 
 
 class HttpServer:
-    """Implements ``gateway.services.HttpDoor``.
-
-    Args:
-        make_app: makes the ASGI application, in a thread; imports what it needs itself.
-    """
+    """Implements ``gateway.services.HttpDoor``. ``make_app`` makes the ASGI application, in a thread, and imports
+    what it needs itself."""
 
     def __init__(self, make_app: Callable[[], Any]) -> None:
         self._make_app = make_app
@@ -42,7 +39,6 @@ class HttpServer:
         self._streams: set[_StartedStream] = set()
 
     async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: Connection) -> None:
-        """See ``HttpDoor.serve``."""
         async with self._making:
             if self._made is None:
                 self._made = await Threads("making the API", 1).run(self._make)
@@ -61,7 +57,6 @@ class HttpServer:
         await self.serve(stream, read, Connection.of_operator(trio.current_time()))
 
     async def close(self) -> None:
-        """See ``HttpDoor.close``."""
         for stream in self._streams:
             stream.hurry()
         if self._made is not None:

@@ -164,12 +164,7 @@ _BY_FORM = tuple((re.compile(form, re.IGNORECASE), re.compile(limit, re.IGNORECA
 
 
 def is_side_question(text: str, instructions: str = "") -> bool:
-    """Whether a program asks for itself.
-
-    Args:
-        text: the last message.
-        instructions: the first system text that came with it.
-    """
+    """Whether a program asks for itself, by the last message and the first system text that came with it."""
     text, instructions = text.lstrip(), instructions.lstrip()
     if _BEGINS.match(text) or _HOLE.search(text) or _IS_TASK.match(instructions):
         return True

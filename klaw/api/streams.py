@@ -20,12 +20,8 @@ log = structlog.get_logger("klaw.api")
 
 
 class Stream:
-    """A response whose body is written while it is made.
-
-    Args:
-        play: writes it with ``put``. What it raises before the first piece becomes an ordinary answer.
-        media_type: of the body.
-    """
+    """A response whose body ``play`` writes with ``put``. What it raises before the first piece becomes an ordinary
+    answer."""
 
     def __init__(self, play: "Callable[[Stream], Awaitable[None]]", media_type: str = EVENTS) -> None:
         self.headers = {"content-type": media_type, "x-accel-buffering": "no"}

@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
@@ -73,9 +74,8 @@ class TranscriptMessage:
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, Form(_text, str)] = ""
     pictures: Annotated[list[str], Wire(name="content"), Form(_pictures, list)] = attrs.Factory(list)
-    """Addresses."""
     images: list[str] | None = None
-    """As Ollama has them: base64."""
+    """Pictures as Ollama has them, in base64; those above are addresses."""
     tool_calls: Annotated[Any, Form(lambda value: value, list)] = None
     """Calls of the client's own tools, in any form."""
 
@@ -96,32 +96,28 @@ class TranscriptMessage:
 
 
 @attrs.frozen(kw_only=True)
-class Came:
+class SentText:
     """A message of the user or of the assistant, as it came."""
 
     role: Literal["user", "assistant"]
     content: str
     files: tuple[bytes, ...] = attrs.field(default=(), repr=False)
-    words: str = attrs.field(init=False, repr=False)
-    digests: tuple[str, ...] = attrs.field(init=False, repr=False)
 
-    @words.default
-    def _words(self) -> str:
+    @cached_property
+    def words(self) -> str:
         return one_line(self.content)
 
-    @digests.default
-    def _digests(self) -> tuple[str, ...]:
+    @cached_property
+    def digests(self) -> tuple[str, ...]:
         return tuple(hashlib.sha256(each).hexdigest() for each in self.files)
 
 
 @attrs.frozen(kw_only=True)
 class ClientTranscript:
-    question: Came
-    """The last message."""
-    history: tuple[Came, ...]
+    question: SentText
+    history: tuple[SentText, ...]
     """What user and assistant said before; what the client's tools did is told in words."""
     instructions: str
-    """System texts of the program."""
     is_side_question: bool
     """The program asks for itself: a title, tags. It is answered and never stored."""
 
@@ -132,8 +128,7 @@ def read_transcript(messages: Sequence[TranscriptMessage], *, store: bool = True
     kept = [each for each in messages if not each.is_empty]
     said = [each for each in kept if not each.is_system]
     by_system = bool(said) and said[-1].role == "assistant" and kept[-1].is_system
-    """A program has its task behind the conversation as a system text: a summary."""
-    if by_system:
+    if by_system:  # a program's task behind the conversation, such as a summary
         said.append(attrs.evolve(kept.pop(), role="user"))
     if not said or said[-1].role != "user":
         more = "; Klaw calls no tools of a client's" if said and said[-1].role in ("tool", "function") else ""
@@ -141,14 +136,14 @@ def read_transcript(messages: Sequence[TranscriptMessage], *, store: bool = True
     system = [each.content for each in kept if each.is_system]
     is_side = by_system or not store or is_side_question(said[-1].content, system[0] if system else "")
     return ClientTranscript(
-        question=Came(role="user", content=said[-1].content, files=said[-1].files()),
+        question=SentText(role="user", content=said[-1].content, files=said[-1].files()),
         history=tuple(_in_words(said[:-1])),
         instructions="\n\n".join(system),
         is_side_question=is_side or (bool(system) and len(system) > 1 and is_side_question(system[-1])),
     )
 
 
-def _in_words(said: Sequence[TranscriptMessage]) -> Iterator[Came]:
+def _in_words(said: Sequence[TranscriptMessage]) -> Iterator[SentText]:
     """Rounds of the client's tools, each as one text of the assistant."""
     told: list[str] = []
     for each in said:
@@ -162,12 +157,14 @@ def _in_words(said: Sequence[TranscriptMessage]) -> Iterator[Came]:
             if each.tool_calls:
                 continue
         if told:
-            yield Came(role="assistant", content=clean("\n".join(told)))
+            yield SentText(role="assistant", content=clean("\n".join(told)))
         if each.role == "user" or not told:
-            yield Came(role="user" if each.role == "user" else "assistant", content=each.content, files=each.files())
+            yield SentText(
+                role="user" if each.role == "user" else "assistant", content=each.content, files=each.files()
+            )
         told = []
     if told:
-        yield Came(role="assistant", content=clean("\n".join(told)))
+        yield SentText(role="assistant", content=clean("\n".join(told)))
 
 
 def _called(call: Any) -> Any:
@@ -199,10 +196,8 @@ def named_chat(headers: Mapping[str, str], user_field: str | None) -> RequestedC
 
 @attrs.frozen(kw_only=True)
 class TranscriptPlace:
-    """Where a question goes."""
-
     chat: str
-    missing: tuple[Came, ...] = ()
+    missing: tuple[SentText, ...] = ()
     """What came before the question and the chat does not hold."""
     again: Message | None = None
     """The question, if it stands there already and its turn failed."""
@@ -215,7 +210,7 @@ class HeldMessage:
     last: Message
     texts: list[str]
 
-    def agrees(self, came: Came) -> bool:
+    def agrees(self, came: SentText) -> bool:
         """Whether what came is this message, apart from white space and from what was taken out of it since."""
         if came.role != self.last.role and not (came.role == "assistant" and self.last.role is Role.SYSTEM):
             return False
@@ -290,7 +285,7 @@ def _fits(held: str, told: str) -> bool:
     return told.startswith(first) and told.endswith(rest[-1])
 
 
-def _same(held: Sequence[HeldMessage], came: Sequence[Came]) -> bool:
+def _same(held: Sequence[HeldMessage], came: Sequence[SentText]) -> bool:
     """Whether they agree, one by one. What was forgotten must not come back because a client still has it: what stands
     before and behind it decides, however many messages it was."""
     gone = [number for number, each in enumerate(held) if FORGOTTEN in each.last.metadata]
@@ -305,7 +300,7 @@ def _same(held: Sequence[HeldMessage], came: Sequence[Came]) -> bool:
 
 
 async def _failed(
-    chats: ChatDirectory, chat: ChatId, held: Sequence[HeldMessage], history: Sequence[Came], question: Came
+    chats: ChatDirectory, chat: ChatId, held: Sequence[HeldMessage], history: Sequence[SentText], question: SentText
 ) -> Message | None:
     """The question at the end of a chat, if it is asked again because its turn failed."""
     if not held or not held[-1].agrees(question) or (history and not _same(held[:-1], history)):

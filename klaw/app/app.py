@@ -27,6 +27,7 @@ from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
 from klaw.knowledge import parts as knowledge_parts
 from klaw.llm import client as llm_client
+from klaw.llm.router import configured_models
 from klaw.memory import parts as memory_parts
 from klaw.operations.handler import Parts
 from klaw.operations.slash import OperationCommands
@@ -71,7 +72,7 @@ async def running(
         core = Core(config=config, paths=paths, clock=clock, store=store, events=hub, supervisor=supervisor)
         app = build(core, hub)
         await _start(app)
-        nursery.start_soon(app.llm.registry.know_configured)
+        nursery.start_soon(app.llm.registry.know, *configured_models(config))  # so that no turn has to wait for it
         yield app
         await _stop(app)
         nursery.cancel_scope.cancel(reason="all parts have stopped")
@@ -79,7 +80,13 @@ async def running(
 
 def build(core: Core, hub: Hub) -> App:
     core.health.add(partial(health.supervisor_problems, core.supervisor))
-    reindexer, tasks, llm = Reindexer(), task_parts.build(core), llm_client.build(core)
+    reindexer = Reindexer(
+        places=Places(core.paths.database),
+        min_tokens=core.config.auto_rag.min_message_tokens,
+        writer=core.writer,
+        readers=core.readers,
+    )
+    tasks, llm = task_parts.build(core), llm_client.build(core)
     memory = memory_parts.build(
         core, llm, reindexer, stop_run=tasks.scheduling.end, tasks_changed=tasks.scheduler.nudge
     )
@@ -157,15 +164,7 @@ async def _start_store(app: App) -> None:
         await app.memory.recount()
         app.knowledge.indexer.nudge()
 
-    reindex = partial(
-        reindex_actor.run,
-        reindexer=app.reindexer,
-        places=Places(app.core.paths.database),
-        min_tokens=app.core.config.auto_rag.min_message_tokens,
-        writer=store.writer,
-        readers=store.readers,
-        swapped=swapped,
-    )
+    reindex = partial(app.reindexer.run, swapped=swapped)
     budget_s = reindex_actor.STOP_BUDGET_S
     await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, stop_budget_s=budget_s, run=reindex))
 

@@ -114,11 +114,8 @@ class _Server:
         await core.supervisor.start(gateway.spec())
         await core.supervisor.start(admin_socket.spec(core.paths.admin_socket, self._http.serve_operator))
         if (interval_s := notify.watchdog_interval_s()) is not None:
-            checks = [
-                notify.LifeCheck(name="writer", prove=core.writer.ping),
-                notify.LifeCheck(name="gateway", prove=gateway.ping),
-                notify.LifeCheck(name="listener", prove=partial(notify.accepts, lambda: self._address)),
-            ]
+            checks: dict[str, notify.Prove] = {"writer": core.writer.ping, "gateway": gateway.ping}
+            checks["listener"] = partial(notify.accepts, lambda: self._address)
             await core.supervisor.start(notify.spec(notifier, interval_s, checks))
         await core.supervisor.start(health.Notices(core, self._auth.owners).spec())
 
@@ -139,7 +136,8 @@ class _Server:
             connections=self.gateway.connections,
             http_connections=self.gateway.http_connections,
             address=lambda: self.url,
-            access=self._auth,
+            tokens=self._auth.listed,
+            revoke=self._auth.revoke,
             check_up=partial(_check_up, self.app.core.paths, Threads("check-up", 1)),
         )
         return attrs.evolve(self.app, listeners=listeners)

@@ -1,10 +1,7 @@
-"""Making a backup beside a running server: logs up to a mark, and the other files as they are. Files that have not
-changed since the backup before are shared with it by hard links.
-
-Lines are only added to logs; when one was rewritten meanwhile, because something was forgotten, the next round begins
-with a new mark. The database is left out: it is made again from the logs, and as a file it would still hold what was
-forgotten.
-"""
+"""Making a backup beside a running server: logs up to a mark, and the other files as they are; hard links share what
+has not changed with the backup before. When a log was rewritten meanwhile, because something was forgotten, the next
+round begins with a new mark. The database is left out: it is made again from the logs, and as a file it would still
+hold what was forgotten."""
 
 import errno
 import hashlib
@@ -23,9 +20,17 @@ import klaw
 from klaw import atomic_file
 from klaw.actor.clock import iso
 from klaw.backup import folder as folders
-from klaw.backup import manifest as manifests
-from klaw.backup.folder import DRAFT, FULL, BackupRefused
-from klaw.backup.manifest import CONFIG, DATA, MAX_DEPTH, WORKSPACE, BackupItem, BackupManifest
+from klaw.backup.folder import (
+    CONFIG,
+    DATA,
+    DRAFT,
+    FULL,
+    MAX_DEPTH,
+    WORKSPACE,
+    BackupItem,
+    BackupManifest,
+    BackupRefused,
+)
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
 from klaw.store.backup_mark import Marker, digests_at
@@ -61,13 +66,8 @@ def create(
     tell: Tell = lambda _done, _total: None,
 ) -> tuple[Path, BackupManifest]:
     """Make a backup. Returns its folder, and what it holds. Raises BackupRefused: nothing is left of it; StorageError.
-
-    Args:
-        folder: for backups; made if it is not there.
-        marker: says how far the store is.
-        secrets: also tokens and files of the environment.
-        whole: nothing is shared with the backup before.
-    """
+    ``marker`` says how far the store is; ``secrets`` also copies tokens and files of the environment; ``whole`` shares
+    nothing with the backup before."""
     if not paths.data_dir.is_dir():
         raise BackupRefused(f"there is nothing to back up: {paths.data_dir} does not exist")
     if folder.resolve().is_relative_to(paths.workspace.resolve()):
@@ -216,7 +216,7 @@ class BackupDraft:
     def keep(self, manifest: BackupManifest) -> Path:
         os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
         self._require_there()
-        manifests.write(self.root, manifest)
+        folders.write_manifest(self.root, manifest)
         name = f"{manifest.time[:19].replace(':', '-')}Z"
         root = self._folder / name
         for number in range(2, 1000):

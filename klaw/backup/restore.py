@@ -1,9 +1,6 @@
-"""Checking a backup, and putting it in place.
-
-A check looks at every byte, and whether the database that the logs make is the one that there was. A restore makes all
-ready beside where it belongs, and moves it there by renames: the data folder last, so a kill leaves it whole or not
-there, and the same command again does the rest.
-"""
+"""Checking a backup, and putting it in place. A check looks at every byte, and whether the database that the logs make
+is the one that there was. A restore makes all ready beside where it belongs, and moves it there by renames: the data
+folder last, so a kill leaves it whole or not there, and the same command again does the rest."""
 
 import hashlib
 import os
@@ -18,16 +15,17 @@ import attrs
 from klaw import atomic_file
 from klaw.backup import folder as folders
 from klaw.backup.create import CHUNK_BYTES, Tell
-from klaw.backup.folder import DRAFT, BackupRefused
-from klaw.backup.manifest import (
+from klaw.backup.folder import (
     CONFIG,
     DATA,
     DIGEST,
+    DRAFT,
     FILE,
     MAX_DEPTH,
     WORKSPACE,
     BackupItem,
     BackupManifest,
+    BackupRefused,
     BrokenBackup,
 )
 from klaw.config import safe_open
@@ -49,7 +47,7 @@ class VerifyReport:
     files: int
     problems: tuple[str, ...]
     messages: int = 0
-    """In the database that its logs make."""
+    """How many the database has that its logs make."""
     compared: bool = False
     """Whether that database is, table by table, the one that there was."""
 
@@ -152,7 +150,7 @@ class RestoreFolder:
         return not self.target.exists() or (self.target.is_dir() and not any(self.target.iterdir()))
 
     def is_done(self) -> bool:
-        """By a restore that was cut off behind it."""
+        """Whether a restore that was cut off later has put it in place."""
         wanted = {path: item for item, path in self.items}
         return set(paths_below(self.target)) == set(wanted) and not any(
             problem_of(self.target, path, item) for path, item in wanted.items()

@@ -1,8 +1,5 @@
-"""Asking a running server through its admin socket, in plain blocking code.
-
-HTTP/1.0 by hand: the answer ends with the connection, and the modules of the library would take longer to load than the
-server to answer.
-"""
+"""Asking a running server through its admin socket: blocking, in HTTP/1.0 by hand, since the library would take longer
+to load than the server to answer."""
 
 import json
 import socket
@@ -36,21 +33,13 @@ class RefusedByServer(KlawError):
 
 
 def call(
-    paths: Paths, operation: str, *, timeout_s: float | None = None, asker: object = None, **args: object
+    paths: Paths, operation: str, *, timeout_s: float = TIMEOUT_S, asker: object = None, **args: object
 ) -> dict[str, Any]:
-    """Carry out an operation with ``args``; those that are None are left out.
-
-    Args:
-        asker: as whom, if not as the operator: ``user`` and ``client``.
-        timeout_s: how long to wait for the answer; None: ``TIMEOUT_S``.
-
-    Raises:
-        NoServer: there is none, or it does not answer.
-        RefusedByServer: it answered with an error.
-    """
+    """Carry out an operation with ``args``, without those that are None. ``asker``: as whom, if not as the operator
+    (``user`` and ``client``). Raises NoServer: there is none, or it does not answer; RefusedByServer."""
     asked: dict[str, object] = {"operation": operation, "args": {k: v for k, v in args.items() if v is not None}}
     asked |= {"as": asker} if asker is not None else {}
-    status, content = _exchange(paths, json.dumps(asked).encode(), timeout_s or TIMEOUT_S)
+    status, content = _exchange(paths, json.dumps(asked).encode(), timeout_s)
     try:
         answer = dict(json.loads(content))
         if status == 200:
@@ -97,7 +86,7 @@ def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
 
 
 def _of_service(paths: Paths) -> str:
-    """The hint on a machine with a service: how to start it, or its home, for a user without an installation."""
+    """The hint on a machine with a service: how to start it, or where its home is."""
     from klaw.service.units import ServiceRefused, owner_and_home
 
     with suppress(ServiceRefused, OSError):
@@ -110,5 +99,5 @@ def _of_service(paths: Paths) -> str:
 
 
 def _home(paths: Paths) -> str:
-    """How a person names the installation: the folder that ``--home`` gave, else the data folder."""
+    """The installation's name for people: the folder that ``--home`` gave, else the data folder."""
     return str(paths.data_dir.parent if paths.data_dir.parent == paths.runtime_dir.parent else paths.data_dir)

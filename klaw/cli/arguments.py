@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     group: Any = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
-        """Names the options that are like an unknown one."""
+        """Names the options that are like an unknown one, or might take a word too many."""
         found, rest = super().parse_known_args(args, namespace)
         unknown = next((each.partition("=")[0] for each in rest if each.startswith("-")), None)
         if unknown is not None and len(unknown) <= MAX_WORD:
@@ -47,19 +47,6 @@ class Parser(argparse.ArgumentParser):
         made = self.group = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self.commands = made.choices
         return made
-
-
-class WordsAction(argparse.Action):
-    """Several words are one text, so that nobody has to quote it; none are None."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002  the interface of argparse
-        namespace: argparse.Namespace,
-        values: Any,
-        option: str | None = None,  # noqa: ARG002
-    ) -> None:
-        setattr(namespace, self.dest, " ".join(values) if values else None)
 
 
 def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
@@ -138,11 +125,7 @@ _NOT_GUESSED = frozenset(
 
 
 def meant_command(group: str, word: str, commands: Collection[str]) -> str:
-    """What a mistyped command means: a sentence with a space before it, or nothing.
-
-    Args:
-        group: the words before it, without the program: ``kb``; empty for none.
-    """
+    """What a mistyped command of a group (``kb``; or empty) means: a sentence with a space before it, or nothing."""
     known = _OF.get(f"{group} {word}".strip())
     if known is not None:
         return f" {known}" if known.endswith(".") else f" Did you mean {known}?"
@@ -154,11 +137,7 @@ def meant_command(group: str, word: str, commands: Collection[str]) -> str:
 
 
 def meant_option(word: str, options: Sequence[tuple[str, bool]]) -> str:
-    """The same for a word too many.
-
-    Args:
-        options: of the command that take a value, and whether it is a number.
-    """
+    """The same for a word too many. ``options``: those with a value, and whether that is a number."""
     named = [name for name, _ in options if name == f"--{word}"]
     fitting = [name for name, number in options if name not in _NOT_GUESSED and number == word.isdecimal()]
     if named:

@@ -1,8 +1,7 @@
 """``klaw backup``: create, list, verify, restore and prune. They run beside a server, which only says how far it is."""
 
 import os
-from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL, Bounds
 from klaw.domain.text import plural
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
 NICE = 10
 FORGOTTEN = "made before something was forgotten, and still holds it"
-
-
 _HELP = "the folder with the backups (default: backups/ of the home)"
 
 
@@ -56,18 +53,13 @@ def _folder(given: str | None, paths: Paths) -> Path:
     return Path(given).expanduser().absolute() if given else paths.backups_dir
 
 
-def _marker(paths: Paths) -> Callable[[bool], "BackupMark"]:
+def _mark(paths: Paths, logs: bool) -> "BackupMark":
     from klaw.store.backup_mark import BackupMark, mark_offline
 
-    def mark(logs: bool) -> BackupMark:
-        if os.statvfs(paths.data_dir).f_flag & os.ST_RDONLY:  # a server cannot bring it up to date
-            return mark_offline(paths.database)
-        try:
+    if not os.statvfs(paths.data_dir).f_flag & os.ST_RDONLY:  # else a server cannot bring it up to date
+        with suppress(NoServer):
             return JOURNAL.read(call(paths, "backup_mark", timeout_s=90, logs=logs), BackupMark)
-        except NoServer:
-            return mark_offline(paths.database)
-
-    return mark
+    return mark_offline(paths.database)
 
 
 def _told(backup: "Backup", last_forgetting: int) -> dict[str, Any]:
@@ -152,7 +144,7 @@ def create(asked: Create, here: Here) -> dict[str, Any]:
     # A wrong --home leaves no trace.
     noting = noting_failure(here.paths.backups_dir) if here.paths.data_dir.is_dir() else nullcontext()
     with noting:
-        root, made = create(here.paths, _folder(asked.to, here.paths), _marker(here.paths), **how, tell=tell)
+        root, made = create(here.paths, _folder(asked.to, here.paths), partial(_mark, here.paths), **how, tell=tell)
     if made.left_out:
         note_failure(here.paths.backups_dir, f"not in it: {plural(len(made.left_out), 'file')}, {made.left_out[0]}")
     about = {"files": len(made.items), "bytes": made.bytes, "new_bytes": made.new_bytes, "time": made.time}

@@ -4,16 +4,22 @@ import argparse
 import ipaddress
 import math
 import os
+import signal
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from klaw.cli.output import warn
+import trio
 
-if TYPE_CHECKING:
-    from klaw.client.client import Client
-    from klaw.wire.frames import MessageFrame
+from klaw import __version__, errors
+from klaw.actor.log import configure
+from klaw.cli.output import warn
+from klaw.client.ask import EXIT_STOPPED, NoAnswer
+from klaw.client.client import Client, open_chat
+from klaw.client.connection import check_url, connect, run_until_first_ends
+from klaw.client.pipe import Messages, Pipe
+from klaw.domain.names import chat_name
+from klaw.wire.frames import MessageFrame
 
 PIPE_PATIENCE_S = 60.0
 """How long a pipe tries to get a lost connection back."""
@@ -22,22 +28,14 @@ _STDIN = 0
 
 def chat_command(args: argparse.Namespace) -> int:
     """Talk. Returns 0; 1: no server, or a message got no answer; 2: wrong arguments; 130: Ctrl-C ended it."""
-    import trio
-
-    from klaw.actor.log import configure
-    from klaw.client.connection import check_url
-    from klaw.domain.names import chat_name
-    from klaw.errors import ConfigError, InvalidName
-
     try:
         chat = chat_name(args.chat)
         url = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")) or _configured_url(args)
         check_url(url)
-    except (InvalidName, ValueError) as exc:
+    except ValueError as exc:
         return _complain(str(exc), 2)
-    except ConfigError as exc:
+    except errors.ConfigError as exc:
         return _complain(str(exc), 1)
-    # What is worth knowing is said on the screen or as an error; log lines would only disturb it.
     configure("error", "console")
     token = args.token or os.environ.get("KLAW_TOKEN") or None
     if token and not _is_private(url):
@@ -45,19 +43,11 @@ def chat_command(args: argparse.Namespace) -> int:
     try:
         return trio.run(_chat, args, url, token, chat)
     except BrokenPipeError:
-        # Nobody reads any more; Python would complain about that once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at exit
         return 0
 
 
 async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
-    import signal
-
-    import trio
-
-    from klaw.client.ask import EXIT_STOPPED
-    from klaw.client.connection import run_until_first_ends
-
     async def heed_signals() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await anext(signals)
@@ -67,17 +57,11 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 
 
 async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
-    from klaw import __version__
-    from klaw.client.client import open_chat
-    from klaw.client.connection import connect
-    from klaw.client.pipe import Messages, Pipe
-    from klaw.errors import ConnectionLost, InputError, RequestRefused, ServerRefused, ServerUnreachable
-
-    once = args.question is not None
+    once = bool(args.question)
     keyboard = None if args.json or (args.whole and not once) else _keyboard(once=once)
     welcomed = False
     try:
-        question = await _with_input(args.question) if once else ""
+        question = await _with_input(" ".join(args.question)) if once else ""
         if once and not question:
             return _complain("there is nothing to ask: QUESTION and standard input are empty", 2)
         again_s = PIPE_PATIENCE_S if keyboard is None else math.inf
@@ -87,21 +71,19 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
             earlier = await open_chat(client, chat, history)
             if keyboard is not None:
                 return await _at_terminal(client, chat, keyboard, question, earlier)
-            pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json)
-            return await (pipe.ask_once(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
-    except (ServerUnreachable, ConnectionLost) as exc:
+            pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json, once=once)
+            return await (pipe.exchange(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
+    except (errors.ServerUnreachable, errors.ConnectionLost) as exc:
         reason = f"the server at {url} is gone" if welcomed else f"no server at {url}: start it with `klaw serve`"
         return _complain(f"{reason} ({exc})", 1)
-    except ServerRefused as exc:
+    except errors.ServerRefused as exc:
         return _complain(f"the server at {url} refuses: {exc}" + ("" if token else " (no token in $KLAW_TOKEN)"), 1)
-    except (RequestRefused, InputError) as exc:
+    except (errors.RequestRefused, errors.InputError) as exc:
         return _complain(str(exc), 1)
 
 
 async def _with_input(question: str) -> str:
     """The question, and below it what standard input holds, if that is no terminal."""
-    from klaw.client.pipe import Messages
-
     beside = None
     if sys.stdin is not None and not sys.stdin.isatty():
         beside = await Messages(_STDIN, whole=True).next()
@@ -109,8 +91,8 @@ async def _with_input(question: str) -> str:
 
 
 def _keyboard(*, once: bool) -> int | None:
-    """Where to read keys; None: the output is no terminal that can be drawn on, or nobody can type. For one question it
-    is the controlling terminal, if the input is something else."""
+    """Where to read keys; None: the output is no terminal that can be drawn on, or nobody can type. For one question
+    whose input is piped in, it is the controlling terminal."""
     if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return None
     at_hand = sys.stdin is not None and sys.stdin.isatty()
@@ -123,9 +105,8 @@ def _keyboard(*, once: bool) -> int | None:
         return None
 
 
-async def _at_terminal(client: "Client", chat: str, keyboard: int, question: str, earlier: "list[MessageFrame]") -> int:
-    from klaw.client.ask import EXIT_STOPPED, NoAnswer
-    from klaw.client.screen import Screen
+async def _at_terminal(client: Client, chat: str, keyboard: int, question: str, earlier: list[MessageFrame]) -> int:
+    from klaw.client.screen import Screen  # these are not loaded for a pipe
     from klaw.client.terminal import Terminal, borrowed_terminal, size_of
 
     screen = Screen(sys.stdout, lambda: size_of(sys.stdout.fileno()), colours="NO_COLOR" not in os.environ)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import attrs
 
 from klaw.cli.arguments import there
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
+from klaw.cli.output import warn
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
@@ -75,7 +76,7 @@ def show(asked: ConfigFile, here: Here) -> dict[str, Any]:
 
     config, warnings = load(asked.file(here.paths))
     for warning in warnings:
-        here.warn(f"warning: {warning}")
+        warn(f"warning: {warning}")
     return show(config)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
 from klaw.operations.lines import Line, ShownLines, Table

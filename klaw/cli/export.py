@@ -4,18 +4,21 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.cli.here import Here, command
-from klaw.cli.operations import ask
+from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import new_folder, write_document
 from klaw.config.paths import Paths
-from klaw.domain.text import one_line, plural
+from klaw.domain.text import counted, one_line
+from klaw.operations.chats import escaped
 from klaw.operations.operation import Noun, OfUser, argument
 from klaw.operations.perform import nouns, operations, read
 from klaw.operations.records import Records
+
+if TYPE_CHECKING:
+    from klaw.store.changes import Kind
 
 NOUN = Noun("export", "write chats and memory into a folder, as Markdown and JSON (docs/import.md)", local=True)
 PAGE = 100
@@ -32,19 +35,19 @@ class ExportArguments(OfUser):
 
 
 def _shown(answer: dict[str, Any]) -> list[str]:
-    words = {"chats": "chat", "messages": "message", **{each.many: each.word for each in _kept()}}
-    words |= {"topics": "topic", "summaries": "summary"}
-    counts = ", ".join(plural(answer[name], one, name) for name, one in words.items())
+    counts = ", ".join(counted(count, many) for many, count in answer.items() if many != "folder")
     return [f"{answer['folder']}: {counts}"]
 
 
 @command(NOUN, "export", ExportArguments, cli="", show=_shown)
 def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
-    """Write chats, facts, people, topics and summaries into a folder. `klaw import klaw DIR` reads chats, facts and
-    people into another Klaw.
+    """Write chats, facts, people, topics, summaries, tasks and knowledge bases into a folder. `klaw import klaw DIR`
+    reads it into another Klaw.
 
     It runs beside a server or without one. Files that were sent are not in it: klaw backup has them.
     """
+    from klaw.store.kinds.records import KINDS
+
     asking = partial(_ask, here.paths, asked.user)
     chats = _chats(asking)
     folder = new_folder(asked.to, "to")
@@ -64,6 +67,8 @@ def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
         "topics": (_topics(asking), _topic),
         "summaries": (summaries, _summary),
     }
+    for kind in (each for each in KINDS if each.moves and each.plural not in kinds):
+        kinds[kind.plural] = _pages(asking, "export_records", "records", what=kind.what), partial(_record, kind)
     for name, (found, line) in kinds.items():
         things = list(found)
         counts[name] = len(things)
@@ -119,12 +124,16 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def _kept() -> list[Records]:
-    return [each for noun in nouns() for each in noun.records]
+    return [each for noun in nouns() for each in noun.records if f"{each.word}_list" in operations()]
 
 
 def _line(records: Records, thing: dict[str, Any]) -> str:
     text, more = map(_text, records.in_a_line(thing))
     return f"- {text} *({more})*" if more else f"- {text}"
+
+
+def _record(kind: "Kind[Any]", fields: dict[str, Any]) -> str:
+    return f"- {': '.join(filter(None, map(_text, kind.said(fields))))}"
 
 
 def _topic(topic: dict[str, Any]) -> str:
@@ -134,14 +143,8 @@ def _topic(topic: dict[str, Any]) -> str:
 
 def _summary(summary: dict[str, Any]) -> str:
     place = f"{_text(summary['chat'].partition(':')[2])}, #{summary['first_seq']} to #{summary['last_seq']}"
-    return f"## {place} ({summary['state']})\n\n{_escaped(summary['text'])}\n"
+    return f"## {place} ({summary['state']})\n\n{escaped(summary['text'])}\n"
 
 
 def _text(text: str) -> str:
-    return _escaped(one_line(text))
-
-
-def _escaped(text: str) -> str:
-    from klaw.operations.explain.chat_document import escaped
-
-    return escaped(text)
+    return escaped(one_line(text))

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
-from klaw.cli.arguments import WordsAction
 from klaw.convert import wire_name
 from klaw.errors import Problem
 from klaw.operations.operation import Operation, OperationError, told, without_none
@@ -28,11 +27,9 @@ def fields(cls: type[Any], path: str = "") -> Iterator[tuple["attrs.Attribute[An
 
 def add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]") -> None:
     about, kind = told(field), without_none(field.type)
-    sources = [
-        *(["- reads it from standard input"] if about.stdin else []),
-        *(["@FILE from a file"] if about.file else []),
-    ]
-    how: dict[str, Any] = {"help": "; ".join([about.help, *([", ".join(sources)] if sources else [])])}
+    sources = ["- reads it from standard input"] if about.stdin else []
+    sources += ["@FILE from a file"] if about.file else []
+    how: dict[str, Any] = {"help": "; ".join(filter(None, [about.help, ", ".join(sources)]))}
     if kind is bool:
         how["action"] = "store_false" if field.default is True and about.option else "store_true"
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
@@ -51,10 +48,8 @@ def add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]")
             hidden = {**how, "help": argparse.SUPPRESS}
             parser.add_argument(about.old_option, dest=_dest(field), default=argparse.SUPPRESS, **hidden)
         return
-    if about.upload:
+    if about.upload or about.words:
         how |= {"nargs": "+"}
-    elif about.words:
-        how |= {"nargs": "+", "action": WordsAction}
     elif field.default is not attrs.NOTHING and "nargs" not in how:
         how |= {"nargs": "?", "default": argparse.SUPPRESS}
     parser.add_argument(_dest(field), **how)
@@ -77,7 +72,7 @@ def again(operation: Operation, arguments: argparse.Namespace, **changed: Any) -
     words, texts = [], []
     values = {**vars(arguments), **{f"asked_{name}": value for name, value in changed.items()}}
     for field, _ in fields(operation.arguments):
-        value = values.get(_dest(field))
+        value = _joined(field, values.get(_dest(field)))
         if value is None or value is False:
             continue
         if told(field).positional:
@@ -97,13 +92,19 @@ def given_to(operation: Operation, arguments: argparse.Namespace) -> dict[str, A
         field.name: {} for field in attrs.fields(operation.arguments) if attrs.has(without_none(field.type))
     }
     for field, path in fields(operation.arguments):
-        value = getattr(arguments, _dest(field), None)
+        value = _joined(field, getattr(arguments, _dest(field), None))
         if value is None:
             continue
         outer, dot, name = path.rpartition(".")
         target = given[outer] if dot else given
         target[name] = [_value(field, each) for each in value] if isinstance(value, list) else _value(field, value)
     return given
+
+
+def _joined(field: "attrs.Attribute[Any]", value: Any) -> Any:
+    """Several words are one text, so that nobody has to quote it."""
+    is_text = told(field).words and without_none(field.type) is str
+    return " ".join(value) if is_text and isinstance(value, list) else value
 
 
 def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.cli.output import new_folder
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain import names
 from klaw.domain.attachment import clean_name
-from klaw.domain.text import cut, plural
+from klaw.domain.text import counted, cut, plural
 from klaw.errors import KlawError
 from klaw.operations.lines import ShownLines, minute
 from klaw.operations.operation import Noun, OfUser, argument, required
@@ -85,10 +85,12 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     stored = f"{answer['added']:,} added, {answer['known']:,} were here already"
     lines = [f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}{span}"]
     lines.append("nothing was stored" if answer["dry_run"] else stored)
-    if answer["facts"] or answer["people"]:
-        new, rest = answer["remembered"], answer["facts"] + answer["people"] - answer["remembered"]
+    if kept := answer["kept"]:
+        new, rest = answer["remembered"], sum(kept.values()) - answer["remembered"]
         done = "" if answer["dry_run"] else f": {new:,} added, {rest:,} were here before"
-        lines.append(f"{plural(answer['facts'], 'fact')} and {plural(answer['people'], 'person', 'people')}{done}")
+        lines.append(f"{' and '.join(counted(count, many) for many, count in kept.items())}{done}")
+    if "tasks" in kept and not answer["dry_run"]:
+        lines.append("imported tasks do not run until you enable them: klaw schedule enable NAME")
     if answer["files"]:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
     if answer["documents"]:
@@ -106,7 +108,7 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
     if more := answer["unread_count"] - len(notes):
         notes.append(f"… and {more:,} more")
-    found = any(answer[name] for name in ("messages", "facts", "people", "documents"))
+    found = any(answer[name] for name in ("messages", "kept", "documents"))
     return ShownLines(lines, notes=notes, found=found)
 
 
@@ -155,7 +157,10 @@ def openclaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
 
 @command(NOUN, "import_klaw", ImportArguments, cli="klaw", show=_shown)
 def klaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
-    """Import chats, facts and people of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
+    """Import what `klaw export` wrote in another Klaw, or a chat of `klaw chats export --json`.
+
+    Tasks come in disabled, knowledge bases without their sources. Topics and summaries do not come in.
+    """
     from klaw.imports import klaw_export
 
     return _imported(asked, here, klaw_export.SOURCE, klaw_export.read)
@@ -177,14 +182,14 @@ def _imported(
     tell = partial(here.progress.show, "messages")
     projects = asked.projects if isinstance(asked, Claude) and not asked.dry_run else None
     folder = new_folder(projects, "projects") if projects else None
-    keep = partial(_keep, folder) if folder is not None else None
+    keep: Callable[[ProjectDocument], None] = (lambda _document: None) if folder is None else partial(_keep, folder)
     with opened(asked.file) as export:
         feeding = partial(feed, read(export), source, tell=tell, topics=asked.topics, keep=keep)
         report = feeding(None) if asked.dry_run else _storing(here.paths, origin, asked.user, feeding)
-    kept = (report.chats, report.facts, report.people, report.documents, report.unread_count, report.left_out)
-    if not any(kept):
+    if not any((report.chats, report.kept, report.documents, report.unread_count, report.left_out)):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
-    return {"import": origin, "dry_run": asked.dry_run, "projects": str(folder or ""), **attrs.asdict(report)}
+    about = {"import": origin, "dry_run": asked.dry_run, "projects": str(folder or "")}
+    return {**about, "facts": report.kept["facts"], "people": report.kept["people"], **attrs.asdict(report)}
 
 
 def _keep(folder: Path, document: "ProjectDocument") -> None:

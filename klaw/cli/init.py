@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
 from klaw.operations.lines import ShownLines
@@ -27,9 +27,7 @@ FEW = 3
 @attrs.frozen(kw_only=True)
 class Init:
     yes: bool = argument("ask nothing: use defaults for options that are not given", default=False)
-    source: str | None = argument(
-        "take over the workspace of OpenClaw or a similar agent", metavar="DIR", option="--from"
-    )
+    source: str | None = argument("take over the workspace of OpenClaw or one like it", metavar="DIR", option="--from")
     dry_run: bool = argument("only show what would be done", default=False)
     language: str | None = argument("of the prompt files: en or ru (default: the terminal's)", metavar="LANG")
     name: str | None = argument("of the assistant (default: Klaw)")
@@ -38,9 +36,7 @@ class Init:
     model: str | None = argument("as the provider calls it", metavar="NAME")
     base_url: str | None = argument("address of the provider's API", metavar="URL")
     key_env: str | None = argument("environment variable that holds the provider's key", metavar="VARIABLE")
-    small: bool = argument(
-        "for a board with 2 GB or less: no built-in model, less memory for embeddings", default=False
-    )
+    small: bool = argument("for boards with 2 GB or less: no built-in model, less memory for embeddings", default=False)
 
 
 def _shown(answer: dict[str, Any]) -> ShownLines:
@@ -128,15 +124,8 @@ T = TypeVar("T")
 def _answer(
     asked: Init, given: str | None, question: str, default: str, read: Callable[[str], T], choices: Sequence[str] = ()
 ) -> T:
-    """An answer: the option's, else the person's, who is asked again after an invalid one.
-
-    Args:
-        asked: with ``--yes`` nobody is asked.
-        given: by the option; None: it was not given.
-        default: of an empty answer.
-        read: the answer's value; raises SetupRefused.
-        choices: to choose from, by number too.
-    """
+    """The answer ``given`` by the option, with ``--yes`` the default, else the person's, who is asked until ``read``
+    does not raise SetupRefused. One of the ``choices`` can be named by its number."""
     from klaw.setup.answers import SetupRefused
 
     if given is not None or asked.yes:
@@ -161,7 +150,7 @@ def _answer(
 def _report(
     asked: Init, here: Here, steps: "list[SetupStep]", config: "SetupStep", model: "ChosenModel | None"
 ) -> dict[str, Any]:
-    """What was done, and the commands that lead from here to a running server, ready to be pasted."""
+    """Print what was done, and the commands that lead to a running server, ready to be pasted."""
     from klaw.agent.workspace import Workspace
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.domain.names import LOCAL_USER

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from klaw import __version__
-from klaw.cli.arguments import Parser, WordsAction, add_config, add_home, port
+from klaw.cli.arguments import Parser, add_config, add_home, port
 
 LOCAL = ("backup", "config", "doctor", "export", "imports", "init", "models", "reindex", "service", "token", "update")
 """Modules of this package with commands that need no server."""
@@ -107,7 +107,7 @@ def _server_commands(commands: Any) -> None:
     chat = _command(commands, "chat", "chat in the terminal, ask one question, or chat from a pipe")
     chat.add_argument("--json", action="store_true", help="print JSON")
     question = "ask only this, with what is piped in below it"
-    chat.add_argument("question", metavar="QUESTION", nargs="*", action=WordsAction, help=question)
+    chat.add_argument("question", metavar="QUESTION", nargs="*", help=question)
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
     chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")
     chat.add_argument("--port", metavar="N", type=port, help="the server's port, if it is not gateway.port")

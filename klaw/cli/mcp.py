@@ -8,11 +8,15 @@ import signal
 from functools import partial
 from typing import Any
 
+import trio
+
+from klaw.actor.log import configure
+from klaw.actor.threads import Threads
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.config.paths import Paths
 from klaw.domain.names import user_id
 from klaw.errors import INSTALL_AGAIN, KlawError
-from klaw.operations.model_tools import tools
+from klaw.operations.model_tools import read_tool_call
 from klaw.operations.operation import OperationError
 
 AT_ONCE = 2
@@ -23,10 +27,6 @@ def mcp_serve_command(args: argparse.Namespace) -> int:
     """Serve until standard input ends. Raises KlawError: a package is missing."""
     if importlib.util.find_spec("mcp") is None:
         raise KlawError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
-    import trio
-
-    from klaw.actor.log import configure
-
     user_id(args.user)
     configure("error", "console")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads standard input would hold up an orderly end
@@ -37,7 +37,6 @@ def mcp_serve_command(args: argparse.Namespace) -> int:
 async def _serve(paths: Paths, asker: dict[str, str]) -> None:
     from mcp.server.stdio import stdio_server
 
-    from klaw.actor.threads import Threads
     from klaw.api.mcp_server import make_server
 
     threads = Threads("admin socket", AT_ONCE)
@@ -53,9 +52,8 @@ async def _serve(paths: Paths, asker: dict[str, str]) -> None:
 def _ask(paths: Paths, asker: dict[str, str], name: str, given: dict[str, Any]) -> dict[str, Any]:
     from klaw.api import mcp_server
 
-    tool = tools()[name]
     try:
-        arguments, operation = tool.arguments(given), tool.operation
+        operation, arguments = read_tool_call(name, given)
         return call(paths, operation.name, timeout_s=operation.deadline_s + 5, asker=asker, **arguments)
     except NoServer as error:
         told: dict[str, Any] = {"code": "unavailable", "detail": str(error)}

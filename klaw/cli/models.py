@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
+from klaw.cli.output import warn
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
 from klaw.operations.lines import ShownLines, size
@@ -57,9 +58,7 @@ class ModelNames:
 
 @attrs.frozen(kw_only=True)
 class Pull(ModelNames):
-    source: str | None = argument(
-        "copy them from the models folder of another machine; no network is used", metavar="DIR", option="--from"
-    )
+    source: str | None = argument("copy them from this models folder, without network", metavar="DIR", option="--from")
 
 
 @attrs.frozen(kw_only=True)
@@ -74,9 +73,7 @@ class ModelArguments:
 
 @attrs.frozen(kw_only=True)
 class Calibrate:
-    model: str | None = argument(
-        "a name or a folder (default: the configured model)", positional=True, metavar="NAME_OR_FOLDER"
-    )
+    model: str | None = argument("a name or a folder (default: the configured model)", positional=True)
     texts: tuple[str, ...] = argument(
         "measure on these instead of the built-in texts: one text a line, or a conversation as JSON",
         default=(),
@@ -107,7 +104,7 @@ def pull(asked: Pull, here: Here) -> dict[str, Any]:
             pull(spec, here.paths.models_dir, tell, verify=asked.verify, source=source)
         except ModelError as error:
             here.progress.finish()
-            here.warn(str(error))
+            warn(str(error))
             failed = {"state": "failed", "bytes": 0, "problem": str(error)}
         rows.append({**_json(spec, status(spec, here.paths.models_dir)), **failed})
     return {"models": rows}
@@ -218,17 +215,14 @@ def _check(check: "ModelCheck") -> str:
 
 
 def _names(config: "EngineConfig", asked: Sequence[str]) -> list[str]:
-    """Whole names of models; a provider's name stands for its models in ``routing`` and ``models``."""
-    routed = [name for _, name in config.routing.places()] + ["/".join(named) for named in config.endpoints.values()]
-    if not asked:
-        return list(dict.fromkeys(routed))
-    found: list[str] = []
-    for name in asked:
-        known = config.providers.get(name)
-        listed = [f"{name}/{model}" for model in known.models] if known else []
-        own = [each for each in routed if each.partition("/")[0] == name]
-        found += [*own, *listed] or [name]
-    return list(dict.fromkeys(found))
+    """Whole names of models, without ``asked`` those in use; a provider's name stands for its configured models."""
+    from klaw.llm.router import configured_models
+
+    names = [name for _, name in config.routing.places()] + ["/".join(named) for named in config.endpoints.values()]
+    if asked:
+        known = configured_models(config)
+        names = [each for name in asked for each in [k for k in known if k.partition("/")[0] == name] or [name]]
+    return list(dict.fromkeys(names))
 
 
 async def _test(

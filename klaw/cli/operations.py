@@ -6,18 +6,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.arguments import add_home
 from klaw.cli.fields import add_argument, again, fields, given_to, named
-from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, write_document, written
 from klaw.config.paths import Paths
 from klaw.config.run_as import enter
@@ -34,14 +33,42 @@ if TYPE_CHECKING:
     from klaw.memory.search.search import MemorySearch
     from klaw.store.engine.database import Readers
 
+A = TypeVar("A")
+R = TypeVar("R")
+
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person"})
 EX_DEGRADED = 3
 REFRESH_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"
 
 
+@attrs.frozen(kw_only=True)
+class Here:
+    """What a command that needs no server is given: the installation, and the terminal."""
+
+    paths: Paths
+    home: str | None
+    progress: ProgressLine
+    quiet: bool
+    """Standard output belongs to the result."""
+    say: Callable[..., None]
+    """Prints lines, unless ``quiet``."""
+
+
+def command(
+    noun: Noun, name: str, arguments: type[A], **how: Any
+) -> Callable[[Callable[[A, Here], R]], Callable[[A, Here], R]]:
+    """Declare a function as an operation that needs no server; ``how``: see ``Operation``."""
+
+    def declare(handler: Callable[[A, Here], R]) -> Callable[[A, Here], R]:
+        noun.add(name, arguments, handler, **how)
+        return handler
+
+    return declare
+
+
 def add(commands: Any, noun: Noun) -> Any:
-    """Make the command of a noun with one for each of its operations. Returns the group of these, if any."""
+    """Make a noun's command, with one for each of its operations. Returns the group of these, if any."""
     made = [each for each in noun.operations if each.cli is not None]
     own = next((each for each in made if not each.cli), None)
     if not made:
@@ -83,11 +110,8 @@ def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
 
 
 def run(operation: Operation, arguments: argparse.Namespace) -> int:
-    """Ask, and print the answer: as it is with ``--json``, else as the operation shows it; with ``--watch`` again and
-    again, until Ctrl-C or an error.
-
-    Returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 done and something is degraded.
-    """
+    """Ask, and print the answer: as JSON with ``--json``, else as the operation shows it; with ``--watch`` repeatedly.
+    Returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 done and something is degraded."""
     paths = Paths.resolve(arguments.home)
     several = list(_each(operation, arguments))  # before root becomes who may not read them
     if not operation.noun.of_machine:
@@ -141,8 +165,8 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
 def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
     progress = ProgressLine(sys.stderr if quiet else sys.stdout)
     tell = (lambda *_lines: None) if quiet else say
-    here = Here(paths=paths, home=home, progress=progress, quiet=quiet, say=tell, warn=warn)
     try:
+        here = Here(paths=paths, home=home, progress=progress, quiet=quiet, say=tell)
         return plain(asked.operation.handler(asked.asked, here))
     finally:
         progress.finish()
@@ -164,7 +188,6 @@ def ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, given: dict[str, Any]) -> Iterator[str]:
-    """The parts of a document. Raises as ``ask``."""
     asked = {**given, "format": "json"} if getattr(arguments, "json", False) else given
     while True:
         answer = ask(paths, read(operation, asked), asked)
@@ -185,8 +208,8 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
 
 
 def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
-    """The command once for every thing that it names, with files opened (``file``) as the user who gave the command,
-    before root becomes another. Raises OperationError."""
+    """The command once for each file that it names, opened (``file``) with the rights of the user who gave the command.
+    Raises OperationError."""
     field = next((each.name for each in attrs.fields(operation.arguments) if told(each).upload), None)
     values = getattr(arguments, f"asked_{field}", None)
     if not values:
@@ -209,7 +232,7 @@ def _named_file(name: str, value: str) -> dict[str, object]:
 
 
 def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
-    """Upload a file, which the server may not be able to read; returns the upload's id. Raises NoServer, OSError."""
+    """Upload a file that the server may not be able to read; returns the upload's id. Raises NoServer, OSError."""
     upload, size = None, 0
     with file:
         while (piece := file.read(PIECE_BYTES)) or upload is None:

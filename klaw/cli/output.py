@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
@@ -31,8 +31,7 @@ def warn(text: str) -> None:
 
 
 def written(lines: Sequence[PlainLine], *, bold: bool | None = None) -> list[str]:
-    """What an operation shows, harmless to the terminal. ``bold``: whether marks are set in bold; None: if the output
-    is a terminal."""
+    """Lines of an operation, harmless to the terminal. ``bold``: set marks in bold; None: if the output is one."""
     if bold is None:
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     out = []
@@ -83,12 +82,13 @@ def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list
     return lines
 
 
+Amount: TypeAlias = Callable[[int], str]
 BAR_CELLS = 24
 REDRAW_S = 0.1
 
 
 class ProgressLine:
-    """Draws on a stream, at most every ``REDRAW_S`` within a phase, with rate and time left."""
+    """Draws on a stream, with rate and time left; on a terminal at most every ``REDRAW_S`` within a phase."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -99,18 +99,11 @@ class ProgressLine:
         self._open = False
 
     def show(
-        self,
-        label: str,
-        done: int = 0,
-        total: int = 0,
-        amount: Callable[[int], str] = "{:,}".format,
-        *,
-        last: bool = False,
+        self, label: str, done: int = 0, total: int = 0, amount: Amount = "{:,}".format, *, last: bool = False
     ) -> None:
-        """Show how far something is.
+        """Show how far something is; a new ``label`` at once.
 
         Args:
-            label: what is being done; a new one is drawn at once.
             done, total: 0 where nobody knows.
             amount: how these are written.
             last: nothing follows in this line.
@@ -130,7 +123,7 @@ class ProgressLine:
         self._stream.write(f"\r\x1b[K{self._drawn(label, done, total, amount, now)}" + ("\n" if last else ""))
         self._stream.flush()
 
-    def _drawn(self, label: str, done: int, total: int, amount: Callable[[int], str], now: float) -> str:
+    def _drawn(self, label: str, done: int, total: int, amount: Amount, now: float) -> str:
         if not total:
             return f"{label:<24} {amount(done) if done else ''}".rstrip()
         filled = min(BAR_CELLS, BAR_CELLS * done // total)
@@ -146,7 +139,7 @@ class ProgressLine:
 
 
 def complain(error: BaseException) -> bool:
-    """Print a known error, and whose file it was when that is the reason. False: it is not known."""
+    """Print a known error, and whose file it was if that is the reason. False: it is not known."""
     from klaw.actor.log import priority
 
     refused = next(_refused(error), None)
@@ -209,12 +202,8 @@ def new_folder(given: str, option: str) -> Path:
 
 
 def write_document(texts: Iterator[str], path: str | None) -> None:
-    """Write all parts, harmless where they go to a terminal. An error in between removes the file.
-
-    Raises:
-        OperationError: the file cannot be made or written.
-        KlawError: whatever ``texts`` raises; the first part is asked for before a file is made.
-    """
+    """Write all parts, harmless where they go to a terminal. The first one is asked for before a file is made, and an
+    error removes that. Raises OperationError: the file cannot be made or written; what ``texts`` raises."""
     texts = chain([next(texts)], texts)
     if path is None:
         for text in texts:

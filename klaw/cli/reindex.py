@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
@@ -47,11 +47,9 @@ class ReindexArguments(ReindexChoices):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
-def _done(answer: dict[str, Any]) -> ShownLines:
-    return ShownLines((), found=answer.get("swapped", True))
-
-
-@command(NOUN, "reindex_command", ReindexArguments, cli="", show=_done)
+@command(
+    NOUN, "reindex", ReindexArguments, cli="", show=lambda answer: ShownLines((), found=answer.get("swapped", True))
+)
 def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a
     running server. The exit code is 1 if they differ.
@@ -109,8 +107,7 @@ def _on_server(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, 
         NoServer: none runs.
         KlawError: it refused, failed, or went away in the middle.
     """
-    options = {"accept_differences": asked.accept_differences, "embed_again": asked.embed_again}
-    call(paths, "reindex", action="start", **options)
+    call(paths, "reindex", action="start", accept_differences=asked.accept_differences, embed_again=asked.embed_again)
     try:
         while True:
             status = _status(paths)

@@ -8,20 +8,24 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from klaw.cli.output import program
+import attrs
+import structlog
+import trio
+
+from klaw.actor import log as logging
+from klaw.actor.failure import error_class, leaves, where
+from klaw.cli.output import EX_CONFIG, complain, is_permanent, program
+from klaw.config.load import load, unresolved_secrets
+from klaw.config.paths import Paths
+from klaw.config.run_as import not_usable
 
 
 def serve_command(arguments: argparse.Namespace) -> int:
     """Run the server until a signal stops it. Returns 0 then; 1 when it cannot start or had to stop; ``EX_CONFIG`` when
-    it cannot start, and starting it again does not help."""
-    from klaw.actor.failure import error_class, leaves, where
-    from klaw.cli.output import EX_CONFIG, complain, is_permanent
-
+    starting it again does not help."""
     try:
         _serve(arguments)
     except Exception as error:  # noqa: BLE001 - nothing above this can do better than name it
-        import structlog
-
         causes = leaves(error)
         if not sum(complain(leaf) for leaf in causes):
             # Class and place only: the error's text may quote what users wrote, and stderr is the service's log.
@@ -34,22 +38,12 @@ def serve_command(arguments: argparse.Namespace) -> int:
 
 def _names_foreign(arguments: argparse.Namespace) -> bool:
     """Print the owner of a file that stands in the way, whatever the error was: SQLite does not say which it was."""
-    from klaw.cli.output import complain
-    from klaw.config.paths import Paths
-    from klaw.config.run_as import not_usable
-
     found = next(not_usable(Paths.resolve(arguments.home)), None)
     return found is not None and complain(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(found)))
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    import attrs
-    import trio
-
-    from klaw.actor import log as logging
-    from klaw.app.serve import serve
-    from klaw.config.load import load, unresolved_secrets
-    from klaw.config.paths import Paths
+    from klaw.app.serve import serve  # a package that it misses is an error like others
 
     paths = Paths.resolve(arguments.home)
     if arguments.config:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
 from klaw.operations.lines import ShownLines, Table, size
@@ -35,9 +35,7 @@ class Install(MachineArguments):
         option="--with",
     )
     workspace: str | None = argument("keep the workspace here (default: in the home)", metavar="DIR")
-    source: str | None = argument(
-        "copy the models from this folder, for instance a stick", metavar="DIR", option="--from"
-    )
+    source: str | None = argument("copy models from this folder, for instance a stick", metavar="DIR", option="--from")
     models: bool = argument("leave the models alone", default=True, option="--no-models")
     program: str | None = argument("the klaw command that the service runs (default: this one)", metavar="PATH")
 
@@ -60,7 +58,7 @@ def _machine(asked: MachineArguments, here: Here) -> "Machine":
 
 
 def _real(path: str | PurePosixPath, machine: "Machine") -> PurePosixPath:
-    """Where a folder really is: the sandbox opens no links."""
+    """A folder's path without links, which the sandbox does not open."""
     place = Path(path).expanduser()
     return PurePosixPath(place.resolve() if machine.real else place.absolute())
 

@@ -4,14 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.convert import Check
 from klaw.domain.names import LOCAL_USER, user_id
 from klaw.errors import KlawError
 from klaw.operations.operation import Nothing, Noun, argument, required
+from klaw.operations.server import TokenToRevoke
 
 if TYPE_CHECKING:
-    from klaw.gateway.tokens import StoredToken
+    from klaw.gateway.tokens import StoredToken, TokenTable
 
 NOUN = Noun("token", "make, list and revoke access tokens (docs/security.md)", local=True)
 OPEN = "This machine needs no token: it is user local"
@@ -28,21 +29,16 @@ class NewToken(TokenUser):
     operator: bool = argument("operator token: manages the server, sees all users' data", default=False)
 
 
-@attrs.frozen(kw_only=True)
-class RevokeAnswer:
-    name: str = required("all tokens of this user, or one token by its id", metavar="NAME_OR_ID")
-
-
 @command(NOUN, "token_add", NewToken, cli="add")
 def add(asked: NewToken, here: Here) -> dict[str, Any]:
     """Make a token for a user and print it once."""
     from klaw.actor.clock import SystemClock, iso
-    from klaw.gateway.tokens import add_token, load_access, tokens_file
+    from klaw.gateway.tokens import add_token, tokens_file
 
-    file = tokens_file(here.paths.config_dir)
-    token, secret = add_token(file, asked.name, iso(SystemClock().now()), operator=asked.operator)
+    now = iso(SystemClock().now())
+    token, secret = add_token(tokens_file(here.paths.config_dir), asked.name, now, operator=asked.operator)
     here.say(secret, f"Token {token.id} of user {token.user}. It is not stored and will not be shown again.")
-    access = load_access(file)
+    access = _access(here)
     if not access.local and all(each.user != LOCAL_USER for each in access.tokens):
         here.say(
             "Every connection needs a token from now on; open chats without one end. For your own chats on this machine"
@@ -56,9 +52,7 @@ def add(asked: NewToken, here: Here) -> dict[str, Any]:
 @command(NOUN, "token_list", Nothing, cli="list")
 def show(_asked: Nothing, here: Here) -> dict[str, Any]:
     """List the tokens and the browsers that are logged in: their ids, users and dates."""
-    from klaw.gateway.tokens import load_access, tokens_file
-
-    access = load_access(tokens_file(here.paths.config_dir))
+    access = _access(here)
     here.say(*(f"{token.id}  {token.user:<32}  {token.created_at}{_about(token)}" for token in access.tokens))
     if not access.tokens:
         only = "only this machine can connect, as user local; make one with: klaw token add USER"
@@ -68,8 +62,8 @@ def show(_asked: Nothing, here: Here) -> dict[str, Any]:
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
-@command(NOUN, "token_revoke", RevokeAnswer, cli="revoke")
-def revoke(asked: RevokeAnswer, here: Here) -> dict[str, Any]:
+@command(NOUN, "token_revoke", TokenToRevoke, cli="revoke")
+def revoke(asked: TokenToRevoke, here: Here) -> dict[str, Any]:
     """Revoke the tokens of a user, or one token. A running server closes their connections."""
     from klaw.gateway.tokens import revoke_tokens, tokens_file
 
@@ -106,11 +100,15 @@ def _set_local(here: Here, *, allowed: bool) -> dict[str, Any]:
 
 
 def _say_who_is_left(here: Here) -> None:
-    from klaw.gateway.tokens import load_access, tokens_file
-
-    access = load_access(tokens_file(here.paths.config_dir))
+    access = _access(here)
     if not access.tokens:
         here.say(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
+
+
+def _access(here: Here) -> "TokenTable":
+    from klaw.gateway.tokens import load_access, tokens_file
+
+    return load_access(tokens_file(here.paths.config_dir))
 
 
 def _about(token: "StoredToken") -> str:

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw import __version__
-from klaw.cli.here import Here, command
+from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
-from klaw.operations.lines import Lines, ShownLines
+from klaw.operations.lines import Lines
 from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
-    from klaw.service.update import Control
+    from klaw.service.update import Control, Update
 
 NOUN = Noun("update", "install a newer version, with a way back (docs/operations.md)", local=True, of_machine=True)
 
@@ -49,36 +49,30 @@ def check(asked: WheelFile, _here: Here) -> dict[str, Any]:
     return {"installed": __version__, **about}
 
 
-@command(NOUN, "update_apply", Apply, cli="apply", show=lambda _answer: ShownLines(()))
+@command(NOUN, "update_apply", Apply, cli="apply")
 def apply(asked: Apply, here: Here) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
     is 1."""
-    from klaw.service.update import Update, read_wheel
+    from klaw.service.update import read_wheel
 
     release = read_wheel(Path(asked.wheel).expanduser().absolute())
     wheels = Path(asked.wheels).expanduser().absolute() if asked.wheels else None
-    with _steady(here) as tell:
-        place, control = _server(here.home)
-        update = Update(
-            paths=Paths.resolve(place), home=place, control=control, tell=tell, wheels=wheels, prefix=_prefix()
-        )
+    with _updating(here, wheels) as update:
         update.run(release, backup=asked.backup)
     return {"installed": release.version, "before": __version__}
 
 
-@command(NOUN, "update_back", Nothing, cli="back", show=lambda _answer: ShownLines(()))
+@command(NOUN, "update_back", Nothing, cli="back")
 def back(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Undo an update that was interrupted, by a power cut for instance: put the old version and database
     back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
     where it is installed."""
     from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved
-    from klaw.service.update import Update
 
-    with _steady(here) as tell:
-        place, control = _server(here.home)
-        Update(paths=Paths.resolve(place), home=place, control=control, tell=tell, prefix=_prefix()).back()
-    return {"home": str(place) if place else None}
+    with _updating(here) as update:
+        update.back()
+    return {"home": str(update.home) if update.home else None}
 
 
 def _prefix() -> Path:
@@ -89,9 +83,10 @@ def _prefix() -> Path:
 
 
 @contextmanager
-def _steady(here: Here) -> Iterator[Callable[[str], None]]:
-    """Let the body end although the terminal goes away; it is interrupted once, and not while it goes back. Gives what
-    tells its steps."""
+def _updating(here: Here, wheels: Path | None = None) -> Iterator["Update"]:
+    """Let the body update, and end although the terminal goes away; it is interrupted once only, so that it can go
+    back."""
+    from klaw.service.update import Update
 
     def interrupt(*_words: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -105,7 +100,9 @@ def _steady(here: Here) -> Iterator[Callable[[str], None]]:
     wanted: dict[int, Any] = {signal.SIGHUP: signal.SIG_IGN, signal.SIGINT: interrupt, signal.SIGTERM: interrupt}
     before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
     try:
-        yield tell
+        place, control = _server(here.home)
+        paths, prefix = Paths.resolve(place), _prefix()
+        yield Update(paths=paths, home=place, control=control, tell=tell, wheels=wheels, prefix=prefix)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

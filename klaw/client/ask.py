@@ -18,8 +18,6 @@ ATTEMPTS = 5
 PAUSE_S = 1.0
 DOUBT_S = 5.0
 """How long a chat without an answer may do nothing before that counts as failed."""
-
-
 QUIT = frozenset({"/quit", "/exit"})
 """Typed to leave; never sent."""
 EXIT_STOPPED = 130
@@ -38,9 +36,8 @@ INTERRUPTED = NoAnswer("stopped", "the answer was not waited for")
 class Waiter:
     """Watches the events of one chat for what becomes of one message. Pure.
 
-    A turn answers what was there when it began; another one may be running when the message arrives, and other clients
-    may talk in the same chat. So the answer is the first one, after the message, of a turn that was not running before
-    it.
+    When the message arrives, an older turn may be running, and other clients may talk in the same chat. So its answer
+    is the first one, after the message, of a turn that was not running before it.
 
     Args:
         answered_later: it is a command whose reply may be followed by an answer (``/retry``).
@@ -67,8 +64,7 @@ class Waiter:
                 return NoAnswer(event.code, event.message)
             case Status(ended="stopped", turn=str(turn)) if self.concerns(turn):
                 return NoAnswer("stopped", "the answer was stopped")
-            case Status(ended=None, state="idle" | "failed"):
-                # Told after a reconnect. A server that has just started may yet take up what is unanswered.
+            case Status(ended=None, state="idle" | "failed"):  # after a reconnect; the server may yet take it up
                 self.in_doubt = self._stored
             case Status(turn=str(turn)) | Delta(turn=turn) | Tool(turn=turn):
                 self._see_turn(turn)
@@ -113,8 +109,8 @@ class ShownAnswer:
         return bool(self.text)
 
     def piece(self, offset: int, text: str) -> str:
-        """Take a streamed piece; returns what to show of it. One that leaves a hole, or contradicts what was shown
-        (another model began again), shows nothing; ``rest`` makes up for it, or a later piece that closes the hole."""
+        """Take a streamed piece; returns what to show of it: nothing if it leaves a hole, or contradicts what was shown
+        (another model began again). A later piece that closes the hole, or ``rest``, makes up for it."""
         known = len(self.text) - offset
         if known >= 0 and self.text[offset : offset + len(text)] != text[:known]:
             self._contradicted = True
@@ -125,8 +121,8 @@ class ShownAnswer:
         return added
 
     def rest(self, content: str) -> str | None:
-        """What to show after the pieces so that the whole stored answer is shown; None: it does not begin with them,
-        since a mark was taken out, or another model began again."""
+        """What is left to show of the whole stored answer; None: it does not begin with the pieces, since a mark was
+        taken out, or another model began again."""
         for shown in (self.text, self.text.lstrip()):
             if content.startswith(shown):
                 return content[len(shown) :]

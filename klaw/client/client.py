@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import structlog
 import trio
 
 from klaw.actor.clock import new_id
@@ -25,8 +24,6 @@ MAX_UNACKED = 16
 """Messages without an acknowledgement; further ``send`` calls wait."""
 MAX_POSTS = 256
 """Requests that wait to be sent; more are refused."""
-
-log = structlog.get_logger("klaw.client")
 
 
 class Loss(Exception):
@@ -48,7 +45,6 @@ class Client:
     """The handle that ``connect`` gives; one consumer of events, many senders. From ``hello`` on it is for the link."""
 
     def __init__(self, positions: Mapping[str, int]) -> None:
-        self._positions: dict[str, int] = {chat_name(chat): seq for chat, seq in positions.items()}
         self._inbox = Inbox()
         self._streams = Streams(positions, self._inbox, self._append)
         self._unacked: dict[str, _UnackedMessage] = {}
@@ -79,9 +75,8 @@ class Client:
         Raises:
             InvalidName: of the chat.
             RequestRefused: the server did not take it, or it is too long. Nothing was stored.
-            ServerRefused, ServerUnreachable, ClientClosed: the client ended; whether it was stored is unknown.
-
-        Cancellation: whether it was stored is unknown. The same id makes a repetition safe.
+            ServerRefused, ServerUnreachable, ClientClosed: the client ended. As after cancellation, it is unknown
+                whether the message was stored; repeating it with the same id is safe.
         """
         named = tuple(NamedFile(sha256=each.sha256, name=each.name) for each in files) or None
         frame = frames.Send(id=message_id or new_id(), chat=chat_name(chat), text=text, files=named)
@@ -123,7 +118,7 @@ class Client:
         return answer.result
 
     async def request(self, frame: frames.RequestFrame | frames.Watch | frames.Approve) -> frames.ServerFrame:
-        """Send a frame and wait for the one with the same ``ref`` that answers it.
+        """Send a frame and wait for its answer.
 
         Raises:
             RequestRefused: the server answered with an error.
@@ -153,35 +148,24 @@ class Client:
         if name in self._streams:
             return
         self._streams.begin(name, after)
-        self._positions[name] = after
         try:
             await self.request(frames.Watch(chat=name, seq=after))
         except RequestRefused:
             self._streams.forget(name)
-            del self._positions[name]
             raise
 
     async def reconnected(self) -> None:
-        """Wait until there is a connection. Raises ServerRefused, ServerUnreachable, ClientClosed."""
+        """Wait for a connection. Raises ServerRefused, ServerUnreachable, ClientClosed."""
         while not self._up:
             self._check()
             await self._changed.wait()
 
     async def next_event(self) -> Event:
-        """The next event; waits for one. Cancellation loses none.
-
-        Raises:
-            ServerRefused, ServerUnreachable, ClientClosed: the client ended; everything before was given out.
-        """
+        """Wait for the next event; cancellation loses none. Raises ServerRefused, ServerUnreachable, ClientClosed: the
+        client ended; everything before was given out."""
         event = await self._inbox.get()
-        if isinstance(event, frames.MessageFrame):
-            self._positions[event.chat] = event.seq
         self._streams.relieve()
         return event
-
-    def positions(self) -> dict[str, int]:
-        """The seq of the last message that was given out, by chat: ``connect`` goes on from there."""
-        return dict(self._positions)
 
     def hello(self, name: str, token: str | None) -> frames.Hello:
         return frames.Hello(version=frames.PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
@@ -209,11 +193,9 @@ class Client:
                 self._answer(frame.ref, frame)
             case frames.Error():
                 self._complain(frame)
-            case frames.Welcome():
-                log.warning("second_welcome")
             case _:
                 if not self._answer(getattr(frame, "ref", None), frame):
-                    self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
+                    self._inbox.offer(frame)
 
     def next_frame(self) -> frames.ClientFrame | None:
         """What to send now; None: nothing until ``work`` is nudged."""
@@ -226,8 +208,7 @@ class Client:
         return None
 
     def lost(self, loss: Loss) -> bool:
-        """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it was
-        up."""
+        """The connection is gone: forget what was asked of it, but not the messages. Returns whether it was up."""
         was_up, self._up = self._up, False
         self._posts.clear()
         self._streams.lost()
@@ -287,8 +268,7 @@ class Client:
             self._unacked[error.id].reply.fail(refused)
         elif error.ref is not None and error.ref in self._answers:
             self._answers[error.ref].fail(refused)
-        elif error.code != "seq_ahead" and not self._streams.refused(error.ref, error.chat):
-            # seq_ahead says the same as the caught_up after it.
+        elif error.code != "seq_ahead" and not self._streams.refused(error.ref, error.chat):  # caught_up says it, too
             self._inbox.offer(error)
 
 

@@ -47,7 +47,7 @@ async def connect(
 
     Args:
         url: ``ws://`` or ``wss://``.
-        chats: chats to watch, with the seq of the last message seen (0: from the beginning).
+        chats: chats to watch, with the seq of the last message seen (0: none).
         name: this program and its version, for the server's log.
         first_s: how long to try for the first connection; 0: one attempt.
         again_s: how long to try to get a lost connection back.
@@ -58,7 +58,7 @@ async def connect(
         ValueError: the URL is not one of a WebSocket.
         ServerUnreachable, ServerRefused: there was no first connection.
 
-    Cancellation: cuts the connection. Leaving the block closes it politely, within ``CLOSE_S`` seconds.
+    Leaving the block closes the connection politely, within ``CLOSE_S`` seconds; cancellation cuts it.
     """
     check_url(url)
     client = Client(chats or {})
@@ -192,9 +192,9 @@ class WebSocket:
         await trio.sleep_forever()  # the receiver knows why
 
 
-class _WatchedStream(trio.abc.Stream):
-    """A stream that says when nothing more can be read from it: until the handshake trio-websocket would wait for
-    ever."""
+class _WatchedStream(trio.abc.ReceiveStream):
+    """The receiving side of a stream. It says when nothing more can be read: until the handshake trio-websocket would
+    wait for ever."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -208,12 +208,6 @@ class _WatchedStream(trio.abc.Stream):
             if not data:
                 self.over.set()
         return data
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -241,7 +235,7 @@ async def run_link(url: str, hello: Hello, side: Client) -> Loss:
     except* trio.TooSlowError:
         pass
     except* (ConnectionClosed, OSError, trio.BrokenResourceError, WebSocketProtocolError) as group:
-        # Of the library's reader, which tells nobody else: what the connection was for decides the loss, if it began.
+        # The library's reader failed, too; once the connection was made, ``_over`` says what the loss was.
         log.debug("link_failed", error=type(group.exceptions[0]).__name__)
         if stream is None:
             loss = Loss("unreachable", "the connection could not be made")
@@ -251,24 +245,23 @@ async def run_link(url: str, hello: Hello, side: Client) -> Loss:
     return loss
 
 
-async def _dial(url: str) -> _WatchedStream:
+async def _dial(url: str) -> trio.abc.Stream:
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "wss":
         context = ssl.create_default_context()
-        tls = await trio.open_ssl_over_tcp_stream(host, parts.port or 443, https_compatible=True, ssl_context=context)
-        return _WatchedStream(tls)
-    return _WatchedStream(await trio.open_tcp_stream(host, parts.port or 80))
+        return await trio.open_ssl_over_tcp_stream(host, parts.port or 443, https_compatible=True, ssl_context=context)
+    return await trio.open_tcp_stream(host, parts.port or 80)
 
 
-async def _over(stream: _WatchedStream, url: str, hello: Hello, side: Client, nursery: trio.Nursery) -> Loss:
+async def _over(stream: trio.abc.Stream, url: str, hello: Hello, side: Client, nursery: trio.Nursery) -> Loss:
     """Make the stream a WebSocket, whose reader runs in ``nursery``, and talk over it."""
-    parts = urlsplit(url)
+    parts, receiving = urlsplit(url), _WatchedStream(stream)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     shake_hands = partial(
         wrap_client_stream,
         nursery,
-        cast("Any", stream),
+        cast("Any", trio.StapledStream(stream, receiving)),
         parts.netloc.rpartition("@")[2],
         target,
         message_queue_size=QUEUE_FRAMES,
@@ -276,7 +269,7 @@ async def _over(stream: _WatchedStream, url: str, hello: Hello, side: Client, nu
         receive_buffer_size=READ_BYTES,
     )
     with trio.fail_after(CONNECT_S):
-        connection = await run_until_first_ends(shake_hands, stream.over.wait)
+        connection = await run_until_first_ends(shake_hands, receiving.over.wait)
     if connection is None:
         return Loss("unreachable", "the server closed the connection at once")
     try:

@@ -22,11 +22,6 @@ _PASTE_BEGIN, _PASTE_END = "[200~", "[201~"
 _MAX_SEQUENCE = 16
 
 
-@attrs.frozen
-class SubmittedLine:
-    text: str
-
-
 class EditorKey(enum.Enum):
     """Keys that the editor leaves to its owner."""
 
@@ -71,9 +66,11 @@ class LineEditor:
             self._history = [*self._history, text][-MAX_HISTORY:]
         self._shown = len(self._history)
 
-    def feed(self, data: bytes) -> Iterator[SubmittedLine | EditorKey]:
-        """Take what the terminal sent; yields what happened. Characters may be split over calls."""
-        yield from filter(None, map(self._take, self._decoder.decode(data)))
+    def feed(self, data: bytes) -> Iterator[str | EditorKey]:
+        """Take what the terminal sent, where characters may be split over calls; yields submitted lines and keys."""
+        for character in self._decoder.decode(data):
+            if (happened := self._take(character)) is not None:
+                yield happened
 
     def view(self, columns: int) -> View:
         """The part of the line around the cursor that fits ``columns`` cells."""
@@ -88,7 +85,7 @@ class LineEditor:
             end += 1
         return View("".join(shown[start:end]), column)
 
-    def _take(self, character: str) -> SubmittedLine | EditorKey | None:
+    def _take(self, character: str) -> str | EditorKey | None:
         if self._sequence:
             self._sequence += character
             self._escape()
@@ -128,16 +125,15 @@ class LineEditor:
         elif not self._pasting and sequence in _KEYS:
             _KEYS[sequence](self)
 
-    def _submit(self) -> SubmittedLine:
+    def _submit(self) -> str:
         text = self.text
         self.clear()
         self.remember(text)
-        return SubmittedLine(text)
+        return text
 
     def _insert(self, character: str) -> None:
-        printable = character == "\n" or (character.isprintable() or width_of(character) == 0)
-        if character == "\t":
-            character, printable = " ", True
+        character = " " if character == "\t" else character
+        printable = character == "\n" or character.isprintable() or width_of(character) == 0
         if printable and len(self._line) < MAX_CHARACTERS:
             self._line.insert(self._at, character)
             self._at += 1

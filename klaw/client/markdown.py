@@ -1,5 +1,4 @@
-"""Markdown on a terminal. ``whole_blocks`` tells how much of a growing answer can be rendered; ``render`` makes rows of
-it.
+"""Markdown on a terminal: how much of a growing answer can be rendered, and its rows.
 
 Not rich's: structlog imports rich wherever that is installed, in the server too. It also cuts off what is wide in
 tables, and does not know what may begin a row in scripts without spaces.

@@ -74,38 +74,33 @@ class Messages:
 
 
 class Pipe:
-    """The answers of one chat on ``out``, what went wrong on ``errors``."""
+    """The answers of one chat on ``out``, what went wrong on ``errors``. ``once``: nobody is asked for permission."""
 
-    def __init__(self, client: Client, chat: str, out: TextIO, errors: TextIO, *, as_json: bool) -> None:
+    def __init__(self, client: Client, chat: str, out: TextIO, errors: TextIO, *, as_json: bool, once: bool) -> None:
         self._client = client
         self._chat = chat
         self._out = out
         self._errors = errors
         self._as_json = as_json
-        self._once = False
+        self._once = once
 
     async def converse(self, messages: Messages) -> int:
         """Send each message after the answer to the one before, up to ``/quit``. Returns the exit code: 1 if one got no
         answer, 130 after Ctrl-C, else 0.
 
         Raises:
-            InputError
             BrokenPipeError: nobody reads the answers any more.
-            ServerRefused, ServerUnreachable
+            InputError, ServerRefused, ServerUnreachable
         """
         code = 0
         while (text := await messages.next()) is not None and text.lower() not in QUIT:
-            code = max(code, await self._exchange(text))
+            code = max(code, await self.exchange(text))
             if code == EXIT_STOPPED:
                 break
         return code
 
-    async def ask_once(self, text: str) -> int:
-        """Send one message, without anybody to ask for permission. Returns and raises as ``converse``."""
-        self._once = True
-        return await self._exchange(text)
-
-    async def _exchange(self, text: str) -> int:
+    async def exchange(self, text: str) -> int:
+        """Send one message. Returns and raises as ``converse``."""
         interrupted = False
 
         async def heed_control_c() -> None:

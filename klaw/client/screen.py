@@ -1,8 +1,8 @@
 """The terminal's picture: text that only grows, with a foot below it: what is being done, and the input line.
 
-An answer is rendered block by block; the one that still grows stands there as it was written. Rows end between words,
-so each is written with its own line end. Of the rows that can change, those from the first one that differs are written
-again. Nothing here reads or waits; each change is one string of output, so that nothing flickers.
+An answer is rendered block by block; the one that still grows stands there as it was written. Of the rows that can
+change, those from the first one that differs are written again. Each change is one string of output, so that nothing
+flickers.
 """
 
 import enum
@@ -24,15 +24,15 @@ PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 """Bracketed paste: pasted line ends do not submit."""
 
 
+_MIN_COLUMNS = 2
+"""A sign of a script without spaces takes two."""
+
+
 class Style(enum.Enum):
     PLAIN = ""
     FAINT = "\x1b[2m"
     BOLD = "\x1b[1m"
     ALARM = "\x1b[31m"
-
-
-_MIN_COLUMNS = 2
-"""A sign of a script without spaces takes two."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,8 +81,8 @@ class Screen:
         self._paint(done)
 
     def correct(self, shown: str, text: str) -> None:
-        """Show an answer as it is in the end, of which ``shown`` was written. Complete blocks stay: where they differ
-        from the text, it follows as a whole."""
+        """Show an answer as it is in the end, of which ``shown`` was written. Complete blocks stay; where they differ
+        from it, it follows as a whole."""
         shown, text = harmless(shown), harmless(text)
         stays = shown[: len(shown) - len(self._growing)]
         if text.startswith(stays):
@@ -146,9 +146,8 @@ class Screen:
     def _paint(self, done: Sequence[str] = ()) -> None:
         """Write rows that stay, and below them what can still change; rows that stand there already are left alone.
 
-        On a terminal that has become narrower, rows that were written whole now take several: terminals keep the text
-        and move it, and the cursor with it. Where terminals differ, rather too few rows are counted: one too many
-        would clear text that stays.
+        On a terminal that has become narrower, written rows take several. Where terminals differ, rather too few are
+        counted: one too many would clear text that stays.
         """
         if self._columns != self.columns:
             self._grown = [""]

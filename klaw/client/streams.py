@@ -27,14 +27,8 @@ class DisconnectedEvent:
     code: str
 
 
-Event: TypeAlias = (
-    ConnectedEvent | DisconnectedEvent | frames.MessageFrame | frames.CaughtUp | frames.Delta | frames.Tool
-    | frames.ApprovalFrame | frames.ApprovalEndedFrame | frames.Status | frames.StoppedFrame | frames.Error
-    | frames.Notice
-)  # fmt: skip
-"""What a client tells its consumer: events of its own, and frames of the server as they are."""
-
-
+Event: TypeAlias = ConnectedEvent | DisconnectedEvent | frames.ServerFrame
+"""What a client tells its consumer: events of its own, and frames of the server that answer nothing."""
 CAPACITY = 256
 
 
@@ -88,8 +82,8 @@ class _ChatPosition:
     dropped: bool = False
     """Something of that was not given out: what follows waits for the next time."""
     out_of_turn: int = 0
-    """The lowest seq above ``last`` that came out of turn while the server was sending. It may come again in its turn,
-    but need not: an acknowledgement takes the place of a message that is not sent again."""
+    """The lowest seq above ``last`` that came out of turn while the server was sending. It may not come again: an
+    acknowledgement takes the place of its message."""
 
     def takes(self, entry: frames.MessageFrame) -> bool:
         """Whether it comes next. What is sent again may lack numbers: the server no longer has these messages."""
@@ -109,7 +103,6 @@ class Streams:
 
     Args:
         positions: chats to watch, with the seq that was seen last.
-        inbox: where entries go; shared with other events.
         ask: sends a request; called only while there is a connection.
     """
 

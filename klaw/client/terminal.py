@@ -18,7 +18,7 @@ from klaw.actor.threads import Threads
 from klaw.client.ask import INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import T, run_until_first_ends
-from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
+from klaw.client.editor import EditorKey, LineEditor
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
 from klaw.client.streams import Event
 from klaw.client.transcript import COMMAND, PROMPT, SENDING, SLOW_SPIN_S, SPIN_S, Activity, ScreenTranscript
@@ -67,12 +67,11 @@ def borrowed_terminal(fd: int, out: TextIO) -> Iterator[None]:
 
 
 async def read_keys(fd: int) -> bytes:
-    """What was typed, as soon as there is something; empty when the terminal is gone."""
+    """Wait for keys; empty when the terminal is gone."""
     await trio.lowlevel.wait_readable(fd)
     try:
         return os.read(fd, 4096)
-    except OSError:
-        # A hung-up terminal reads as an input/output error.
+    except OSError:  # it was hung up
         return b""
 
 
@@ -201,10 +200,10 @@ class Terminal:
             self._typing.set()
         self._refresh()
 
-    def _on_key(self, happened: SubmittedLine | EditorKey) -> bool:
+    def _on_key(self, happened: str | EditorKey) -> bool:
         """Returns whether the user leaves."""
-        if isinstance(happened, SubmittedLine):
-            return self._submit(happened.text.strip())
+        if isinstance(happened, str):
+            return self._submit(happened.strip())
         if happened is EditorKey.INTERRUPT:
             return self._interrupt()
         if happened is EditorKey.REDRAW:
@@ -282,12 +281,7 @@ _threads = Threads("attach", 1)
 
 
 async def _attach(client: Client, path: str) -> FileOfMessage:
-    """Upload a file.
-
-    Raises:
-        RequestRefused: it cannot be read, or the server does not take it; the text says why.
-        ConnectionLost, ServerRefused, ServerUnreachable, ClientClosed
-    """
+    """Upload a file. Raises as ``Client.request``; RequestRefused also where it cannot be read."""
     most = client.welcome.limits.max_file_bytes if client.welcome else None
     if most is None:
         raise RequestRefused("unknown_type", "this server takes no files")
@@ -305,18 +299,13 @@ def _read(name: str, most: int) -> bytes:
             raise RequestRefused("file_too_large", f"{path} has {info.st_size:,} bytes: at most {most:,}")
         return path.read_bytes()
     except (OSError, RuntimeError, ValueError) as error:
-        raise RequestRefused(
-            "no_file", f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        why = getattr(error, "strerror", None) or error
+        raise RequestRefused("no_file", f"{path} cannot be read: {why}") from error
 
 
 async def _passage(client: Client, turn: str, number: str) -> str:
-    """A passage as the model was given it for ``turn`` (empty: none).
-
-    Raises:
-        RequestRefused: there is no such passage; the text says which there are.
-        ConnectionLost, ServerRefused, ServerUnreachable, ClientClosed
-    """
+    """A passage as the model was given it for ``turn`` (empty: none). Raises as ``Client.request``; RequestRefused also
+    where there is no such passage: the text says which there are."""
     if not turn:
         raise RequestRefused("no_passages", "no answer here refers to a passage")
     used = context_used.read((await client.call("receipt", turn=turn))["receipt"])

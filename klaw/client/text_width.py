@@ -9,8 +9,6 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 """Marks that reorder what follows them: text could pretend to be something else."""
 _AS_EMOJI = "\ufe0f"
 """Makes the character before it an emoji of two cells, on terminals that know it."""
-
-
 _HARMLESS = {
     **{code: chr(0x2400 + code) for code in range(0x20)},
     **dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000), *map(ord, _BIDI)], "\ufffd"),
@@ -58,11 +56,8 @@ _OPENING = frozenset("([{«“‘（［｛「『【〈《〔")
 
 
 def wrap(line: str, columns: int) -> list[str]:
-    """The rows of one line of printable text, at least one.
-
-    A word that does not fit goes to the next row; one that fits no row is cut. The spaces at a break go. The last row
-    keeps its spaces, so that ``wrap(last + more)`` goes on as ``wrap(line + more)`` would.
-    """
+    """The rows of one line of printable text, at least one. A word that fits no row is cut; the spaces at a break go.
+    The last row keeps its spaces, so that ``wrap(last + more)`` goes on as ``wrap(line + more)`` would."""
     rows: list[str] = []
     row, used = "", 0
     for part in _parts(line):
@@ -94,14 +89,13 @@ def least_width(row: str) -> int:
 
 
 def height(row: str, columns: int) -> int:
-    """Rows that a written row takes at least, on a terminal that may have become narrower. A character of two cells
-    that only half fits goes to the next row."""
+    """Rows that a written row takes at least, on a terminal that may have become narrower."""
     if row.isascii():
         return max(1, -(-len(row) // columns))
     rows, used = 1, 0
     for sign in _signs(row):
         for cells in _least_cells(sign):
-            if used and used + cells > columns:
+            if used and used + cells > columns:  # one of two cells that only half fits goes to the next row
                 rows, used = rows + 1, 0
             used += cells
     return rows
@@ -160,13 +154,12 @@ _MAX_SIGN = 32
 
 
 def _cut(word: Sequence[str], columns: int) -> list[str]:
-    rows: list[list[str]] = [[]]
-    used = 0
+    rows, used = [""], 0
     for sign in word:
         cells = width(sign)
         if used + cells > columns and rows[-1]:
-            rows.append([])
+            rows.append("")
             used = 0
-        rows[-1].append(sign)
+        rows[-1] += sign
         used += cells
-    return ["".join(row) for row in rows]
+    return rows

@@ -7,7 +7,7 @@ from klaw.client.ask import ShownAnswer
 from klaw.client.screen import Screen, Style
 from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
 from klaw.domain.attachment import PICTURES
-from klaw.domain.context_used import ContextUsed, place_of
+from klaw.domain.context_used import place_of
 from klaw.domain.message import MessageKind
 from klaw.wire import frames
 
@@ -16,7 +16,6 @@ SLOW_SPIN_S = 1.0
 _PICTURES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SLOW_S = 2
 """Longer steps show their seconds."""
-
 SENDING = "sending"
 COMMAND = "carrying out "
 _STATES = {
@@ -79,19 +78,12 @@ class Activity:
             self._doing, self._since = doing, now
 
 
-def tool_text(tool: frames.Tool) -> str:
-    return f"{tool.name}: {tool.what}" if tool.what else tool.name
-
-
 PROMPT = "> "
 _ALIKE = 48
 """Characters of an error that tell it from others."""
 BUSY_STATES = frozenset({"waiting", "thinking", "answering"})
-
-
 READ_S = 0.5
 """A question shown for less was not read: the answer was meant for something before it."""
-
 _YES = frozenset({"y", "yes", "д", "да"})
 _NO = frozenset({"n", "no", "н", "нет"})
 
@@ -199,15 +191,6 @@ class ScreenTranscript:
     def say(self, text: str) -> None:
         self._screen.line(f"[{text}]", Style.FAINT)
 
-    def _connected(self, connected: ConnectedEvent) -> None:
-        if connected.again:
-            self.say("connected again")
-        current = {part.code: part.text for part in connected.welcome.degraded}
-        for code, text in current.items():
-            if self._degraded.get(code) != text:
-                self.say(text)
-        self._degraded = current
-
     def show(self, event: Event) -> None:
         if getattr(event, "chat", None) not in (None, self._chat):
             return
@@ -216,8 +199,8 @@ class ScreenTranscript:
                 self.entry(event)
             case frames.Delta():
                 self._delta(event)
-            case frames.Tool(state="started" | "failed"):
-                self.say(tool_text(event) if event.state == "started" else f"{event.name} failed")
+            case frames.Tool():
+                self._tool(event)
             case frames.ApprovalFrame() | frames.ApprovalEndedFrame():
                 self._question(event)
             case frames.Status():
@@ -236,11 +219,31 @@ class ScreenTranscript:
             case _:
                 pass
 
+    def _connected(self, connected: ConnectedEvent) -> None:
+        if connected.again:
+            self.say("connected again")
+        current = {part.code: part.text for part in connected.welcome.degraded}
+        for code, text in current.items():
+            if self._degraded.get(code) != text:
+                self.say(text)
+        self._degraded = current
+
+    def _tool(self, tool: frames.Tool) -> None:
+        if tool.state == "started":
+            self.say(f"{tool.name}: {tool.what}" if tool.what else tool.name)
+        elif tool.state == "failed":
+            self.say(f"{tool.name} failed")
+
     def _question(self, event: frames.ApprovalFrame | frames.ApprovalEndedFrame) -> None:
         if isinstance(event, frames.ApprovalFrame):
             self.questions.asked(event)
         elif self.questions.ended(event):
             self.say(ENDINGS.get(event.outcome, event.outcome))
+
+    def _stopped(self, stopped: frames.StoppedFrame) -> None:
+        self.busy = False
+        if not stopped.running:
+            self.say("nothing to stop")
 
     def ask(self, now: float) -> None:
         """Show the next open question, if none is shown. ``now`` in seconds."""
@@ -268,21 +271,22 @@ class ScreenTranscript:
 
     def _answered(self, entry: frames.MessageFrame) -> None:
         """An answer, or the text before a tool call, after which the answer goes on."""
-        answer = self._answer if self._answer is not None and entry.turn == self._answer.turn else None
-        rest = entry.content if answer is None else answer.rest(entry.content)
-        if answer is not None and rest is None:
-            self._screen.correct(answer.text, entry.content)
+        rest: str | None = entry.content
+        if self._answer is not None and entry.turn == self._answer.turn:
+            rest = self._answer.rest(entry.content)
+            if rest is None:
+                self._screen.correct(self._answer.text, entry.content)
+            self._answer = None
         self._said(rest or "")
         for file in entry.files or ():
             self._screen.line(_label(file), Style.FAINT)
-        if answer is not None:
-            self._answer = None
         if entry.kind != MessageKind.TOOL_CALL:
             self._finished = entry.turn or self._finished
         if entry.context_used is not None and entry.context_used.passages:
             self.with_passages = entry.turn or ""
-            for line in _sources(entry.context_used):
-                self._screen.line(line, Style.FAINT)
+            for each in entry.context_used.passages:
+                if each.cited:
+                    self._screen.line(f"[{each.number}] {place_of(each)}", Style.FAINT)
 
     def _said(self, text: str) -> None:
         self._screen.write(text)
@@ -297,8 +301,6 @@ class ScreenTranscript:
         self.busy = True
 
     def _status(self, status: frames.Status) -> None:
-        if status.chat is None:
-            return
         if status.ended == "done":
             self._explained = ""
         self.busy = status.state in BUSY_STATES
@@ -306,11 +308,6 @@ class ScreenTranscript:
             self._close_answer()
         if status.ended == "stopped":
             self.say("stopped")
-
-    def _stopped(self, stopped: frames.StoppedFrame) -> None:
-        self.busy = False
-        if not stopped.running:
-            self.say("nothing to stop")
 
     def _error(self, error: frames.Error) -> None:
         if error.turn is not None:
@@ -340,7 +337,3 @@ def _quoted(text: str) -> str:
 
 def _label(file: frames.FileOfMessage) -> str:
     return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
-
-
-def _sources(used: ContextUsed) -> list[str]:
-    return [f"[{each.number}] {place_of(each)}" for each in used.passages if each.cited]

@@ -1,13 +1,11 @@
-"""References such as ``${NAME}`` in the texts of the configuration file, and secrets, which are never printed.
-
-What a reference stands for is looked up when it is needed: a command that calls no provider must not fail because a key
-is only in the environment of the service.
-"""
+"""References such as ``${NAME}`` in the texts of the configuration file, and secrets, which are never printed. A
+reference is looked up when it is needed: a command that calls no provider must not fail because a key is only in the
+environment of the service."""
 
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias, final
 
@@ -25,7 +23,6 @@ _FORMS = {
     "file": re.compile(r"file:(?P<name>(/|~/)[^\0]+)"),
     "credential": re.compile(r"credential:(?P<name>[A-Za-z0-9_][A-Za-z0-9_.@-]*)"),
 }
-"""What may stand inside of ``${…}``."""
 
 
 @attrs.frozen
@@ -83,21 +80,15 @@ class Reference:
 def read_references(text: str, line: int, environ: Mapping[str, str]) -> str | Reference:
     """Find ``${NAME}``, ``${NAME:-default}``, ``${file:/path}`` and ``${credential:NAME}``; ``$$`` is a ``$``. Returns
     plain text when there is no reference in it. Raises ValueError: one is malformed."""
-    pieces = tuple(_pieces(text))
-    if all(isinstance(piece, str) for piece in pieces):
-        return "".join(map(str, pieces))
-    return Reference(pieces=pieces, line=line, environ=environ)
-
-
-def _pieces(text: str) -> Iterator[Piece]:
+    pieces: list[Piece] = []
     position = 0
     for match in _REFERENCE.finditer(text):
-        if match.start() > position:
-            yield text[position : match.start()]
+        pieces += [text[position : match.start()], "$" if match[0] == "$$" else _source(match)]
         position = match.end()
-        yield "$" if match[0] == "$$" else _source(match)
-    if position < len(text):
-        yield text[position:]
+    pieces = [piece for piece in (*pieces, text[position:]) if piece]
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(map(str, pieces))
+    return Reference(pieces=tuple(pieces), line=line, environ=environ)
 
 
 def _source(match: re.Match[str]) -> _Source:
@@ -136,12 +127,9 @@ def check_text(text: str) -> None:
 
 @final
 class Secret:
-    """A key or a header value, or the reference to one; every way of printing it shows ``***``. Not an attrs class on
-    purpose: ``attrs.asdict`` would open it.
-
-    Args:
-        broken_by: says which rule of its key a text breaks; checked when a reference is looked up.
-    """
+    """A key or a header value, or the reference to one; every way of printing it shows ``***``. ``broken_by`` tells
+    which rule a text breaks, when a reference is looked up. Not an attrs class on purpose: ``attrs.asdict`` would open
+    it."""
 
     __slots__ = ("_broken_by", "_source")
 

@@ -33,6 +33,12 @@ HEADERS: Mapping[str, Any] = {
     "names": r"[0-9A-Za-z!#$%&'*+.^_`|~-]+",
     "names_hint": "be an HTTP header name",
 }
+USERS: Mapping[str, Any] = {
+    "default": ("local",),
+    "pattern": r"\*|[a-z0-9][a-z0-9_-]{0,31}",
+    "hint": "be a user's name, or *",
+    "one_or_more": True,
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -94,13 +100,8 @@ def key(
     up_to: float | None = None,
     **limits: Any,
 ) -> Any:
-    """Declare one key. Without ``default`` and ``factory`` it is required.
-
-    Args:
-        within: the least and the most of a number.
-        up_to: the most of a number that is over 0.
-        limits: fields of ``Rule``.
-    """
+    """Declare one key; without ``default`` and ``factory`` it is required. ``within`` is the least and the most of a
+    number, ``up_to`` the most of one that is over 0, ``limits`` are fields of ``Rule``."""
     if within is not None:
         limits |= {"minimum": within[0], "maximum": within[1]}
     if up_to is not None:

@@ -66,7 +66,6 @@ class RoutingConfig:
 
     @property
     def uses_local(self) -> bool:
-        """Whether any route leads to the built-in model."""
         return any(name.partition("/")[0] == LOCAL_PROVIDER for _, name in self.places())
 
     def places(self) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,6 @@
-"""The configuration file -> ``EngineConfig`` and warnings. Every mistake is reported with the path of its key.
-
-Values are read strictly: ``"3"`` is no number and ``yes`` is no boolean. No message quotes a text that could hold a
-secret, nor anything that came from the environment.
-"""
+"""The configuration file -> ``EngineConfig`` and warnings. Every mistake is reported with the path of its key. Values
+are read strictly: ``"3"`` is no number and ``yes`` is no boolean. No message quotes a text that could hold a secret,
+nor anything that came from the environment."""
 
 import difflib
 import json
@@ -218,7 +216,6 @@ class _SettingsReader:
         return made
 
     def value(self, value: Any, cls: Any, rule: Rule, path: str) -> Any:
-        """One value: a section, a map, a list or a scalar."""
         origin, arguments = get_origin(cls), get_args(cls)
         if value is INVALID:
             return INVALID
@@ -311,7 +308,6 @@ def _path(text: str) -> Path:
 
 
 def _json(value: Any) -> Any:
-    """A part of the tree as JSON values. Raises ValueError."""
     if isinstance(value, dict):
         return {name: _json(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,9 +1,6 @@
-"""The one way to a file by its path where a user, a tool or a program can write: never through a link, never in a
-way that can wait, and never more of it than is wanted. Blocks.
-
-The folder that a person chose (workspace, data) may be reached by links; below it each folder is opened from the open
-one before it, by its name, so nothing can be exchanged between a look and its use.
-"""
+"""The one way to a file by its path where a user, a tool or a program can write: never through a link, never in a way
+that can wait, and never more of it than is wanted. Links may lead to the folder that a person chose; below it each
+folder is opened from the open one before it, so nothing can be exchanged between a look and its use. Blocks."""
 
 import errno
 import os
@@ -51,7 +48,6 @@ class OpenedFile:
         return data
 
     def head(self, limit: int) -> bytes:
-        """Its first bytes. Raises OSError."""
         with os.fdopen(self.fd, "rb", closefd=False) as file:
             return file.read(limit)
 
@@ -73,13 +69,9 @@ def open_plain(name: str, folder: int) -> tuple[int, os.stat_result]:
 
 @contextmanager
 def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterator[int]:
-    """A folder's descriptor. Raises NotPlain: a part is a link, or no folder; OSError.
-
-    Args:
-        root: chosen by a person; links on the way to it are followed.
-        below: relative to it; no part may be a link or ``..``.
-        make: make what is missing (mode 0700).
-    """
+    """Open a folder ``below`` one that a person chose (``root``): links on the way to that are followed, below it no
+    part may be a link or ``..``. ``make`` makes what is missing (mode 0700). Gives a descriptor. Raises NotPlain: a
+    part is a link, or no folder; OSError."""
     if make:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(root, FOLDER & ~os.O_NOFOLLOW)

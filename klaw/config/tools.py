@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import ADDRESS, DAY_S, HEADERS, HOUR_S, key, section
+from klaw.config.keys import ADDRESS, DAY_S, HEADERS, HOUR_S, USERS, key, section
 
 
 @attrs.frozen(kw_only=True)
@@ -97,11 +97,7 @@ class McpServerConfig:
     )
     max_tools: int = key("More tools than these are left out; each costs tokens.", 64, within=(1, 500))
     users: tuple[str, ...] = key(
-        "Users whose chats are offered its tools; * for everybody. They act with your accounts.",
-        ("local",),
-        pattern=r"\*|[a-z0-9][a-z0-9_-]{0,31}",
-        hint="be a user's name, or *",
-        one_or_more=True,
+        "Users whose chats are offered its tools; * for everybody. They act with your accounts.", **USERS
     )
     timeout_s: float = key("One call must end within this time.", 60.0, up_to=DAY_S)
     start_timeout_s: float = key("It must be connected within this time.", 30.0, up_to=DAY_S)
@@ -141,11 +137,7 @@ class EndpointConfig:
     headers: Mapping[str, Secret] = key("Further request headers; here belongs a key.", **HEADERS)
     private: bool = key("It may be on this machine or its network.", False)
     users: tuple[str, ...] = key(
-        "Users whose knowledge bases may have it as a source; * for everybody. They read with your account.",
-        ("local",),
-        pattern=r"\*|[a-z0-9][a-z0-9_-]{0,31}",
-        hint="be a user's name, or *",
-        one_or_more=True,
+        "Users whose knowledge bases may have it as a source; * for everybody. They read with your account.", **USERS
     )
 
     def mistakes(self) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,1 @@
-"""``klaw doctor``: looks at an installation, running or stopped, and says in plain words what is wrong and what to do.
-
-Only reads. No finding holds message content: names, ids and counts only.
-"""
+"""``klaw doctor``: only reads, and says what is wrong and what to do. No finding holds what was said."""

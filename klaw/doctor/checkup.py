@@ -51,13 +51,8 @@ def check_up(
     now: float | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Checkup:
-    """Look at everything.
-
-    Args:
-        whole: read every log line, every index, every file of a message and every model file in full.
-        now: Unix seconds; None: the real time.
-        environ: for the configuration's ``${NAME}``.
-    """
+    """Look at everything. ``whole`` reads every log line, every index, every file of a message and every model file in
+    full. ``now`` is in Unix seconds; None: the real time."""
     done, now = Checkup(), time.time() if now is None else now
     config, found = places.check_config(paths, environ)
     done.findings += found
@@ -113,7 +108,7 @@ def _check_data(
 
 
 def _in_database(paths: Paths, logs: LogReport) -> int:
-    """How many messages the database has whose numbers are missing in the logs."""
+    """Count the messages in the database whose numbers are missing in the logs."""
     gaps = {chat: numbers.missing() for chat, numbers in logs.seqs.items()}
     if not any(gaps.values()):
         return 0
@@ -149,7 +144,9 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         except StorageError as error:
             done.findings.append(problem(name, f"cannot be read: {error}", judge.REBUILD))
     with suppress(StorageError):  # what cannot be read is among the findings above
-        done.findings.append(judge.judge_counts(read_offline(paths.database, inventory.rows_of_kinds)))
+        counts = read_offline(paths.database, inventory.rows_of_kinds)
+        there = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        done.findings.append(ok("rows", there or "there are none"))
     return covered.model
 
 

@@ -1,4 +1,4 @@
-"""From what was read of database and logs to findings. Pure."""
+"""What was read of database and logs, judged. Pure."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -122,10 +122,6 @@ def judge_rows(name: str, words: str, found: Soundness, *, waiting: int | None =
     return ok(name, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
 
 
-def judge_counts(counts: Mapping[str, int]) -> Finding:
-    return ok("rows", ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "there are none")
-
-
 def judge_covered(covered: WholeLook) -> Finding:
     lost = {chat: covered.tallies[chat].uncovered(start) for chat, start in covered.window_starts.items()}
     total = sum(lost.values())
@@ -177,8 +173,8 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
 
 
 def judge_numbers(report: LogReport, in_database: int) -> Finding:
-    """Whether each message of a chat and each change of memory has a number of its own, without gaps. ``in_database``:
-    how many of the messages that the logs lack the database has."""
+    """Judge whether each message of a chat and each change of memory has a number of its own, without gaps;
+    ``in_database`` messages that the logs lack are in the database."""
     far = 0
     repeated = [f"{chat}#{seq}" for chat, numbers in report.seqs.items() for seq in numbers.repeated()]
     for word, numbers in (("row", report.rowids), ("memory", report.entries), ("run", report.changes)):
@@ -218,14 +214,8 @@ def judge_tails(
     *,
     running: bool,
 ) -> Finding:
-    """The logs, which were read before, against the database.
-
-    Args:
-        missing: what the database lacks.
-        last_seqs: the newest message of each chat in the database.
-        last: the highest numbers there.
-        running: a server runs, so the database cannot be behind.
-    """
+    """Compare the logs, which were read before, with the database: with what it lacks of them, with the newest message
+    of each chat there, and with its highest numbers. That of a running server cannot be behind."""
     ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
     newer = last["change"] > max(report.runs.values(), default=0) or last["entry"] > report.entries.last(0)
     lost = "from a backup: lines are missing, and a rebuild would lose them"

@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,9 @@ def check_folders(paths: Paths) -> Finding:
     """Folders exist, are ours, private and writable; so is all that stands in them."""
     data = paths.data_dir
     if foreign := list(not_usable(paths)):
-        todo = belongs_to(_above(foreign[0], paths), foreign[0].lstat().st_uid)
+        parts = (paths.config_dir, data, paths.state_dir, paths.models_dir, paths.runtime_dir, paths.workspace)
+        above = next((each for each in parts if foreign[0].is_relative_to(each)), foreign[0])
+        todo = belongs_to(above, foreign[0].lstat().st_uid)
         return problem("folders", f"of another user, and not usable: {listed([str(each) for each in foreign])}", todo)
     if not data.is_dir():
         todo = "give the right --home (or KLAW_HOME), or start it with `klaw serve`"
@@ -101,12 +104,6 @@ def check_folders(paths: Paths) -> Finding:
     return ok("folders", f"{data} is private and can be written")
 
 
-def _above(path: Path, paths: Paths) -> Path:
-    """The folder of the installation that a path stands in."""
-    folders = (paths.config_dir, paths.data_dir, paths.state_dir, paths.models_dir, paths.runtime_dir, paths.workspace)
-    return next((each for each in folders if path.is_relative_to(each)), path)
-
-
 def _is_open(path: Path) -> bool:
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
@@ -118,8 +115,9 @@ def check_clock(now: float, newest: str | None) -> Finding:
     todo = "set the clock, and let it be set by the network (timedatectl set-ntp true)"
     if now < EARLIEST:
         return problem("clock", f"it says {shown}, which cannot be", todo)
-    if newest is not None and _seconds(newest) > now + FUTURE_S:
-        return warning("clock", f"it says {shown}, and the newest message is of {newest}: it went back", todo)
+    with suppress(ValueError):  # a damaged time is told by the checks of the database
+        if newest is not None and from_iso(newest) > now + FUTURE_S:
+            return warning("clock", f"it says {shown}, and the newest message is of {newest}: it went back", todo)
     return ok("clock", shown)
 
 
@@ -134,20 +132,19 @@ def check_place(name: str, paths: Paths, now: float) -> list[Finding]:
     return [(problem if wrong.severe else warning)(name, wrong.text, wrong.todo)]
 
 
-def _seconds(stored: str) -> float:
-    """Unix seconds of a stored time; 0 for a damaged one, which the checks of the database tell about."""
-    try:
-        return from_iso(stored)
-    except ValueError:
-        return 0.0
-
-
 def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:
     """Whether a server runs, and what it says is degraded."""
-    if server.status is None:
-        return [_no_server(paths, server)]
     status, health = server.status, server.health or {}
-    found = [_running(status, version)]
+    if status is None:
+        if is_in_use(paths.data_dir):
+            text = f"a server uses {paths.data_dir}, and its admin socket does not answer: {server.error}"
+            todo = "run this as its user; if it still does not answer, restart the server"
+            return [problem("server", text, todo)]
+        return [ok("server", f"none runs: {server.error}" if server.error else "none runs")]
+    text = f"Klaw {status['version']} runs, pid {status['pid']}, {status['address'] or 'not listening'}"
+    found = [ok("server", text)]
+    if status["version"] != version:
+        found = [warning("server", f"{text}; this command is of {version}", "restart the server")]
     if health.get("state") == "failing":
         text = "its writer does not commit: messages are not stored"
         found.append(problem("server", text, "restart it; see its log"))
@@ -159,20 +156,6 @@ def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:
             text = f"{each['name']}: the last call failed: {each['error']}"
             found.append(warning("LLM provider", text, "correct it; `klaw models test` asks again"))
     return found
-
-
-def _running(status: Mapping[str, Any], version: str) -> Finding:
-    text = f"Klaw {status['version']} runs, pid {status['pid']}, {status['address'] or 'not listening'}"
-    if status["version"] != version:
-        return warning("server", f"{text}; this command is of {version}", "restart the server")
-    return ok("server", text)
-
-
-def _no_server(paths: Paths, server: Server) -> Finding:
-    if is_in_use(paths.data_dir):
-        text = f"a server uses {paths.data_dir}, and its admin socket does not answer: {server.error}"
-        return problem("server", text, "run this as its user; if it still does not answer, restart the server")
-    return ok("server", f"none runs: {server.error}" if server.error else "none runs")
 
 
 def is_in_use(data_dir: Path) -> bool:
@@ -235,13 +218,9 @@ FILE_KINDS = (
 
 
 def check_files(paths: Paths, *, whole: bool, running: bool, settled: bool) -> Iterator[Finding]:
-    """Compare all files of messages and of knowledge bases with what names them. Raises StorageError.
-
-    Args:
-        whole: read every file; else its size must do.
-        running: a server may change them meanwhile.
-        settled: the database has all messages; else nothing is said of files that none names.
-    """
+    """Compare all files of messages and of knowledge bases with what names them. Raises StorageError. ``whole`` reads
+    every file; else its size must do. A ``running`` server may change them meanwhile. Unless the database is
+    ``settled``, it lacks messages, and nothing is said of files that none names."""
     for kind in FILE_KINDS:
         try:
             found = _compared(kind, paths, whole=whole, settled=settled)
@@ -316,7 +295,7 @@ def check_reranker(config: EngineConfig) -> Finding | None:
 
 
 def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Finding | None:
-    """Nothing when no route leads to it."""
+    """Returns None when no route leads to it."""
     if not config.routing.uses_local:
         return None
     local = config.local_model

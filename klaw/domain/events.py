@@ -126,17 +126,8 @@ class HealthChanged:
     details: Mapping[str, Any] = attrs.Factory(dict)
 
 
-Event: TypeAlias = (
-    MessageStored
-    | TurnStarted
-    | StepChanged
-    | TextStreamed
-    | ToolUsed
-    | ApprovalAsked
-    | ApprovalEnded
-    | TurnEnded
-    | HealthChanged
-)
+ChatEvent: TypeAlias = TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+Event: TypeAlias = MessageStored | ChatEvent | HealthChanged
 
 
 class EventSink(Protocol):

@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 
 
 def fields_of(value: object, cls: type[Any]) -> dict[str, Any]:
-    """Those of a value's fields that a class has too, to make one of it."""
+    """Those of a value's fields that a class has too."""
     return {name: getattr(value, name) for name in attrs.fields_dict(cls) if hasattr(value, name)}
 
 
@@ -61,6 +61,7 @@ class ResultMatch(Ranks):
 
 @attrs.frozen(kw_only=True)
 class SearchResult(ResultMatch):
+    kind: Literal["message"] = attrs.field(default="message", init=False)
     chat: ChatId
     seq: int
     id: str
@@ -83,6 +84,7 @@ class TopicResult:
 
 @attrs.frozen(kw_only=True)
 class FactResult(ResultMatch):
+    kind: Literal["fact"] = attrs.field(default="fact", init=False)
     id: FactId
     category: str
     importance: int
@@ -94,8 +96,7 @@ class FactResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class FileResult(ResultMatch):
-    """A piece of a memory file."""
-
+    kind: Literal["file"] = attrs.field(default="file", init=False)
     path: str
     """Relative to the user's workspace."""
     line: int
@@ -107,6 +108,7 @@ class FileResult(ResultMatch):
 class NoteResult(ResultMatch):
     """A note on a tool call, which is in the message ``seq``."""
 
+    kind: Literal["note"] = attrs.field(default="note", init=False)
     chat: ChatId
     seq: int
     tool: str
@@ -121,8 +123,6 @@ class NamedFact:
 
 @attrs.frozen(kw_only=True)
 class PersonResult:
-    """Somebody whom the query names, and what is known of them."""
-
     id: PersonId
     name: str
     aliases: tuple[str, ...]
@@ -132,19 +132,6 @@ class PersonResult:
 
 
 AnyResult: TypeAlias = SearchResult | FactResult | FileResult | NoteResult
-
-
-def kind_of(result: AnyResult) -> Kind:
-    """The word for what a result is."""
-    match result:
-        case SearchResult():
-            return "message"
-        case FactResult():
-            return "fact"
-        case FileResult():
-            return "file"
-        case NoteResult():
-            return "note"
 
 
 @attrs.frozen(kw_only=True)
@@ -250,7 +237,6 @@ class SearchOutcome(Generic[C]):
     candidates: tuple[C, ...] = ()
     """Every candidate, the best first."""
     query_words: int = 0
-    """How many content words the query has."""
     found: int = 0
     """How many the searches brought up; the candidates are the best of them."""
     degraded: tuple[str, ...] = ()
@@ -273,7 +259,6 @@ class RecallOutcome(SearchOutcome[Candidate]):
     stands in the place of the best of them."""
 
     days: tuple[tuple[date, date], ...] = ()
-    """First and last days that the query names."""
     first_seq: int | None = None
     """Where the search began; None when there was none."""
     end_seq: int | None = None

@@ -151,12 +151,21 @@ class TriggerInput:
 class Task:
     user: Annotated[UserId, Wire("user_id")]
     name: Annotated[TaskName, Quotes(stays=True), Edit("its name: a-z, 0-9, _ and -", given=_Name), Column("task")]
-    trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write), Column("runs")]
+    trigger: Annotated[
+        Trigger, Form(_read_trigger, JOURNAL.write), Column("runs", shown=lambda told: str(told["shown"]))
+    ]
     """People give it as ``TriggerInput``."""
     message: Annotated[
-        str, Quotes(), Edit("what to do, complete in itself: this conversation is not shown", given=_Message)
+        str,
+        Quotes(),
+        Edit("what to do, complete in itself: this conversation is not shown", given=_Message),
+        Column("asks", alone=True, wide=True),
     ]
-    model: Annotated[str | None, Edit("provider/model, if not the usual one", title="Model", given=_Model)] = None
+    model: Annotated[
+        str | None,
+        Edit("provider/model, if not the usual one", title="Model", given=_Model),
+        Column("model", alone=True),
+    ] = None
     """None takes the route of subagents."""
     inject_into: Annotated[
         str | None,
@@ -164,14 +173,21 @@ class Task:
         Column("chat"),
     ] = None
     """None keeps the result in the run's record. Whether the user has the chat is seen when a run begins."""
-    enabled: Annotated[bool, Edit("whether it runs by its schedule", given=bool)] = True
+    enabled: Annotated[
+        bool,
+        Edit("whether it runs by its schedule", given=bool),
+        Column("enabled", alone=True, shown=lambda on: "yes" if on else "no"),
+    ] = True
     timeout_s: Annotated[
         int | None,
         Edit("how long one run may take, for instance 5m", title="Time limit per run", name="timeout", given=_Timeout),
+        Column("timeout", alone=True, shown=lambda seconds: f"{seconds} s"),
     ] = None
     """None takes ``subagents.timeoutSeconds``."""
     max_tokens: Annotated[
-        int | None, Edit("tokens that one run may use", title="Tokens of one run", name="maxTokens", given=_Tokens)
+        int | None,
+        Edit("tokens that one run may use", title="Tokens of one run", name="maxTokens", given=_Tokens),
+        Column("tokens of a run", alone=True),
     ] = None
     """Prompts and answers together; None takes ``subagents.maxTokens``."""
     daily_tokens: Annotated[
@@ -182,6 +198,7 @@ class Task:
             name="dailyTokens",
             given=_Tokens,
         ),
+        Column("tokens of a day", alone=True),
     ] = None
     """In a UTC day; None for no limit."""
     created_at: str

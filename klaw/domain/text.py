@@ -30,6 +30,14 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+_ONE = {"people": "person", "summaries": "summary"}
+
+
+def counted(count: int, many: str) -> str:
+    """A number with the plural of a kind of things: ``1 fact``, ``2 people``."""
+    return plural(count, _ONE.get(many, many.removesuffix("s")), many)
+
+
 def span(seconds: float) -> str:
     """A length of time, two units at most: ``3 h 20 min``."""
     left = max(0, math.floor(seconds))

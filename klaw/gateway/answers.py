@@ -1,12 +1,9 @@
-"""What a client is told: frames of stored messages, events, status and exceptions.
-
-Exceptions have one mapping for the WebSocket, the HTTP API and the admin socket. The texts are fixed here, or are those
-of Klaw's own errors, which never quote content.
-"""
+"""What a client is told: frames of stored messages, events, status and exceptions, these alike over all doors. Texts
+are fixed here, or those of Klaw's own errors, which never quote content."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, partial
+from typing import Any
 
 import attrs
 import structlog
@@ -26,16 +23,6 @@ from klaw.wire.codec import encode
 
 log = structlog.get_logger("klaw.gateway")
 
-ChatEvent: TypeAlias = (
-    events.TurnStarted
-    | events.StepChanged
-    | events.TextStreamed
-    | events.ToolUsed
-    | events.ApprovalAsked
-    | events.ApprovalEnded
-    | events.TurnEnded
-)
-
 
 class StoredOnce:
     """A stored message on its way to every watcher, encoded at most once."""
@@ -45,7 +32,6 @@ class StoredOnce:
 
     @cached_property
     def text(self) -> str:
-        """The ``message`` frame."""
         return message_text(self.message, replayed=False)
 
 
@@ -54,46 +40,46 @@ def message_text(message: Message, *, replayed: bool) -> str:
     return encode(frames.MessageFrame.of(message, chat=name_of(message.chat), replayed=replayed or None))
 
 
-def event_texts(event: ChatEvent) -> list[str]:
+def event_texts(event: events.ChatEvent) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
+    return [encode(each) for each in _frames_of(event)]
+
+
+def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
     chat = name_of(event.chat)
     match event:
         case events.TurnStarted(turn=turn):
-            return [encode(frames.Status(chat=chat, state="thinking", turn=turn))]
-        case events.StepChanged(turn=turn, step=events.Step.WAITING | events.Step.NOTHING as step):
-            return [
-                encode(frames.Status(chat=chat, state="waiting" if step is events.Step.WAITING else "idle", turn=turn))
-            ]
+            return [frames.Status(chat=chat, state="thinking", turn=turn)]
+        case events.StepChanged(turn=turn, step=events.Step.WAITING):
+            return [frames.Status(chat=chat, state="waiting", turn=turn)]
+        case events.StepChanged(turn=turn, step=events.Step.NOTHING):
+            return [frames.Status(chat=chat, state="idle", turn=turn)]
         case events.StepChanged(turn=turn, step=step):
-            return [encode(frames.Status(chat=chat, state="thinking", turn=turn, doing=step))]
-        case events.ToolUsed(turn=turn, call=call, name=name, state=state):
-            return [
-                encode(frames.Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=event.what or None))
-            ]
+            return [frames.Status(chat=chat, state="thinking", turn=turn, doing=step)]
+        case events.ToolUsed(turn=turn, call=call, name=name, state=state, what=what):
+            return [frames.Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=what or None)]
         case events.ApprovalAsked(approval=approval):
-            return [approval_text(approval)]
+            return [_approval_frame(approval)]
         case events.ApprovalEnded(id=approval_id, outcome=outcome):
-            return [encode(frames.ApprovalEndedFrame(chat=chat, id=approval_id, outcome=outcome))]
-        case events.TurnEnded(turn=turn, status=TurnStatus.FAILED):
-            message = event.text or "the answer failed"
-            return [
-                encode(
-                    frames.Error(
-                        code=event.code or "turn_failed", message=message, retryable=True, chat=chat, turn=turn
-                    )
-                ),
-                encode(frames.Status(chat=chat, state="failed", turn=turn, ended=event.status)),
-            ]
+            return [frames.ApprovalEndedFrame(chat=chat, id=approval_id, outcome=outcome)]
+        case events.TurnEnded(turn=turn, status=TurnStatus.FAILED as status):
+            code, text = event.code or "turn_failed", event.text or "the answer failed"
+            error = frames.Error(code=code, message=text, retryable=True, chat=chat, turn=turn)
+            return [error, frames.Status(chat=chat, state="failed", turn=turn, ended=status)]
         case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
-            return [encode(frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details))]
+            return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
         case events.TextStreamed():
             return []
 
 
 def approval_text(approval: events.Approval) -> str:
+    return encode(_approval_frame(approval))
+
+
+def _approval_frame(approval: events.Approval) -> frames.ApprovalFrame:
     fields = {name: getattr(approval, name) for name in ("id", "tool", "what", "until", "turn")}
-    return encode(frames.ApprovalFrame(chat=name_of(approval.chat), **fields))
+    return frames.ApprovalFrame(chat=name_of(approval.chat), **fields)
 
 
 def chat_status(name: str, status: Mapping[str, Any]) -> frames.Status:
@@ -130,23 +116,18 @@ class ErrorAnswer:
     wait_s: int | None = None
 
 
-_TOO_SLOW = ErrorAnswer("too_slow", "a part of the server did not answer in time: try again", retryable=True)
-_BY_CLASS: tuple[tuple[type[Exception], ErrorAnswer], ...] = (
-    (errors.IdConflict, ErrorAnswer("id_conflict", "this message id is already used in another chat")),
-    (
-        errors.StorageFull,
-        ErrorAnswer("storage_full", "no space is left: nothing was stored; try again later", retryable=True),
-    ),
-    (errors.TooManyChats, ErrorAnswer("too_many_chats", "you have as many chats as one user may have")),
-    (errors.ChatBusy, ErrorAnswer("busy", "the chat has too much to do: try again a little later", retryable=True)),
-    (errors.ActorTooSlow, _TOO_SLOW),
-    (trio.TooSlowError, _TOO_SLOW),
-    (
-        errors.ActorStopped,
-        ErrorAnswer("unavailable", "a part of the server is stopped: try again later", retryable=True),
-    ),
-)
-_INTERNAL = ErrorAnswer("internal", "the server failed at this; it was logged", retryable=True)
+_passing = partial(ErrorAnswer, retryable=True)
+_TOO_SLOW = _passing("too_slow", "a part of the server did not answer in time: try again")
+_BY_CLASS: dict[type[Exception], ErrorAnswer] = {
+    errors.IdConflict: ErrorAnswer("id_conflict", "this message id is already used in another chat"),
+    errors.StorageFull: _passing("storage_full", "no space is left: nothing was stored; try again later"),
+    errors.TooManyChats: ErrorAnswer("too_many_chats", "you have as many chats as one user may have"),
+    errors.ChatBusy: _passing("busy", "the chat has too much to do: try again a little later"),
+    errors.ActorTooSlow: _TOO_SLOW,
+    trio.TooSlowError: _TOO_SLOW,
+    errors.ActorStopped: _passing("unavailable", "a part of the server is stopped: try again later"),
+}
+_INTERNAL = _passing("internal", "the server failed at this; it was logged")
 
 
 def refusal_of(error: Exception) -> ErrorAnswer:
@@ -165,25 +146,21 @@ def refusal_of(error: Exception) -> ErrorAnswer:
             return ErrorAnswer(code, str(error))
         case errors.StorageError(code=code) if code:
             return ErrorAnswer(code, str(error))
-    for cls, known in _BY_CLASS:
+    for cls, known in _BY_CLASS.items():
         if isinstance(error, cls):
             return known
     log.error("request_failed", error=error_class(error), where=where(error))
-    return ErrorAnswer("storage", str(error), retryable=True) if isinstance(error, errors.StorageError) else _INTERNAL
+    return _passing("storage", str(error)) if isinstance(error, errors.StorageError) else _INTERNAL
 
 
 def error_frame(error: Exception, answered: object = None) -> frames.Error:
     """The error frame of an exception, with the marks (ref, id, chat) of the frame that it answers."""
     told = refusal_of(error)
-    frame = frames.Error(
-        code=told.code,
-        message=told.text,
-        errors=[frames.FieldError(field=each.path, message=each.message) for each in told.problems] or None,
-        retryable=told.retryable,
-    )
-    return (
-        attrs.evolve(frame, **error.marks) if isinstance(error, errors.ProtocolError) else with_marks(frame, answered)
-    )
+    fields = [frames.FieldError(field=each.path, message=each.message) for each in told.problems] or None
+    frame = frames.Error(code=told.code, message=told.text, errors=fields, retryable=told.retryable)
+    if isinstance(error, errors.ProtocolError):
+        return attrs.evolve(frame, **error.marks)
+    return with_marks(frame, answered)
 
 
 def with_marks(error: frames.Error, answered: object) -> frames.Error:

@@ -1,8 +1,8 @@
 """Who may hold a connection, and how much one user may send on all of them. No I/O: the time is an argument.
 
-A connection in use keeps its place. When a newcomer needs one, an idle connection gives way: first those whose user is
-not known, then HTTP connections between two requests; those without a good token first, at the address that has most.
-So idle sockets lock nobody out, and each user has a few places that nobody can take.
+A connection in use keeps its place, and each user has a few that nobody can take. When a newcomer needs one, an idle
+connection gives way: first those whose user is not known, then HTTP connections between two requests; those without a
+good token first, at the address that has most. So idle sockets lock nobody out.
 """
 
 import enum
@@ -20,8 +20,7 @@ from klaw.gateway.origin_check import Endpoints
 
 
 class TokenBucket:
-    """Holds up to ``burst`` tokens and gains ``rate`` a second; ``now`` is in seconds of a clock that only goes
-    forward."""
+    """Holds up to ``burst`` tokens and gains ``rate`` a second; ``now`` is in seconds of a monotonic clock."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self._rate = rate
@@ -31,7 +30,6 @@ class TokenBucket:
 
     @classmethod
     def per_second(cls, rate: float, now: float) -> Self:
-        """One that may give ``AT_ONCE_S`` worth at once."""
         return cls(rate, max(1, round(rate * AT_ONCE_S)), now)
 
     def take(self, now: float, count: float = 1.0) -> float:
@@ -82,26 +80,24 @@ class UserAllowance:
         self._bytes = TokenBucket.per_second(bytes_per_second, now)
 
     def take(self, size: int, now: float) -> float:
+        """Pay for a frame of ``size`` bytes. Returns 0, or how many seconds to wait."""
         return self._frames.take(now) or self._bytes.take(now, size)
 
     def spend(self, now: float) -> float:
-        """Pay extra for a frame that could not be read. Returns 0, or how many seconds to wait."""
+        """Pay extra for a frame that could not be read."""
         return self._frames.borrow(now, BROKEN_COST)
 
 
 @attrs.define(eq=False, kw_only=True)
 class Connection:
-    """A connection, whatever it speaks."""
-
     id: str
     address: str
     """As ``address_of`` says."""
     place: Endpoints
     drop: Callable[[], None]
-    """Ends it, when a newcomer needs its place."""
     has_unread: Callable[[], bool]
     log_in: Callable[[UserId], UserAllowance | None]
-    """Called at a good hello or the first good request; returns what the user may send; None: there is no place."""
+    """To be called at a good hello or the first good request; see ``Admission.log_in``."""
     pace: TokenBucket
     arrived_at: float
     wait_s: float = 0.0
@@ -151,8 +147,7 @@ class Admission:
         there = [each for each in self._connections.values() if each.address == address]
         pending = [each for each in self._connections.values() if each.user is None]
         if len(there) >= config.max_per_address:
-            # Of its own it may push aside an idle one, but nobody else's.
-            if not self._make_room(there, address, now):
+            if not self._make_room(there, address, now):  # of its own address only
                 return Arrival.TURN_AWAY
         elif len(pending) >= config.max_pending and not self._make_room(pending, address, now):
             return Arrival.TURN_AWAY
@@ -160,8 +155,8 @@ class Admission:
         return None
 
     def log_in(self, connection: str, user: UserId, now: float) -> UserAllowance | None:
-        """Note the user of a connection, after a good hello or HTTP request. Returns what the user may send; None: the
-        user has, or all have, too many connections."""
+        """Note the user of a connection. Returns what the user may send on all; None: the user has, or all have, too
+        many connections."""
         found = self._connections.get(connection)
         if found is None:
             return None  # it gave way in this moment
@@ -189,7 +184,7 @@ class Admission:
         known = [each for each in among if each.user is not None]  # of the newcomer's own address
         if self._drop_first(crowded) or self._drop_first(known):
             return True
-        # None is idle: one that has had its time goes, and any of an address that crowds out a newcomer from elsewhere.
+        # None is idle: one goes that has had its time, or whose address crowds out a newcomer from elsewhere.
         stale = [each for each in crowded if now - each.arrived_at >= FRESH_S or each.address != newcomer]
         return self._drop_first(stale, idle=False)
 

@@ -15,10 +15,10 @@ import structlog
 import trio
 
 from klaw.chats.directory import at_rest
-from klaw.domain.events import ApprovalAsked, HealthChanged, TextStreamed
+from klaw.domain.events import ApprovalAsked, ChatEvent, HealthChanged, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import ChatEvent, StoredOnce, approval_text, chat_status, event_texts, message_text
+from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.outbox import Outbox
 from klaw.gateway.services import Services
 from klaw.store.kinds.messages import AppendedMessage

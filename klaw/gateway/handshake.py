@@ -1,5 +1,5 @@
-"""From an accepted TCP connection to a session: read the request's head, decide who may come in, shake hands. What is
-no WebSocket goes on to the HTTP server."""
+"""From an accepted TCP connection to a session: read the request's head, decide who may come in, and shake hands. A
+request for no WebSocket goes on to the HTTP server."""
 
 import socket
 from collections.abc import Callable
@@ -47,23 +47,18 @@ class RequestHead:
 
 
 async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
-    """Read a request head; None if the peer went away before its end.
-
-    Raises:
-        HttpRefusal: it is no usable request, or too large.
-    """
+    """None if the peer went away before its end. Raises HttpRefusal: it is no usable request, or too large."""
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     raw = b""
     while True:
         try:
             event = parser.next_event()
         except h11.RemoteProtocolError as error:
-            status = 431 if error.error_status_hint == 431 else 400
+            too_large = error.error_status_hint == 431
             let_go(error)
-            text = (
-                f"a request's head has at most {MAX_HEAD_BYTES} bytes" if status == 431 else "not a usable HTTP request"
-            )
-            raise HttpRefusal(status, text) from None
+            if too_large:
+                raise HttpRefusal(431, f"a request's head has at most {MAX_HEAD_BYTES} bytes") from None
+            raise HttpRefusal(400, "not a usable HTTP request") from None
         if isinstance(event, h11.Request):
             if event.http_version not in (b"1.1", b"1.0"):
                 raise HttpRefusal(505, "HTTP/1.1 is spoken here, not HTTP/2")
@@ -101,8 +96,7 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 
 PATHS = ("/", "/ws")
-VERSION = "13"
-"""Of the WebSocket protocol."""
+WEBSOCKET_VERSION = "13"
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -164,7 +158,7 @@ def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | N
     grant = admit(head.headers, services.auth, services.config.allowed_origins, place)
     if grant is None and not (place.loopback or services.auth.has_tokens):
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
-    if head.headers.get("sec-websocket-version", VERSION) != VERSION:
-        text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
-        raise HttpRefusal(426, text, {"Upgrade": "websocket", "Sec-WebSocket-Version": VERSION})
+    if head.headers.get("sec-websocket-version", WEBSOCKET_VERSION) != WEBSOCKET_VERSION:
+        text = f"this server needs Sec-WebSocket-Version {WEBSOCKET_VERSION} (RFC 6455)"
+        raise HttpRefusal(426, text, {"Upgrade": "websocket", "Sec-WebSocket-Version": WEBSOCKET_VERSION})
     return grant

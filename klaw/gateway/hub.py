@@ -1,7 +1,4 @@
-"""Who watches which chat: the event sink that the chats emit into, and the table of subscribers.
-
-Called by the chats synchronously, in the order of commits; it neither waits nor raises.
-"""
+"""Who watches which chat: the event sink that the chats emit into, and the table of subscribers."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -13,25 +10,17 @@ from klaw.actor.failure import error_class, where
 from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
-from klaw.gateway.answers import ChatEvent, StoredOnce
+from klaw.gateway.answers import StoredOnce
 
 log = structlog.get_logger("klaw.gateway")
 
 
 class Subscriber(Protocol):
-    """One connection. None of these methods may wait."""
+    """Who is told of watched chats, and of the server's health. None of these methods may wait."""
 
-    def stored(self, stored: StoredOnce) -> None:
-        """A message of a watched chat is durable."""
-        ...
-
-    def happened(self, event: ChatEvent) -> None:
-        """Something else happened in a watched chat."""
-        ...
-
-    def noticed(self, event: events.HealthChanged) -> None:
-        """Something that all users should see."""
-        ...
+    def stored(self, stored: StoredOnce) -> None: ...
+    def happened(self, event: events.ChatEvent) -> None: ...
+    def noticed(self, event: events.HealthChanged) -> None: ...
 
 
 @attrs.define
@@ -41,7 +30,10 @@ class RunningAnswer:
 
 
 class Hub:
-    """The watchers of all chats; implements ``domain.events.EventSink``."""
+    """The watchers of all chats; implements ``domain.events.EventSink``.
+
+    The chats call it in the order of commits; it neither waits nor raises.
+    """
 
     def __init__(self) -> None:
         self._everybody: dict[int, Subscriber] = {}
@@ -53,27 +45,23 @@ class Hub:
         match event:
             case events.MessageStored(message=message):
                 self._round_over(message)
-                watchers = self._watchers.get(message.chat)
-                if watchers:
+                if watchers := self._watchers.get(message.chat):
                     stored = StoredOnce(message)
                     self._each(watchers, lambda watcher: watcher.stored(stored))
             case events.HealthChanged():
                 self._each(self._everybody, lambda watcher: watcher.noticed(event))
             case _:
                 self._follow(event)
-                watchers = self._watchers.get(event.chat)
-                if watchers:
+                if watchers := self._watchers.get(event.chat):
                     self._each(watchers, lambda watcher: watcher.happened(event))
 
     def join(self, subscriber: Subscriber) -> None:
         self._everybody[id(subscriber)] = subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Forget a connection and all its watches."""
         self._everybody.pop(id(subscriber), None)
-        for chat in [chat for chat, watchers in self._watchers.items() if id(subscriber) in watchers]:
-            del self._watchers[chat][id(subscriber)]
-            if not self._watchers[chat]:
+        for chat, watchers in list(self._watchers.items()):
+            if watchers.pop(id(subscriber), None) is not None and not watchers:
                 del self._watchers[chat]
 
     def watch(self, subscriber: Subscriber, chat: ChatId) -> None:
@@ -87,15 +75,11 @@ class Hub:
 
     def _round_over(self, message: Message) -> None:
         """What a turn said before a tool call is stored now: new watchers get it as a message."""
-        running = self._running.get(message.chat)
-        if (
-            message.type is MessageKind.TOOL_CALL
-            and running is not None
-            and running.turn == message.metadata.get("turn")
-        ):
-            self._running[message.chat] = RunningAnswer(running.turn)
+        running = self._running.get(message.chat) if message.type is MessageKind.TOOL_CALL else None
+        if running is not None and running.turn == message.metadata.get("turn"):
+            running.text = ""
 
-    def _follow(self, event: ChatEvent) -> None:
+    def _follow(self, event: events.ChatEvent) -> None:
         if isinstance(event, events.TurnStarted):
             self._running[event.chat] = RunningAnswer(event.turn)
         elif isinstance(event, events.TurnEnded):

@@ -1,5 +1,5 @@
-"""The gateway actor: listens, accepts, owns all connections. Its failure ends the process (it is vital); an error of
-one connection concerns that one only. It stops when its mailbox is closed."""
+"""The gateway actor: it listens, accepts, and owns all connections. It is vital, and stops when its mailbox is closed;
+an error of one connection concerns that one only."""
 
 import errno
 import itertools
@@ -34,7 +34,7 @@ MAX_REFUSALS = 16
 """Connections over the limit that are told so at a time; the rest is closed without a word."""
 AT_ONCE = 32
 _BROKEN_OFF = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM)
-"""What accept() says of a connection that is gone again, or that a firewall forbids (accept(2))."""
+"""The connection is gone again, or a firewall forbids it (accept(2))."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 log = structlog.get_logger("klaw.gateway")
@@ -77,9 +77,7 @@ class Gateway:
     async def run(self, vitals: Vitals, started: TaskStarted) -> None:
         """Listen until the mailbox is closed, then say goodbye to every client in bounded time.
 
-        Raises:
-            CannotListen: the address is taken or not there.
-            ConfigError: it must not listen there without a token.
+        Raises CannotListen: the address is taken or not there; ConfigError: it must not listen there without a token.
         """
         listeners = await self._listen()
         async with trio.open_nursery() as connections:
@@ -106,11 +104,8 @@ class Gateway:
     async def _listen(self) -> list[trio.SocketListener]:
         config = self._services.config
         if not is_loopback(config.host) and not self._services.auth.has_tokens:
-            text = (
-                f"{config.host} can be reached from other machines, so a token is needed: make one with "
-                "'klaw token add USER', or listen on 127.0.0.1"
-            )
-            raise ConfigError.of(text, "gateway.host")
+            todo = "make a token with 'klaw token add USER', or listen on 127.0.0.1"
+            raise ConfigError.of(f"{config.host} can be reached from other machines: {todo}", "gateway.host")
         try:
             listeners = await trio.open_tcp_listeners(config.port, host=config.host)
         except OSError as error:
@@ -119,15 +114,14 @@ class Gateway:
                 reason += "; another program listens there, perhaps another Klaw: stop it, or use another --port"
             raise CannotListen(f"gateway.port: cannot listen on {config.host}, port {config.port}: {reason}") from error
         if config.port == 0:
-            # Each address of a name got a port of its own; one is enough to be told.
-            for spare in listeners[1:]:
+            for spare in listeners[1:]:  # each address of a name has a port of its own; only one is told
                 spare.socket.close()
             del listeners[1:]
         return listeners
 
     async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
         """Accept until cancelled, all that wait at once: in a flood, a newcomer does not wait a turn of the event loop
-        for each before it."""
+        for each one before it."""
         with listener.socket, socket.socket(fileno=os.dup(listener.socket.fileno())) as listening:
             listening.setblocking(False)
             while True:

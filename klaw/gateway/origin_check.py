@@ -1,7 +1,7 @@
-"""Who may come in, as the headers of a request say: its origin, and its token or its session's cookie.
+"""Who may come in by the headers of a request: its origin, and its token or its session's cookie.
 
-A browser sends ``Origin``, a native client does not. Without this check, every page that a person visits could talk to
-the server on their machine, so only pages of this server, and those that the configuration names, may.
+Without a check of ``Origin``, which browsers send, every page that a person visits could talk to the server on their
+machine. Only pages of this server, and those that the configuration names, may.
 """
 
 import ipaddress
@@ -16,13 +16,10 @@ from klaw.errors import HttpRefusal
 from klaw.gateway.tokens import Authenticator, Grant
 
 COOKIE = "klaw_session"
-_FORWARDED = frozenset(
-    {
-        "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-url",
-        "true-client-ip", "cf-connecting-ip", "cf-ray", "fastly-client-ip", "fly-client-ip",
-        "x-envoy-external-address",
-    }
-)  # fmt: skip
+_FORWARDED = frozenset({
+    "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-url",
+    "true-client-ip", "cf-connecting-ip", "cf-ray", "fastly-client-ip", "fly-client-ip", "x-envoy-external-address",
+})  # fmt: skip
 """Headers that proxies add, in lower case, whatever they say …"""
 _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x-amzn-trace-id", "x-proxy")
 """… and how others begin."""
@@ -45,12 +42,8 @@ class Endpoints:
         return server is not None and self._has(server[0])
 
     def allows(self, origin: str | None, host: str | None, allowed: Collection[str], site: str | None = None) -> bool:
-        """Whether a request with these ``Origin`` and ``Host`` headers may go on.
-
-        Args:
-            allowed: further origins, such as ``https://example.org``.
-            site: ``Sec-Fetch-Site``, which the browser sends also where there is no origin.
-        """
+        """Whether a request with these ``Origin`` and ``Host`` headers may go on. ``allowed``: further origins, such as
+        ``https://example.org``; ``site``: ``Sec-Fetch-Site``, which browsers send also where there is no origin."""
         page = _origin(origin) if origin is not None else None
         if page is not None and page in map(_origin, allowed):
             return True
@@ -68,15 +61,8 @@ class Endpoints:
 
 
 def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[str], place: Endpoints) -> Grant | None:
-    """What a request may do; None if it brought nothing that allows anything.
-
-    Args:
-        headers: names in lower case.
-        allowed: origins besides our own.
-
-    Raises:
-        HttpRefusal: its origin is not allowed, or its token is wrong.
-    """
+    """What a request with these headers (names in lower case) may do; None if it brought nothing that allows anything.
+    Raises HttpRefusal: its origin is not allowed, or its token is wrong."""
     check_origin(headers, allowed, place)
     token = _bearer(headers.get("authorization"))
     session = None if token is not None else session_of(headers)
@@ -100,8 +86,8 @@ def passed_on(headers: Mapping[str, str]) -> bool:
 
 
 def session_of(headers: Mapping[str, str]) -> str | None:
-    """The secret of a browser's session. It needs no quotes, so none are read: to undo those of a long cookie takes
-    ``http.cookies`` half a second."""
+    """The secret of a browser's session. Read by hand: ``http.cookies`` takes half a second for the quotes of a long
+    cookie."""
     for each in headers.get("cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
         if name == COOKIE:
@@ -130,7 +116,7 @@ _PORTS = {"http": 80, "https": 443}
 _HOST = r"(?P<name>\[[0-9a-f:.]+\]|[^\s/?#@:\\\[\]%]+)(?::(?P<port>[1-9][0-9]{0,4}))?"
 _SERVER = re.compile(_HOST, re.IGNORECASE)
 _ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_HOST}", re.IGNORECASE)
-"""No user, no path may stand there. ``urlsplit`` would take them off and go on."""
+"""Without user and path, which ``urlsplit`` would take off without a word."""
 
 
 def _server(host: str | None) -> tuple[str, int | None] | None:
@@ -149,12 +135,11 @@ def _origin(text: str) -> tuple[str, str, int] | None:
 
 
 def written(origin: str) -> str:
-    """An origin as browsers write it: lower case, without its scheme's usual port."""
+    """A valid origin as browsers write it: lower case, without its scheme's usual port."""
     found = _ORIGIN.fullmatch(origin.lower())
-    assert found is not None  # the configuration was checked
-    port = _port(found)
-    is_usual = port in (0, _PORTS.get(found["scheme"]))
-    return f"{found['scheme']}://{found['name']}{'' if is_usual else f':{port}'}"
+    assert found is not None
+    is_usual = _port(found) in (0, _PORTS.get(found["scheme"]))
+    return f"{found['scheme']}://{found['name']}{'' if is_usual else f':{_port(found)}'}"
 
 
 def _port(found: re.Match[str]) -> int:

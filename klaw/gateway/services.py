@@ -23,11 +23,9 @@ class HttpDoor(Protocol):
 
     async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: Connection) -> None:
         """Serve a connection until it ends; ``read`` was read of it already."""
-        ...
 
     async def close(self) -> None:
         """End connections when their requests are answered."""
-        ...
 
 
 @attrs.frozen(kw_only=True)

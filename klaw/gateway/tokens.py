@@ -1,9 +1,9 @@
 """Who may connect: the tokens file, and the check that every connection passes.
 
-A token is 32 random bytes, of which the file holds the SHA-256. It cannot be guessed, so a plain hash is enough.
+A token is 32 random bytes, of which the file holds the SHA-256: a plain hash is enough for what cannot be guessed.
 
 Before the first token there is no file, and this machine is served without one. From then on every connection needs a
-token, also when the last one was revoked, until the owner allows this machine in again (``allow_local`` in the file).
+token, also when the last one was revoked, until ``allow_local`` lets this machine in again.
 """
 
 import fcntl
@@ -91,8 +91,7 @@ def load_access(path: Path) -> TokenTable:
 
 
 def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[StoredToken, str]:
-    """Make a token for a user and store it. Returns its entry and the token itself, which is not kept. Raises
-    InvalidName, ConfigError."""
+    """Returns the entry, and the token itself, which is not kept. Raises InvalidName, ConfigError."""
     token, secret = _new(user_id(user), created_at, operator=operator)
     _change(path, lambda access: attrs.evolve(access, tokens=(*access.tokens, token)))
     return token, secret
@@ -105,8 +104,8 @@ def _new(user: UserId, created_at: str, **more: Any) -> tuple[StoredToken, str]:
 
 
 def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str:
-    """Log a browser in with what a token grants; a user's oldest login goes when there are too many. Returns the
-    login's secret. Raises ConfigError."""
+    """Log a browser in with what a token grants; the user's oldest login may have to go. Returns the login's secret.
+    Raises ConfigError."""
     more = {"operator": grant.operator, "login_of": grant.token, "expires_at": expires_at}
     login, secret = _new(grant.user, created_at, **more)
 
@@ -121,8 +120,7 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
 
 
 def revoke_tokens(path: Path, name: str) -> tuple[StoredToken, ...]:
-    """Remove the token of this id with its logins, or all tokens of the user of this name. Returns what was removed.
-    Raises ConfigError."""
+    """Remove and return the token of this id with its logins, or all tokens of this user. Raises ConfigError."""
     revoked: list[StoredToken] = []
 
     def without(access: TokenTable) -> TokenTable:
@@ -135,14 +133,13 @@ def revoke_tokens(path: Path, name: str) -> tuple[StoredToken, ...]:
 
 
 def allow_local(path: Path, *, allowed: bool) -> TokenTable:
-    """Let connections from this machine in without a token, as the user ``local``, or no longer. Returns what holds.
-    Raises ConfigError."""
+    """Let connections from this machine in without a token, as the user ``local``, or no longer. Raises ConfigError."""
     return _change(path, lambda access: attrs.evolve(access, local=allowed))
 
 
 def _change(path: Path, change: Callable[[TokenTable], TokenTable]) -> TokenTable:
-    """Change the file under a lock; it is written at once, and private, unless the same comes back. A new file does not
-    let this machine in by itself."""
+    """Change the file under a lock, unless ``change`` returns the same. A new file does not let this machine in by
+    itself."""
     ensure_private_dir(path.parent)
     try:
         with os.fdopen(open_private(path.with_suffix(".lock"), os.O_RDWR), "rb") as lock:
@@ -163,14 +160,8 @@ def _digest(secret: str) -> str:
 
 class Authenticator:
     """Checks tokens against the file, which it reads again when it changes. A file that became unreadable, or is gone,
-    leaves all as it was: a slip while editing locks nobody in or out.
-
-    Args:
-        clock: Unix seconds, by which logins expire.
-
-    Raises:
-        ConfigError: the file exists and cannot be used.
-    """
+    leaves all as it was: a slip while editing locks nobody in or out. Raises ConfigError: the file exists and cannot be
+    used. ``clock``: Unix seconds, by which logins expire."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path = path
@@ -197,13 +188,10 @@ class Authenticator:
             owner = not self._access.tokens  # nobody else was given one: it is the server's owner
             return Grant(user=LOCAL_USER, token=None, operator=owner) if loopback and self._access.local else None
         digest = _digest(secret)
-        found = None
-        for token in self._access.tokens:
-            if hmac.compare_digest(token.sha256, digest):
-                found = token
-        if found is None or self._expired(found) or (found.login_of is not None) is not login:
+        found = [each for each in self._access.tokens if hmac.compare_digest(each.sha256, digest)]
+        if not found or self._expired(found[0]) or (found[0].login_of is not None) is not login:
             return None
-        return Grant(user=found.user, token=found.id, operator=found.operator)
+        return Grant(user=found[0].user, token=found[0].id, operator=found[0].operator)
 
     def listed(self) -> TokenTable:
         return load_access(self.path)
@@ -216,10 +204,8 @@ class Authenticator:
         self._refresh()
         if grant.token is None:
             return self._access.local
-        return any(
-            token.id == grant.token and token.user == grant.user and not self._expired(token)
-            for token in self._access.tokens
-        )
+        found = [each for each in self._access.tokens if (each.id, each.user) == (grant.token, grant.user)]
+        return any(not self._expired(each) for each in found)
 
     def _expired(self, token: StoredToken) -> bool:
         return token.expires_at is not None and token.expires_at <= iso(self._clock())

@@ -1,8 +1,6 @@
-"""Exports of ChatGPT: ``conversations.json``, or ``conversations-000.json`` and so on, of a ZIP or a folder.
-
-A conversation is a tree of nodes: an edited question, or an answer that was made again, is a branch. What its user sees
-is the way from the root to ``current_node``; the rest was replaced.
-"""
+"""Exports of ChatGPT: ``conversations.json``, or ``conversations-000.json`` and so on. A conversation is a tree of
+nodes: an edited question, or an answer that was made again, is a branch. Its user sees the way from the root to
+``current_node``; the rest was replaced."""
 
 import json
 import re
@@ -82,7 +80,6 @@ _MADE = frozenset(
         "app_pairing_content",
     }
 )
-"""What models think and tools return."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
@@ -200,12 +197,8 @@ def _report(about: Any, content: Any) -> str:
     if isinstance(report, dict) and isinstance(report.get("content"), dict):
         return _said(report.get("metadata") or {}, report["content"])
     parts = [each for each in content.get("parts") or () if isinstance(each, dict)]
-    return "\n".join(_text(each, {}) for each in parts if _is_drawn(each))
-
-
-def _is_drawn(part: Any) -> bool:
-    about = part.get("metadata")
-    return isinstance(about, dict) and bool(about.get("dalle") or about.get("generation"))
+    made = [(each, each["metadata"]) for each in parts if isinstance(each.get("metadata"), dict)]
+    return "\n".join(_text(each, {}) for each, by in made if by.get("dalle") or by.get("generation"))
 
 
 def _canvas(content: Any) -> str:

@@ -1,8 +1,6 @@
-"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB are not unusual.
-
-Newer ones also have memories and projects, or come as a list of parts (``manifest-0001.json``), each part a ZIP. A file
-that is given alone may be any of these.
-"""
+"""Exports of Claude: ``conversations.json``, one list; 175 MB are not unusual. Newer ones also have memories and
+projects, or come as a list of parts (``manifest-0001.json``), each a ZIP. A file that is given alone may be any of
+these."""
 
 import hashlib
 import re
@@ -54,7 +52,6 @@ _STANDS_FOR = re.compile(
     r"\.?[ \t]*(?:\n+```[ \t]*)?$",
     re.MULTILINE,
 )
-"""In place of a tool or an artifact."""
 _THOUGHT = re.compile(r"<antThinking>.*?(?:</antThinking>|\Z)", re.DOTALL)
 _ARTIFACT = re.compile(r"</?antArtifact\b[^<>]*>")
 
@@ -178,7 +175,7 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
 
 
 def _shown(text: str) -> str:
-    """Without placeholders and thoughts."""
+    """Take placeholders and thoughts out of a text."""
     if "<antThinking>" in text:
         text = _THOUGHT.sub("", text)
     if "<antArtifact" in text:
@@ -206,11 +203,10 @@ def _document(block: Mapping[str, Any]) -> str:
 
 
 def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
-    """A text for all chats, and one for each project."""
     projects = found.get("project_memories")
     for text in (found.get("conversations_memory"), *(projects.values() if isinstance(projects, dict) else ())):
         for statement in _statements(text if isinstance(text, str) else ""):
-            yield ExportedRecord(_fact(statement))
+            yield ExportedRecord("fact", _fact(statement))
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -243,7 +239,6 @@ def _fact(text: str) -> Fact:
 
 
 def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
-    """Its documents; its instructions are left out."""
     name = one_line(str(found.get("name") or found.get("uuid") or "project"))
     if found.get("prompt_template"):
         yield LeftOut("instructions of a project")

@@ -4,14 +4,12 @@ import datetime as dt
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import attrs
 
 from klaw.actor.clock import iso
-from klaw.domain.fact import Fact
 from klaw.domain.message import MessageKind, Role
-from klaw.domain.person import Person
 from klaw.errors import KlawError
 
 
@@ -31,7 +29,7 @@ class ExportedChat:
     """The same in a later export."""
     title: str
     name: str = ""
-    """In another Klaw; empty: by its title."""
+    """Its name in another Klaw; empty: the title gives one."""
     people: bool = False
     """People talk with each other in it: Klaw begins a new segment behind it."""
     own_ids: bool = False
@@ -67,7 +65,9 @@ class ExportedMessage:
 
 @attrs.frozen
 class ExportedRecord:
-    value: Fact | Person
+    what: str
+    """The word of its kind (``Kind.what``)."""
+    value: Any
 
 
 @attrs.frozen
@@ -79,7 +79,6 @@ class Unread:
 
 
 OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
-"""In exports of an unknown form."""
 
 
 def other_form(what: str, error: Exception) -> Unread:

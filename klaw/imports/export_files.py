@@ -49,7 +49,6 @@ class _CountedStream(io.RawIOBase):
 @attrs.frozen(eq=False)
 class ExportEntry:
     name: str
-    """With its folders, separated by ``/``."""
     _of: "OpenedExport"
     _source: Path | zipfile.ZipInfo | None
 
@@ -83,7 +82,7 @@ class ExportEntry:
 
     @contextmanager
     def _open_as_it_is(self) -> Iterator[IO[bytes]]:
-        """Without checking for text; raises as ``open``."""
+        """Like ``open``, but for what is no text."""
         with self._of.opened(self._source) as stream:
             yield io.BufferedReader(_CountedStream(stream, self.size), BUFFER_BYTES)
 
@@ -132,7 +131,8 @@ class OpenedExport:
         elif self._stream is not None:
             return [ExportEntry(self.path.name, self, None)]
         else:
-            there = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
+            files = (each for each in self.path.rglob("*") if each.is_file() and not each.is_symlink())
+            there = {each.relative_to(self.path).as_posix(): each for each in files}
         found = [ExportEntry(name, self, there[name]) for name in sorted(there) if _ends(wanted, name)]
         if called and not found:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
@@ -193,14 +193,6 @@ def _ends(wanted: str, name: str) -> bool:
     if "/._" in f"/{name}":  # what macOS keeps beside a file, under its name
         return False
     return re.search(rf"(?:^|/)(?:{wanted})$", name, re.IGNORECASE) is not None
-
-
-def _below(root: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(root):
-        for name in names:
-            path = Path(folder, name)
-            if path.is_file() and not path.is_symlink():
-                yield path
 
 
 @contextmanager

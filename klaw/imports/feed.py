@@ -16,7 +16,7 @@ from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
 from klaw.domain.message import MAX_TITLE, MessageKind, Role, chat_title
 from klaw.domain.names import chat_id
-from klaw.domain.person import Person
+from klaw.domain.task import Task
 from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
 from klaw.imports.events import (
@@ -32,11 +32,11 @@ from klaw.imports.events import (
 )
 from klaw.imports.export_files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
+from klaw.store.kinds.records import kind_of
 
 PART_MESSAGES = 200
 PART_BYTES = 400_000
 PART_KEPT = 25
-"""At most 15,000 bytes each."""
 MAX_BYTES = 800_000
 """The admin socket takes a mebibyte."""
 UPLOAD_BYTES = 600_000
@@ -61,10 +61,10 @@ class ImportReport:
     file_bytes: int = 0
     first_at: str = ""
     last_at: str = ""
-    facts: int = 0
-    people: int = 0
+    kept: Counter[str] = attrs.Factory(Counter)
+    """How many facts, people and so on the export has."""
     remembered: int = 0
-    """Facts and people that were new."""
+    """Those of them that were new."""
     documents: int = 0
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[Unread] = attrs.Factory(list)
@@ -83,22 +83,17 @@ def feed(
     tell: Callable[[int], object],
     *,
     topics: bool = False,
-    keep: Callable[[ProjectDocument], object] | None = None,
+    keep: Callable[[ProjectDocument], object] = lambda _document: None,
 ) -> ImportReport:
-    """Store what an export holds. What was stored stays when ``ask`` raises.
-
-    Args:
-        ask: None: only look through it.
-        tell: gets the number of messages now and then.
-        topics: make topics of it.
-        keep: takes the documents of projects, and may raise OSError; None: they are only counted.
-    """
+    """Store what an export holds. What was stored stays when ``ask`` raises; None only looks through it. ``tell`` gets
+    the number of messages now and then. ``topics`` makes topics of them. ``keep`` takes the documents of projects,
+    which else are only counted, and may raise OSError."""
     report = ImportReport()
     chat: _PendingMessages | None = None
     kept = _PendingRecords(ask, report)
     for event in events:
         if chat is not None and isinstance(event, ExportedChat | ExportedRecord):
-            kept.places[chat.name] = chat.end()
+            kept.places[chat.chat.name] = chat.end()
             chat = None
         match event:
             case ExportedChat():
@@ -109,11 +104,13 @@ def feed(
                 if report.messages % 100 == 0:
                     tell(report.messages)
             case ExportedRecord():
-                kept.add(event.value)
+                kept.add(event.what, event.value)
             case ProjectDocument():
                 report.documents += 1
-                if keep is not None:
-                    _offer(event, keep, report)
+                try:
+                    keep(event)
+                except OSError as error:
+                    report.note(Unread(f"{event.project}, {event.name}", error.strerror or str(error)))
             case Unread():
                 report.note(event)
             case LeftOut(why=why):
@@ -125,16 +122,9 @@ def feed(
     return report
 
 
-def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object], report: ImportReport) -> None:
-    try:
-        keep(document)
-    except OSError as error:
-        report.note(Unread(f"{document.project}, {document.name}", error.strerror or str(error)))
-
-
 class _PendingMessages:
     def __init__(self, chat: ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool) -> None:
-        self._chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
+        self.chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
         self._files: dict[str, tuple[ExportedFile, ...]] = {}
@@ -160,7 +150,7 @@ class _PendingMessages:
                 if size > MAX_BYTES:
                     raise InvalidValue("is too large")  # noqa: TRY301 - one place for what is not valid
             except (BadValue, InvalidValue, RecursionError) as error:
-                report.note(Unread(f"{self._chat.name or self._chat.title}, message {message.key}", str(error)))
+                report.note(Unread(f"{self.chat.name or self.chat.title}, message {message.key}", str(error)))
                 continue
             if self._bytes + size > PART_BYTES or len(self._said) >= PART_MESSAGES:
                 self._flush()
@@ -170,13 +160,9 @@ class _PendingMessages:
                 self._files[said["id"]] = message.files[:MAX_FILES]
         self._last = message.at
 
-    @property
-    def name(self) -> str:
-        return self._chat.name
-
     def end(self) -> str | None:
         """Store the rest, and end the segment of a chat of people. Returns the name of the chat here."""
-        if self._chat.people and self._last:
+        if self.chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
             self._said.append(_as_said(own, Role.SYSTEM, MessageKind.SESSION_BREAK, "", self._last, {}))
         self._flush()
@@ -185,7 +171,7 @@ class _PendingMessages:
     def _said_of(self, message: ExportedMessage) -> Iterator[dict[str, Any]]:
         text = clean(message.text)
         metadata = {name: value for name, value in message.metadata.items() if name not in _DROPPED}
-        if self._chat.own_ids:
+        if self.chat.own_ids:
             yield _as_said(message.key, message.role, message.type, text, message.at, metadata)
             return
         size = _piece_chars(text)
@@ -202,8 +188,8 @@ class _PendingMessages:
         missing = self._ask("import_missing", {"ids": list(files)})["missing"] if files else ()
         for each in (each for each in said if each["id"] in missing):
             each["files"] = [*filter(None, (self._kept(self._ask, file) for file in files[each["id"]]))]
-        title = _title(self._chat.title)
-        name = name_for(self._chat.name or self._chat.title, f"{self._source} {said[0]['created_at'][:10]}")
+        title = _title(self.chat.title)
+        name = name_for(self.chat.name or self.chat.title, f"{self._source} {said[0]['created_at'][:10]}")
         given = {"prefix": self._prefix, "name": name, "title": "" if title == name else title, "topics": self._topics}
         answer = self._ask("import_put", {**given, "into": self._into, "said": said})
         self._into = answer["chat"]
@@ -227,33 +213,41 @@ class _PendingMessages:
             is_of_file = isinstance(error, (ImportRefused, *UNREADABLE)) or getattr(error, "code", "") in REFUSED
             if not is_of_file:
                 raise
-            self._report.note(Unread(f"{self._chat.name or self._chat.title}, {file.name}", str(error)))
+            self._report.note(Unread(f"{self.chat.name or self.chat.title}, {file.name}", str(error)))
             return None
 
 
 class _PendingRecords:
     def __init__(self, ask: Ask | None, report: ImportReport) -> None:
         self._ask, self._report = ask, report
-        self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
+        self._what, self._bytes = "", 0
+        self._given: list[dict[str, Any]] = []
         self.places: dict[str, str | None] = {}
+        """The names of the export's chats, and what they are called here."""
 
-    def add(self, value: Fact | Person) -> None:
-        if isinstance(value, Fact):
-            self._report.facts += 1
-            here = self.places.get(value.chat.partition(":")[2]) if value.chat is not None else None
-            value, name = attrs.evolve(value, chat=chat_id(value.user, here) if here else None), "facts"
-        else:
-            self._report.people += 1
-            name = "people"
-        self._given[name].append(REQUESTS.write(value))
-        if len(self._given[name]) == PART_KEPT:
+    def add(self, what: str, value: Any) -> None:
+        kind = kind_of(what)
+        assert kind is not None
+        self._report.kept[kind.plural] += 1
+        if isinstance(value, Fact) and value.chat is not None:
+            here = self.places.get(value.chat.partition(":")[2])
+            value = attrs.evolve(value, chat=chat_id(value.user, here) if here else None)
+        elif isinstance(value, Task) and value.inject_into is not None:
+            value = attrs.evolve(value, inject_into=self.places.get(value.inject_into))
+        given = REQUESTS.write(value)
+        size = len(json.dumps(given))
+        if what != self._what or len(self._given) == PART_KEPT or self._bytes + size > PART_BYTES:
             self.flush()
+        self._what, self._bytes = what, self._bytes + size
+        self._given.append(given)
 
     def flush(self) -> None:
-        given = {name: values for name, values in self._given.items() if values}
-        self._given = {name: [] for name in self._given}
+        given, self._given, self._bytes = self._given, [], 0
         if given and self._ask is not None:
-            self._report.remembered += sum(self._ask("import_remember", given).values())
+            answer = self._ask("import_remember", {"what": self._what, "values": given})
+            self._report.remembered += answer["added"]
+            for each in answer["refused"]:
+                self._report.note(Unread(f"a {self._what}", each))
 
 
 def _as_said(

@@ -1,7 +1,5 @@
-"""Exports of ``klaw export``: chats as ``klaw chats export --json`` writes them, facts and people.
-
-Topics and summaries are left out: they name messages by numbers that are others here. ``--topics`` makes new topics.
-"""
+"""Exports of ``klaw export``: chats as ``klaw chats export --json`` writes them, and lists of what else is kept, each
+in a file that is called like its kind (``Kind.plural``)."""
 
 import json
 from collections.abc import Iterator
@@ -10,12 +8,8 @@ from typing import Any
 import attrs
 
 from klaw.convert import FRAMES, wire_names
-from klaw.domain import fact, person
-from klaw.domain.fact import Fact
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.person import Person
-from klaw.errors import BadValue, InvalidValue
 from klaw.imports.events import (
     OTHER_FORM,
     Event,
@@ -26,27 +20,35 @@ from klaw.imports.events import (
     Unread,
     moment,
 )
-from klaw.imports.export_files import ExportEntry, OpenedExport, each_file
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport, each_file
 from klaw.imports.json_stream import items, walk
+from klaw.store.changes import Kind
+from klaw.store.kinds.imports import checked
+from klaw.store.kinds.records import KINDS
 
 SOURCE = "klaw"
 CHATS = r"chats/[^/]+\.json"
-KEPT: dict[str, type[Fact] | type[Person]] = {"facts": Fact, "people": Person}
-MAX_BYTES = 15_000
+KEPT: dict[str, Kind[Any]] = {kind.plural: kind for kind in KINDS if kind.moves}
+MAX_CHARS = 19_000
+"""Of one thing as JSON: the request of a task may have 16,384."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
-    """All chats, then facts and people, with their own ids."""
-    kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if _is_kept(export, each, name)]
+    """All chats, then what else is kept, with its own ids."""
+    kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if each.stem == name and _is_list(each)]
     alone = bool(kept) and not export.has_several
     if not alone:
         yield from each_file(export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"), _chat)
     yield from each_file(kept, _kept)
 
 
-def _is_kept(export: OpenedExport, file: ExportEntry, name: str) -> bool:
-    """And not a chat of that name."""
-    return file.stem == name and (not export.has_several or "chats" not in file.name.split("/")[-2:-1])
+def _is_list(file: ExportEntry) -> bool:
+    """A chat, which may have the same name, is an object."""
+    try:
+        with file.open() as stream:
+            return stream.read(64).lstrip().startswith(b"[")
+    except UNREADABLE:
+        return True  # reading it says what is wrong
 
 
 def _chat(file: ExportEntry) -> Iterator[Event]:
@@ -63,32 +65,32 @@ def _chat(file: ExportEntry) -> Iterator[Event]:
 
 
 def _kept(file: ExportEntry) -> Iterator[Event]:
+    kind = KEPT[file.stem]
     with file.open() as stream:
         for number, found in enumerate(items(stream), 1):
-            yield _of(KEPT[file.stem], found, f"{file.name}, entry {number}")
+            yield _of(kind, found, f"{file.name}, entry {number}")
 
 
-def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
-    """A fact or a person, with the fields as Klaw calls them."""
+def _of(kind: Kind[Any], found: Any, place: str) -> Event:
+    """One thing, whose fields are called as in Klaw or as in its journal."""
     if not isinstance(found, dict):
         return Unread(place, "is no object")
+    if isinstance(kind.moves, str):
+        named = isinstance(found.get("name"), str)
+        return Unread(f"{place} ({found['name']})", kind.moves) if named else LeftOut(f"{kind.plural}: {kind.moves}")
     if found.get("superseded_by") or found.get("merged_into"):
         return LeftOut("facts and people that are history")
-    names = zip(wire_names(cls), attrs.fields(cls), strict=True)
-    fields = {wire: found[field.name] for wire, field in names if field.name in found}
-    for name in fields.keys() & {"created_at", "updated_at", "said_at"}:
-        fields[name] = moment(fields[name]) or ""
-        if not fields[name]:
-            return Unread(place, f"{name}: is not a possible time")
+    names = zip(wire_names(kind.cls), attrs.fields_dict(kind.cls), strict=True)
+    fields = {wire: found.get(name, found.get(wire)) for wire, name in names if name in found or wire in found}
+    fields |= {name: moment(value) for name, value in fields.items() if name.endswith("_at")}
+    if wrong := next((name for name, value in fields.items() if name.endswith("_at") and value is None), None):
+        return Unread(place, f"{wrong}: is not a possible time")
     try:
-        value = FRAMES.read({**fields, "user_id": LOCAL_USER}, cls)
-        if isinstance(value, Fact):
-            fact.check(value)
-        else:
-            person.check(value)
-    except (BadValue, InvalidValue) as error:
+        value = checked(kind, {**fields, "user_id": LOCAL_USER})
+    except ValueError as error:
         return Unread(place, str(error))
-    return Unread(place, "is too long") if len(json.dumps(FRAMES.write(value))) > MAX_BYTES else ExportedRecord(value)
+    too_long = len(json.dumps(FRAMES.write(value), ensure_ascii=False)) > MAX_CHARS
+    return Unread(place, "is too long") if too_long else ExportedRecord(kind.what, value)
 
 
 def _message(found: Any, place: str) -> Event:

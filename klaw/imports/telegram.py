@@ -43,12 +43,8 @@ _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
 def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
-    """All chats of an export. Raises ImportRefused: the user must be named.
-
-    Args:
-        me: the user's name, where the export does not say it.
-        zone: of times without one, in exports of earlier versions; None: local time.
-    """
+    """Read all chats of an export. ``me`` is the user's name, ``zone`` that of times without one in exports of earlier
+    versions (None: local time). Raises ImportRefused: the export does not say who the user is."""
     for file in export.files(FILES, "result.json"):
         reader = _TelegramReader(file, me, zone)
         try:
@@ -155,7 +151,7 @@ class _TelegramReader:
         yield ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
 
     def _sender(self, found: Any) -> str:
-        """Also where only another message, or the chat, has the name."""
+        """The name may stand in another message only, or be the chat's."""
         own = str(found.get("from_id") or "")
         if name := one_line(str(found.get("from") or "")):
             self._names[own] = name
@@ -226,7 +222,7 @@ def _number(value: Any) -> float | None:
 
 
 def _files(found: Any) -> list[str]:
-    """Where they are; not of stickers, and not those that the export says it does not have."""
+    """Paths in the export; not of stickers, and not of what it says it does not have."""
     if found.get("media_type") == "sticker":
         return []
     return [name for key in ("photo", "file") if isinstance(name := found.get(key), str) and not name.startswith("(")]

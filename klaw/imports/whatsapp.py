@@ -1,8 +1,6 @@
-"""Chats of WhatsApp: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
-
-Whether 3/4 is the third of April or the fourth of March is decided over the whole file: by a number over 12, else by
-the order of the messages.
-"""
+"""Chats of WhatsApp: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media. Whether 3/4 is
+the third of April or the fourth of March is decided over the whole file: by a number over 12, else by the order of the
+messages."""
 
 import datetime as dt
 import re
@@ -62,14 +60,9 @@ class _MessageHead:
 def read(
     export: OpenedExport, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
 ) -> Iterator[Event]:
-    """All chats of an export. Raises ImportRefused: ``me`` or ``order`` is needed.
-
-    Args:
-        me: the user's name in the chat.
-        order: of the numbers of a date; None: the file tells.
-        zone: of the telephone; None: local time.
-        title: of the chat; None: by the names of the files.
-    """
+    """Read all chats of an export. ``me`` is the user's name in them, ``order`` that of the numbers of a date (None:
+    the file tells), ``zone`` that of the telephone (None: local time), ``title`` that of the chat (None: by the names
+    of the files). Raises ImportRefused: ``me`` or ``order`` is needed."""
 
     def chat(file: ExportEntry) -> Iterator[Event]:
         facts = _FileFacts.of(file)
@@ -201,7 +194,6 @@ class _FileFacts:
         return named if named != stem else ""
 
     def named(self) -> str:
-        """The senders, for a person."""
         often = sorted(self.senders, key=self.senders.__getitem__, reverse=True)
         names = [cut(name, 40) for name in often[:MOST_NAMED]]
         return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")

@@ -1,8 +1,6 @@
-"""What WhatsApp itself writes into a chat, in many languages: dates and times before messages, in any locale's order,
-digits and words, and notices. Pure.
-
-The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
-"""
+"""What WhatsApp itself writes into a chat: dates and times before messages, in any locale's order, digits and words,
+and notices. The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
+Pure."""
 
 import datetime as dt
 import re
@@ -16,12 +14,10 @@ from unicodedata import category, decimal, normalize
 import attrs
 
 WORDS: Mapping[str, str] = tomllib.loads((resources.files(__package__) / "whatsapp.toml").read_text(encoding="utf-8"))
-"""What WhatsApp writes, in many languages."""
 
 Order: TypeAlias = Literal["dmy", "mdy", "ymd"]
 PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 FIRST_YEAR = 2009
-"""There was no WhatsApp before."""
 MARKS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 MOST_CHARS = 80
 MOST_LETTERS = 30
@@ -50,7 +46,7 @@ class Stamp:
     style: str
 
     def at(self, order: Order) -> dt.datetime | None:
-        """In the telephone's time; None: no such day."""
+        """The telephone's local time; None: no such day."""
         year, month, day = (self.numbers[place] for place in PLACES[order])
         try:
             if 1380 <= year < 1425:
@@ -60,7 +56,6 @@ class Stamp:
             return None
 
     def may_be(self, order: Order) -> bool:
-        """Whether dates are written so in that order."""
         if any(each in self.style for each in "年년오"):
             return order == "ymd"
         return order != "mdy" or "." not in self.style.split("0")[1]  # between full stops the day stands first
@@ -196,7 +191,6 @@ _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("�
 MOST_WORDS = 8
 MOST_PLACEHOLDER, MOST_GONE = 60, 120
 _SIGNS = re.compile(r"[<(\u200e]")
-"""Without one of them it is only a text."""
 
 
 def _normal(text: str) -> str:
@@ -252,10 +246,8 @@ def is_sender(name: str, known: dict[str, int]) -> bool:
 
 
 def said(text: str, is_marked: bool) -> tuple[str, list[str]]:
-    """What a person wrote, files in brackets, and the names of these files. Empty: it was the program.
-
-    ``is_marked``: an iPhone puts U+200E before what the program writes.
-    """
+    """What a person wrote, files in brackets, and the names of these files. Empty: it was the program, before whose
+    words an iPhone puts U+200E (``is_marked``)."""
     if not _SIGNS.search(text):
         return "" if _is_programs(text) else re.sub(f"[{MARKS}]", "", text).strip(), []
     files: list[str] = []

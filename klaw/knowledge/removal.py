@@ -4,28 +4,24 @@ again meanwhile."""
 
 from collections.abc import Sequence
 
-import trio
-
 from klaw.actor.clock import iso
 from klaw.core import Core
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.memory.forget.forget import CleanedLogs, Forgetter
+from klaw.memory.forget.take_out import giving_way
 from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute
-from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.execute import ForgetResult, Forgetting
 from klaw.store.forget.finding import NothingToForget
-from klaw.store.forget.journal_entry import Forgetting
 from klaw.store.kinds import forgotten
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.kinds.knowledge.removal import Going, turns_naming
 
 AT_ONCE = 100
 """Documents that are looked for, and receipts that are changed, at once."""
-PAUSE_FACTOR = 0.5
-"""A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
 
 
 async def remove(
@@ -81,10 +77,7 @@ async def sweep(readers: Readers, writer: Writer) -> int:
     total = 0
     while found := await readers.run(documents.orphans, AT_ONCE):
         for each in found:
-            begin, more = trio.current_time(), True
-            while more:
-                more = await writer.run(document_steps.remove_some, each)
-                await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
-                begin = trio.current_time()
+            while await giving_way(writer, document_steps.remove_some, each):
+                pass
         total += len(found)
     return total

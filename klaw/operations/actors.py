@@ -102,8 +102,13 @@ async def tasks(_asked: Nothing, _caller: Caller, _parts: Parts) -> TrioTasks:
     """
     import trio
 
-    root, count = trio.lowlevel.current_root_task(), {"shown": 0, "left_out": 0}
-    return {"task": _task(root, count) if root else None, "shown": count["shown"], "left_out": count["left_out"]}
+    root, count = trio.lowlevel.current_root_task(), {"shown": 0}
+    told = _task(root, count) if root else None
+    return {
+        "task": told,
+        "shown": count["shown"],
+        "left_out": trio.lowlevel.current_statistics().tasks_living - count["shown"],
+    }
 
 
 # -- the trees --------------------------------------------------------------------------------------------------------
@@ -118,25 +123,26 @@ def actor_tree(
     Every node has ``name``, ``kind`` (actor, group, slots, connection) and ``children``; an actor also all of
     ``ActorReport``. A parent that is no actor (``chats``, ``store`` …) is a group, like the root.
     """
-    root = _group(ROOT)
-    nodes: dict[str, dict[str, Any]] = {
-        report.name: {**attrs.asdict(report), "kind": "actor", "state": report.state.value, "children": []}
-        for report in reports
-    }
-    parents: dict[str, str | None] = {report.name: report.parent or _parent_of(report.name) for report in reports}
+    nodes: dict[str, dict[str, Any]] = {}
+    parents: dict[str, str | None] = {}
+
+    def add(name: str, kind: str, parent: str | None, about: Mapping[str, Any]) -> None:
+        nodes[name] = {"name": name, "kind": kind, **about, "children": []}
+        parents[name] = parent
+
+    for report in reports:
+        about = {**attrs.asdict(report), "state": report.state.value}
+        add(report.name, "actor", report.parent or _parent_of(report.name), about)
     if slots is not None:
-        nodes[SLOTS] = {"name": SLOTS, "kind": "slots", **attrs.asdict(slots), "children": []}
-        parents[SLOTS] = _parent_of(SLOTS)
-    for connection in connections:
-        # Named by a prefix that no actor has: an id is not a name.
-        name = f"connection {connection['id']}"
-        nodes[name] = {"name": name, "kind": "connection", **connection, "children": []}
-        parents[name] = GATEWAY
+        add(SLOTS, "slots", _parent_of(SLOTS), attrs.asdict(slots))
+    for connection in connections:  # named by a prefix that no actor has: an id is not a name
+        add(f"connection {connection['id']}", "connection", GATEWAY, connection)
     for group in dict.fromkeys(parents.values()):
         if group is not None and group not in nodes:
-            nodes[group] = _group(group)
+            add(group, "group", None, {})
+    root: dict[str, Any] = {"name": ROOT, "kind": "group", "children": []}
     for name, node in nodes.items():
-        parent = parents.get(name)
+        parent = parents[name]
         (nodes[parent] if parent is not None else root)["children"].append(node)
     return root
 
@@ -147,27 +153,17 @@ def _parent_of(name: str) -> str | None:
     return prefix if dot and " " not in name else None
 
 
-def _group(name: str) -> dict[str, Any]:
-    return {"name": name, "kind": "group", "children": []}
-
-
 def _task(task: "Task", count: dict[str, int]) -> dict[str, Any]:
     count["shown"] += 1
     nurseries = []
     for nursery in task.child_nurseries:
         children = sorted(nursery.child_tasks, key=lambda child: child.name)
-        shown = [_task(child, count) for child in children if count["shown"] < MAX_TASKS]
-        count["left_out"] += sum(map(_size, children[len(shown) :]))
-        nurseries.append(shown)
+        nurseries.append([_task(child, count) for child in children if count["shown"] < MAX_TASKS])
     frames = [
         f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_qualname}"
         for frame, line in task.iter_await_frames()
     ]
     return {"name": task.name, "stack": frames[-MAX_FRAMES:], "nurseries": nurseries}
-
-
-def _size(task: "Task") -> int:
-    return 1 + sum(_size(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
 def _place(file: str) -> str:

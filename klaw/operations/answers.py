@@ -6,7 +6,6 @@ from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
-from klaw.actor.supervisor import ActorReport
 from klaw.domain.forget import Thing
 from klaw.domain.task import Run
 from klaw.knowledge.check import Flaw
@@ -18,14 +17,12 @@ from klaw.runs.service import LONG
 from klaw.store.backup_mark import BackupMark
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.imports import ImportSummary
-from klaw.store.kinds.messages import ChatRow
 from klaw.store.kinds.topic_changes import TopicChange
 from klaw.store.rebuild.actor import ReindexStatus
 from klaw.wire.frames import DegradedPart, MessagePage
 
 NAMED = (
-    *(ActorReport, BackupMark, BudgetReport, ChatRow, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus),
-    *(SourceState, StoredChat),
+    *(BackupMark, BudgetReport, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus, SourceState, StoredChat),
 )
 """Classes that only annotations of other modules name."""
 
@@ -90,9 +87,12 @@ class StillHeld(TypedDict):
     remedy: str
 
 
-class _ForgetAnswer(TypedDict):
+class ForgetAnswer(TypedDict):
+    """What goes, or has gone, and where it was. The messages of whole chats are only counted."""
+
     forgotten: bool
     user: str
+    messages: list[NamedMessage] | int
     facts: Sequence[str]
     kept_facts: Sequence[str]
     topics: Sequence[int]
@@ -114,15 +114,3 @@ class _ForgetAnswer(TypedDict):
     still_named: NotRequired[Any]
     still_kept: NotRequired[dict[str, int]]
     everywhere: NotRequired[bool]
-
-
-class ForgetAnswer(_ForgetAnswer):
-    """What goes, or has gone, and where it was."""
-
-    messages: list[NamedMessage]
-
-
-class ForgottenChats(_ForgetAnswer):
-    """A ``ForgetAnswer`` in which messages are only counted."""
-
-    messages: int

@@ -10,19 +10,17 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.convert import MAX_WHOLE, Bounds
 from klaw.domain.context_used import KEY
 from klaw.domain.message import MOST_ON_PAGE
-from klaw.domain.names import ChatId, name_of, user_of
+from klaw.domain.names import ChatId, name_of
 from klaw.domain.text import plural
 from klaw.errors import ConfigError
 from klaw.operations import chats as all_chats
+from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, HasReaders, Parts
 from klaw.operations.lines import Lines
-from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, Slash, argument, chat_of, required
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
-    from klaw.actor.supervisor import ActorReport
-    from klaw.chats.directory import ChatDirectory
     from klaw.domain.message import Message
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from klaw.store.kinds.messages import ChatRow
     from klaw.wire.frames import MessagePage
 
-NOUN = Noun("chat", "show one chat, and choose its model")
+NOUN = op.Noun("chat", "show one chat, and choose its model")
 DEFAULT = "default"
 """The word that takes a choice back."""
 MAX_MODEL_NAME = 200
@@ -39,31 +37,17 @@ PAGE_CHARS = 500_000
 
 
 @attrs.frozen(kw_only=True)
-class NamedChat:
-    chat: Name = required("its id, USER:NAME, or the name of a chat of the user local")
-
-
-@attrs.frozen(kw_only=True)
 class ChatsMessages(all_chats.OfChat):
-    before: Annotated[int, Bounds(0)] | None = argument("the newest messages before this number", metavar="SEQ")
-    after: Annotated[int, Bounds(0)] | None = argument("the oldest messages after this number", metavar="SEQ")
-    limit: Annotated[int, Bounds(1, MOST_ON_PAGE)] = argument(
+    before: Annotated[int, Bounds(0)] | None = op.argument("the newest messages before this number", metavar="SEQ")
+    after: Annotated[int, Bounds(0)] | None = op.argument("the oldest messages after this number", metavar="SEQ")
+    limit: Annotated[int, Bounds(1, MOST_ON_PAGE)] = op.argument(
         f"messages on a page, 1 to {MOST_ON_PAGE} (default: 50)", default=50, metavar="N"
     )
 
 
 @attrs.frozen(kw_only=True)
 class ModelChoice:
-    name: str | None = argument("PROVIDER/MODEL, or default; without it the model is only shown")
-
-
-class ChatState(TypedDict):
-    session: "ChatRow"
-    now: dict[str, Any]
-    pending: int
-    actor: "ActorReport | None"
-    coverage: dict[str, int] | None
-    last_turn: dict[str, Any] | None
+    name: str | None = op.argument("PROVIDER/MODEL, or default; without it the model is only shown")
 
 
 class ChatNow(TypedDict):
@@ -168,32 +152,15 @@ def _line(model: dict[str, Any]) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("chat", NamedChat, scope=Scope.OPERATOR)
-async def chat(asked: NamedChat, caller: Caller, parts: Parts) -> ChatState:
-    """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    chat = chat_of(asked.chat, caller.user, any_user=True)
-    session = await session_of(chat, parts)
-    last = await parts.readers.run(stored.turns.last, chat)
-    actor = next((each for each in parts.core.supervisor.report() if each.name == f"chat {chat}"), None)
-    return {
-        "session": session,
-        "now": parts.chats.chat_status(chat),
-        "pending": await parts.readers.run(stored.pending.count_pending, chat),
-        "actor": actor,
-        "coverage": parts.memory.coverage.chat(chat),
-        "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
-    }
-
-
-_STATUS = Slash(word="/status", help="show what this chat and the server do now", of_chat="chat")
-_CONTEXT = Slash(word="/context", help="show what the last answer was made from")
-_MODEL = Slash(
+_STATUS = op.Slash(word="/status", help="show what this chat and the server do now", of_chat="chat")
+_CONTEXT = op.Slash(word="/context", help="show what the last answer was made from")
+_MODEL = op.Slash(
     word="/model",
     help="show this chat's model; /model NAME changes it, /model default takes it back",
     rest="name",
     metadata=lambda answer: {"model": answer["chosen"]} if answer["changed"] else {},
 )
-_MODELS = Slash(word="/models", help="list the models with their context length and prices")
+_MODELS = op.Slash(word="/models", help="list the models with their context length and prices")
 
 
 @all_chats.NOUN.operation("chats_messages", ChatsMessages, route="GET {chat}/messages")
@@ -203,45 +170,32 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
     from klaw.wire.codec import tree_of
 
     if asked.before is not None and asked.after is not None:
-        raise OperationError("bad_args", "cannot stand beside after", field="before")
-    chat = chat_of(asked.chat, caller.user)
-    await _session(parts.chats, chat)
+        raise op.OperationError("bad_args", "cannot stand beside after", field="before")
+    chat = op.chat_of(asked.chat, caller.user)
+    await session_of(chat, parts)
     # One more than asked for tells whether there is more.
     if asked.after is not None:
         found = await parts.chats.after(chat, asked.after, asked.limit + 1)
-        page = _fitting(found[: asked.limit])
+        page = op.fitting(found[: asked.limit], _size, PAGE_CHARS)
     else:
         found = await parts.chats.before(chat, MAX_WHOLE if asked.before is None else asked.before, asked.limit + 1)
-        page = _fitting(found[-asked.limit :][::-1])[::-1]
+        page = op.fitting(found[-asked.limit :][::-1], _size, PAGE_CHARS)[::-1]
     shown = [frames.StoredMessage.of(each) for each in page]
     told = frames.MessagePage(chat=name_of(chat), messages=shown, more=len(found) > len(page))
     return cast("MessagePage", tree_of(told))
 
 
-def _fitting(found: "list[Message]") -> "list[Message]":
-    """The first messages that fit on a page; at least one."""
-    room = PAGE_CHARS
-    for count, message in enumerate(found):
-        room -= len(message.content) + sum(len(str(message.metadata.get(name, ""))) for name in ("calls", KEY))
-        if room < 0 and count > 0:
-            return found[:count]
-    return found
-
-
-async def _session(chats: "ChatDirectory", chat: ChatId) -> "ChatRow":
-    session = await chats.session(user_of(chat), name_of(chat))
-    if session is None:
-        raise OperationError("unknown_chat", "there is no chat of this name", field="chat")
-    return session
+def _size(message: "Message") -> int:
+    return len(message.content) + sum(len(str(message.metadata.get(name, ""))) for name in ("calls", KEY))
 
 
 @all_chats.NOUN.operation("chats_stop", all_chats.OfChat, changes=True, route="POST {chat}/stop")
 async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> Stopping:
     """Stop the running answer of a chat; ``running`` tells whether there was one."""
-    chat = chat_of(asked.chat, caller.user)
+    chat = op.chat_of(asked.chat, caller.user)
     running = await parts.chats.stop(caller.user, name_of(chat))
     if not running:
-        await _session(parts.chats, chat)
+        await session_of(chat, parts)
     return {"chat": name_of(chat), "running": running}
 
 
@@ -250,8 +204,8 @@ async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> ChatN
     """Show what a chat does now, why its last message has no answer, its model, and what is degraded."""
     from klaw.chats.directory import at_rest
 
-    chat = chat_of(asked.chat, caller.user)
-    session = await _session(parts.chats, chat)
+    chat = op.chat_of(asked.chat, caller.user)
+    session = await session_of(chat, parts)
     now = at_rest(parts.chats.chat_status(chat), await parts.chats.unanswered(chat))
     return {
         "name": session.name,
@@ -267,14 +221,14 @@ async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> ChatN
     }
 
 
-@NOUN.operation("chat_context", Nothing, show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
-async def context(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
+@NOUN.operation("chat_context", op.Nothing, show=context_lines, scope=op.Scope.CHAT, slash=_CONTEXT)
+async def context(_asked: op.Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the last answer of the chat where this is asked was made from."""
     last = await parts.readers.run(stored.turns.last, caller.here)
     return {"receipt": last.receipt if last else None}
 
 
-@NOUN.operation("chat_model", ModelChoice, show=_model, scope=Scope.CHAT, changes=True, slash=_MODEL)
+@NOUN.operation("chat_model", ModelChoice, show=_model, scope=op.Scope.CHAT, changes=True, slash=_MODEL)
 async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
     default, wanted = parts.llm.core.config.routing.default, asked.name
@@ -286,8 +240,8 @@ async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, A
     return {"model": _known(parts.llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
 
 
-@NOUN.operation("chat_models", Nothing, show=_models, scope=Scope.CHAT, slash=_MODELS)
-async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
+@NOUN.operation("chat_models", op.Nothing, show=_models, scope=op.Scope.CHAT, slash=_MODELS)
+async def models(_asked: op.Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List all models that the configuration names, and that of the chat where this is asked."""
     from klaw.llm.router import configured_models
 
@@ -307,7 +261,7 @@ async def session_of(chat: ChatId, parts: HasReaders) -> "ChatRow":
     """A chat's row. Raises OperationError (``unknown_chat``)."""
     session = await parts.readers.run(stored.messages.session, chat)
     if session is None:
-        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+        raise op.OperationError("unknown_chat", "there is no such chat", field="chat")
     return session
 
 
@@ -337,7 +291,7 @@ def _check(llm: "Llm", wanted: str) -> None:
                 problem = f"The built-in model is {LOCAL_PROVIDER}/{config.local_model.model}."
     if problem is not None:
         text = f"{problem} The model stays as it is; /models lists what is configured."
-        raise OperationError("unknown_model", text, field="name")
+        raise op.OperationError("unknown_model", text, field="name")
 
 
 def _known(llm: "Llm", name: str) -> dict[str, Any]:

@@ -1,21 +1,26 @@
 """Chats: listing, titles, archive, export, deletion. The answers hold what was said, so they never go into a log."""
 
+import html
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import attrs
+from attrs.filters import include
 
 from klaw.convert import Bounds, Check
-from klaw.domain.message import MAX_TITLE, SHOWN, chat_title
+from klaw.domain.attachment import files_of
+from klaw.domain.message import ECHO, MAX_TITLE, SHOWN, Message, MessageKind, Role, chat_title
 from klaw.domain.names import name_of
 from klaw.domain.summary import Summary
-from klaw.domain.text import plural
+from klaw.domain.text import one_line, plural
 from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
-    from klaw.operations.answers import ForgetAnswer, ForgottenChats, ListedChat
+    from klaw.operations.answers import ForgetAnswer, ListedChat
     from klaw.store.kinds.chats import StoredChat
 
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
@@ -192,21 +197,14 @@ async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: boo
 @NOUN.operation("chats_export", ChatsExport, cli="export", offline=True, document=True)
 async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> PartOfChat:
     """Write a chat with all its messages as Markdown, or with --json as JSON."""
-    from klaw.operations.explain.chat_document import part
-
     chat = op.chat_of(asked.chat, caller.user)
     about = await parts.readers.run(stored.chats.get, caller.user, chat)
     if about is None:
         raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
     found = await parts.readers.run(stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
-    said, room = found[:1], PART_CHARS
-    for each in found[1:PART_MESSAGES]:
-        room -= len(said[-1].content)
-        if room < 0:
-            break
-        said.append(each)
+    said = op.fitting(found[:PART_MESSAGES], lambda each: len(each.content), PART_CHARS)
     last = len(said) == len(found)
-    text = part(asked.format, attrs.asdict(about), said, first=asked.after == 0, last=last)
+    text = _document_part(asked, attrs.asdict(about), said, last=last)
     return {
         "chat": chat,
         "format": asked.format,
@@ -214,6 +212,72 @@ async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> Pa
         "text": text,
         "next": None if last else said[-1].seq,
     }
+
+
+# -- a chat as a document: Markdown for people, JSON for programs. What anybody said stands in a block of its own (a
+# quotation, or fenced code), so that none of it can look like a line of the document. Calls of tools and their results
+# are folded.
+
+_AUTHORS = {Role.USER: "User", Role.ASSISTANT: "Assistant", Role.TOOL: "Tool", Role.SYSTEM: "Klaw"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_MARKUP = re.compile(r"([\\`*_\[\]<>&#])")
+
+
+def _document_part(asked: ChatsExport, chat: Mapping[str, Any], said: Iterable[Message], *, last: bool) -> str:
+    """The next messages of a chat, if there are any; ``last``: there are no others behind them."""
+    first = asked.after == 0
+    if asked.format == "markdown":
+        head = f"# {escaped(chat['title'] or chat['name'])}\n\nChat {escaped(chat['name'])}; times are UTC.\n"
+        return (head if first else "") + "".join(map(_markdown, said))
+    from klaw.store.rows import dumps
+
+    about = dumps({name: chat[name] for name in ("chat", "name", "title")})
+    lines = ",\n".join(dumps(_json(each)) for each in said)
+    comma = ",\n" if lines else ""
+    return (f'{about[:-1]},"messages":[\n' if first else comma) + lines + ("\n]}\n" if last else "")
+
+
+def _json(message: Message) -> dict[str, Any]:
+    told = include("seq", "id", "role", "type", "content", "created_at", "segment")
+    metadata = {name: value for name, value in message.metadata.items() if name != ECHO}
+    return {**attrs.asdict(message, recurse=False, filter=told), "metadata": metadata}
+
+
+def escaped(text: str) -> str:
+    """A text in which nothing is Markdown."""
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def _markdown(message: Message) -> str:
+    at = message.created_at[:16].replace("T", " ")
+    if message.type is MessageKind.SESSION_BREAK:
+        return f"\n---\n\n*A new segment · {at}*\n"
+    about = f"{at} · #{message.seq}"
+    if message.type is MessageKind.TOOL_RESULT:
+        failed = " failed" if message.metadata.get("error") else ""
+        return _folded(f"Result of {message.metadata.get('name', 'a tool')}{failed} · {about}", message.content)
+    task = message.metadata.get("task")
+    author = _AUTHORS[message.role] + (f", task {task}" if task else "")
+    files = ", ".join(escaped(each.name) for each in files_of(message.metadata))
+    parts = [_quoted(message.content)] if message.content else []
+    parts += [f"Files: {files}"] if files else []
+    calls = message.metadata.get("calls", ()) if message.type is MessageKind.TOOL_CALL else ()
+    folded = [_folded(f"Call of {call.get('name')} · {about}", str(call.get("arguments"))) for call in calls]
+    said = "\n\n".join([f"**{author}** · {about}", *parts])
+    return (f"\n{said}\n" if parts else "") + "".join(folded)
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in _LINE_END.split(text))
+
+
+def _folded(head: str, text: str) -> str:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    summary = html.escape(one_line(head), quote=False)
+    return f"\n<details><summary>{summary}</summary>\n\n{fence}\n{text}\n{fence}\n\n</details>\n"
+
+
+# -- summaries, and deletion -------------------------------------------------------------------------------------------
 
 
 @NOUN.operation("chats_summaries", OfChat, cli="summaries", show=_summaries, offline=True)
@@ -232,7 +296,7 @@ async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> Summ
     deadline_s=3600.0,  # some minutes for 50,000 messages
     confirm="This cannot be undone. Delete it?",
 )
-async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgottenChats":
+async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgetAnswer":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
     name, forgetter = name_of(op.chat_of(asked.chat, caller.user)), parts.memory.forgetter
     wanted = await forgetter.find(f"chat:{name}", caller.user)
@@ -242,11 +306,12 @@ async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "Forgotten
     return without_messages(await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run))
 
 
-def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgottenChats":
+def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgetAnswer":
     """The messages of a chat, or ``of_chats`` of several, are too many to be told one by one."""
     things = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
+    count = len(cast("list[Any]", answer["messages"]))
     if of_chats is None:
-        count = plural(len(answer["messages"]), "message")
-        things = [attrs.evolve(each, remedy=count) if each.kind == "chat" else each for each in things]
-    messages = len(answer["messages"]) if of_chats is None else of_chats
-    return cast("ForgottenChats", {**answer, "messages": messages, "things": things[:MOST_TOLD]})
+        things = [
+            attrs.evolve(each, remedy=plural(count, "message")) if each.kind == "chat" else each for each in things
+        ]
+    return {**answer, "messages": count if of_chats is None else of_chats, "things": things[:MOST_TOLD]}

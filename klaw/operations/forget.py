@@ -91,9 +91,7 @@ def lines(answer: dict[str, Any]) -> Lines:
         found += _headed("STILL held by:", still)
         if not still and answer["searched"]:
             found.append("a search of all files finds its words nowhere")
-    names = [_name_left(each) for each in answer["names"][:SHOWN]]
-    names += [f"  … and {len(answer['names']) - SHOWN} more"] if len(answer["names"]) > SHOWN else []
-    found += _headed("kept, by name only:", names)
+    found += _headed("kept, by name only:", _some([_name_left(each) for each in answer["names"]]))
     aside = [f"  {each['path']}: {each['remedy']}" for each in answer["aside"]]
     return [*found, *_headed("kept aside, and not searched word by word: it may be there in another form", aside)]
 
@@ -130,11 +128,12 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
 
 
 def _asked(answer: dict[str, Any]) -> list[str]:
-    things = answer["things"]
-    lines = ["This would be forgotten, for good:", *_some([each for each in things if each["goes"]])]
-    spared = [each for each in things if not each["goes"] and not each["remedy"]]
+    going = [_described(each) for each in answer["things"] if each["goes"]]
+    kept = [each for each in answer["things"] if not each["goes"]]
+    spared = [_described(each) for each in kept if not each["remedy"]]
+    lines = ["This would be forgotten, for good:", *_some(going)]
     lines += _headed("Kept; “with facts” behind it takes them too:", _some(spared))
-    lines += _headed("Kept:", _some([each for each in things if not each["goes"] and each["remedy"]]))
+    lines += _headed("Kept:", _some([_described(each) for each in kept if each["remedy"]]))
     if answer["named"] is not None and answer["named"]["messages"]:
         lines.append(
             f"Kept: messages that name them, {answer['named']['messages']}; on the server, klaw forget --with-messages"
@@ -149,9 +148,8 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     if answer["still_kept"]:
         lines.append(f"STILL said by what you keep: {_counted(answer['still_kept'])}.")
     if answer["again"]:
-        more = f" and {len(answer['again']) - SHOWN} more" if len(answer["again"]) > SHOWN else ""
-        said = [f"{name_of(each['chat'])}#{each['seq']}" for each in answer["again"][:SHOWN]]
-        lines.append(f"  STILL said in: {', '.join(said)}{more}")
+        said = [f"{name_of(each['chat'])}#{each['seq']}" for each in answer["again"]]
+        lines.append(f"  STILL said in: {_joined(said)}")
     spared = [each for each in answer["things"] if not each["goes"]]
     if answer["named"] is not None:
         still = answer["still_named"]
@@ -161,19 +159,22 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     elif not lines and not spared:
         lines.append("Nothing else of yours says it any more.")
     lines += _headed("STILL there, made of it:", [f"  {each['kind']} {each['name']}" for each in spared])
-    names = ", ".join(f"{each['kind']} {each['name']}" for each in answer["names"][:SHOWN])
-    more = " …" if len(answer["names"]) > SHOWN else ""
-    lines += [f"STILL there, as a name only: {names}{more}."] if names else []
+    names = [f"{each['kind']} {each['name']}" for each in answer["names"]]
+    lines += [f"STILL there, as a name only: {_joined(names)}."] if names else []
     return ["Forgotten.", *lines, "What your devices show and what a provider received is beyond me."]
 
 
-def _some(things: Sequence[dict[str, Any]]) -> list[str]:
-    more = [f"  … and {len(things) - SHOWN} more"] if len(things) > SHOWN else []
-    return [*map(_described, things[:SHOWN]), *more]
+def _some(lines: Sequence[str]) -> list[str]:
+    more = [f"  … and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return [*lines[:SHOWN], *more]
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _described(thing: dict[str, Any], *, words: bool = True) -> str:
-    """A thing: what it is, where it is found, how it begins, and what to do about one that stays."""
+    """What a thing is, where it is found, how it begins, and what to do about one that stays."""
     kind = "" if thing["kind"] == "message" else f"{thing['kind']} "
     text = f": “{thing['text']}”" if words and thing["text"] else ""
     return f"  {kind}{thing['name']}{text}{' (' + thing['remedy'] + ')' if thing['remedy'] else ''}"
@@ -202,7 +203,6 @@ MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
 
 
 def preview(before: "Preview") -> "ForgetAnswer":
-    """What goes, and where it is."""
     from klaw.store.forget.proof import names_left
 
     reach, quotes, named = before.reach, before.reach.quotes, before.named
@@ -213,7 +213,7 @@ def preview(before: "Preview") -> "ForgetAnswer":
         "facts": reach.facts,
         "kept_facts": reach.kept.get("fact", ()),
         "topics": reach.topics,
-        "summaries": [f"{chat}#{number}" for chat, number in reach.summaries],
+        "summaries": [f"{chat}#{number}" for chat, number in reach.gone["summary"]],
         "things": before.things,
         "names": names_left(reach),
         "people": reach.people,
@@ -222,11 +222,11 @@ def preview(before: "Preview") -> "ForgetAnswer":
         and {
             "names": named.names,
             "namesakes": named.namesakes,
-            "facts": [{"id": fact, "text": text} for fact, text in named.facts.items()],
+            "facts": [{"id": fact, "text": text} for fact, text in named.found["fact"].items()],
             "messages": len(named.messages),
             "staying": _messages(before.naming),
             "topics": named.topics,
-            "summaries": [f"{chat}#{number}" for chat, number in named.summaries],
+            "summaries": [f"{chat}#{number}" for chat, number in named.found["summary"]],
             "others": named.others,
         },
         "rows": {name: len(rows) for name, rows in quotes.rows.items() if rows} | _positive(quotes.kept),
@@ -238,7 +238,6 @@ def preview(before: "Preview") -> "ForgetAnswer":
 
 
 def proof(done: "Proof") -> "ForgetAnswer":
-    """What went, and what still holds it."""
     return {
         **preview(done.before),
         "forgotten": True,
@@ -290,12 +289,12 @@ async def carried_out(
     wanted: "ForgetTarget", caller: Caller, parts: Parts, *, with_facts: bool, dry_run: bool
 ) -> "ForgetAnswer":
     """Forget something, or with ``dry_run`` only show what would go."""
+    forgetter = parts.memory.forgetter
     everywhere = caller.operator  # else the files would tell how often others said the same
     if dry_run:
-        return preview(await parts.memory.forgetter.preview(wanted, with_facts=with_facts, everywhere=everywhere))
-    done = proof(await parts.memory.forgetter.forget(wanted, with_facts=with_facts, everywhere=everywhere))
-    done["everywhere"] = everywhere
-    return done
+        return preview(await forgetter.preview(wanted, with_facts=with_facts, everywhere=everywhere))
+    done = await forgetter.forget(wanted, with_facts=with_facts, everywhere=everywhere)
+    return {**proof(done), "everywhere": everywhere}
 
 
 @NOUN.operation(
@@ -316,15 +315,15 @@ async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> M
     from klaw.store.forget.finding import NothingToForget
 
     said = " ".join((asked.what or "").split())
-    waiting = parts.memory.forgetter.take_shown(caller.here, parts.clock.now())
+    forgetter = parts.memory.forgetter
+    waiting = forgetter.take_shown(caller.here, parts.clock.now())
     if said.casefold() in _YES:
         await caller.stop_turn("/forget")  # its answer could quote what is forgotten
         if waiting is None:
-            text = "There is nothing to confirm: say first what is to be forgotten."
-            return {"confirmed": True, "said": [text]}
+            return {"confirmed": True, "said": ["There is nothing to confirm: say first what is to be forgotten."]}
         try:
-            wanted = await parts.memory.forgetter.again(waiting.wanted)
-            done = await parts.memory.forgetter.forget(wanted, with_facts=waiting.with_facts)
+            wanted = await forgetter.again(waiting.wanted)
+            done = await forgetter.forget(wanted, with_facts=waiting.with_facts)
             return {"confirmed": True, **proof(done)}
         except NothingToForget as error:
             return {"confirmed": True, "said": [f"Nothing was forgotten: {error}."]}
@@ -337,11 +336,11 @@ async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> M
         if what.casefold().endswith(f" {ending}"):
             what, with_facts = what[: -len(ending)].strip(), True
     try:
-        wanted = await _find(parts.memory.forgetter, caller.here, what)
-        before = await parts.memory.forgetter.preview(wanted, with_facts=with_facts)
+        wanted = await _find(forgetter, caller.here, what)
+        before = await forgetter.preview(wanted, with_facts=with_facts)
     except NothingToForget as error:
         return {"said": [f"Nothing can be forgotten: {error}.", *_USAGE]}
-    parts.memory.forgetter.note_shown(caller.here, wanted, with_facts=with_facts, until=parts.clock.now() + CONFIRM_S)
+    forgetter.note_shown(caller.here, wanted, with_facts=with_facts, until=parts.clock.now() + CONFIRM_S)
     return preview(before)
 
 

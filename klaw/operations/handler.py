@@ -91,13 +91,6 @@ class DatabaseParts(HasReaders, Protocol):
         ...
 
 
-class Access(Protocol):
-    """Tokens and logins (``gateway.tokens``)."""
-
-    def listed(self) -> Any: ...
-    def revoke(self, name: str) -> Sequence[Any]: ...
-
-
 @attrs.frozen(kw_only=True)
 class Listeners:
     """What a server has once it listens."""
@@ -105,7 +98,10 @@ class Listeners:
     connections: Callable[[], list[dict[str, Any]]]
     http_connections: Callable[[], int]
     address: Callable[[], str | None]
-    access: Access
+    tokens: Callable[[], Any]
+    """All tokens and logins (``gateway.tokens``)."""
+    revoke: Callable[[str], Sequence[Any]]
+    """Revokes those of a user, or the one of an id, and returns them."""
     check_up: Callable[..., Awaitable[dict[str, Any]]]
     """What ``klaw doctor`` finds, of a server whose status and health are these."""
 

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, cast
 
 import attrs
 
 from klaw.actor.clock import iso
-from klaw.convert import Bounds, Check
-from klaw.domain import fact, person
+from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain.attachment import NamedFile
-from klaw.domain.fact import Fact
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
-from klaw.domain.message import chat_title, instant
+from klaw.domain.message import chat_title
 from klaw.domain.names import CHAT_FORM, chat_id, chat_name
-from klaw.domain.person import Person
+from klaw.domain.task import Task
 from klaw.domain.text import plural
+from klaw.errors import TaskError
 from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
@@ -26,10 +25,9 @@ from klaw.operations.uploads import UploadedPiece, UploadId, piece
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
     from klaw.core import Core
-    from klaw.operations.answers import ForgottenChats
+    from klaw.operations.answers import ForgetAnswer
+    from klaw.store.changes import Kind
     from klaw.store.kinds.imports import ImportSummary
-
-T = TypeVar("T")
 
 NOUN = op.Noun("import", "move in what was said in other programs (docs/import.md)")
 
@@ -57,31 +55,16 @@ class ImportPut(op.OfUser):
     said: Annotated[tuple[ImportedMessage, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
 
 
-def _fact(given: Fact) -> Fact:
-    fact.check(given)
-    return _timed(given, given.created_at, given.updated_at)
-
-
-def _person(given: Person) -> Person:
-    person.check(given)
-    return _timed(given, given.created_at, given.updated_at, given.said_at)
-
-
-def _timed(given: T, *times: str) -> T:
-    for time in times:
-        instant(time)
-    return given
-
-
 @attrs.frozen(kw_only=True)
 class ImportRemember(op.OfUser):
     origin: OfImport = op.required("the import's id", metavar="ID")
-    facts: Annotated[tuple[Annotated[Fact, Check(_fact)], ...], Bounds(0, MAX_KEPT)] = op.argument(
-        "as they are stored, of any user", default=()
-    )
-    people: Annotated[tuple[Annotated[Person, Check(_person)], ...], Bounds(0, MAX_KEPT)] = op.argument(
-        "people as they are stored, of any user", default=()
-    )
+    what: op.Name = op.required("the kind of things: fact, person, task or kb")
+    values: Annotated[tuple[dict[str, Any], ...], Bounds(1, MAX_KEPT)] = op.required("as they are stored, of any user")
+
+
+@attrs.frozen(kw_only=True)
+class ExportRecords(op.PagedArguments):
+    what: op.Name = op.required("the kind of things, such as task or kb")
 
 
 @attrs.frozen(kw_only=True)
@@ -139,9 +122,15 @@ class Imports(TypedDict):
     imports: "list[ImportSummary]"
 
 
-class RememberedCounts(TypedDict):
-    facts: int
-    people: int
+class RememberedRecords(TypedDict):
+    added: int
+    refused: list[str]
+    """Names, and why each was not taken."""
+
+
+class ExportedRecords(TypedDict):
+    records: list[dict[str, Any]]
+    next: int | None
 
 
 class StoredMessages(TypedDict):
@@ -194,22 +183,46 @@ async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> StoredMes
     return cast("StoredMessages", {"chat": into.partition(":")[2], **counts})
 
 
+def _moving(what: str, *, into: bool) -> "Kind[Any]":
+    """A kind of things of exports, or of those that come ``into`` another Klaw. Raises OperationError."""
+    kind = stored.records.kind_of(what)
+    if kind is None or not (callable(kind.moves) if into else kind.moves):
+        raise op.OperationError("bad_args", "things of this kind are not moved", field="what")
+    return kind
+
+
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> RememberedCounts:
-    """Store facts and people of another Klaw, a few at a time."""
+async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> RememberedRecords:
+    """Store things of one kind that another Klaw has, a few at a time."""
     import trio
 
-    async def add(given: Sequence[Fact | Person]) -> int:
-        added, origin = 0, ImportId(asked.origin)
-        for first in range(0, len(given), AT_ONCE):
-            begin, part, at = trio.current_time(), given[first : first + AT_ONCE], iso(parts.core.clock.now())
-            added += await parts.core.writer.run(stored.imports.remember, caller.user, origin, given=part, at=at)
-            await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
-        return added
+    from klaw.runs import task_input
 
-    counts: RememberedCounts = {"facts": await add(asked.facts), "people": await add(asked.people)}
+    kind, good, refused, added = _moving(asked.what, into=True), [], [], 0
+    for fields in asked.values:
+        try:
+            value = stored.imports.checked(kind, fields)
+            if isinstance(value, Task):
+                task_input.check(value)
+            good.append(value)
+        except (ValueError, TaskError) as error:
+            refused.append(f"{fields.get('name') or fields.get(kind.id)}: {error}")
+    for first in range(0, len(good), AT_ONCE):
+        begin, part, at = trio.current_time(), good[first : first + AT_ONCE], iso(parts.core.clock.now())
+        origin = ImportId(asked.origin)
+        added += await parts.core.writer.run(stored.imports.remember, caller.user, origin, kind, given=part, at=at)
+        await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
     parts.embedder.nudge()
-    return counts
+    return {"added": added, "refused": refused}
+
+
+@NOUN.operation("export_records", ExportRecords, scope=op.Scope.OPERATOR, offline=True)
+async def export(asked: ExportRecords, caller: Caller, parts: DatabaseParts) -> ExportedRecords:
+    """A page of what is kept of one kind, as its journal has it."""
+    kind = _moving(asked.what, into=False)
+    total = await parts.readers.run(stored.records.count, kind, caller.user)
+    found = await parts.readers.run(stored.records.page, kind, caller.user, asked.limit, asked.offset)
+    return {"records": [JOURNAL.write(each) for each in found], "next": asked.following(total)}
 
 
 @NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)
@@ -233,16 +246,11 @@ async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> NamedFi
     return NamedFile(sha256=kept.sha256, name=kept.name)
 
 
-def _slices(said: Sequence[ImportedMessage]) -> Iterator[list[ImportedMessage]]:
-    part: list[ImportedMessage] = []
-    room = CHARS_AT_ONCE
-    for each in said:
-        room -= len(each.content)
-        if part and (room < 0 or len(part) >= AT_ONCE):
-            yield part
-            part, room = [], CHARS_AT_ONCE - len(each.content)
-        part.append(each)
-    yield part
+def _slices(said: Sequence[ImportedMessage]) -> Iterator[Sequence[ImportedMessage]]:
+    while said:
+        part = op.fitting(said[:AT_ONCE], lambda each: len(each.content), CHARS_AT_ONCE)
+        said = said[len(part) :]
+        yield part
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
@@ -260,7 +268,7 @@ async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) 
     deadline_s=6 * 3600.0,
     confirm="This cannot be undone. Forget what the import brought?",
 )
-async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenChats":
+async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer":
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
     When the server is interrupted meanwhile, it goes on with it at its next start.

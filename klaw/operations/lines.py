@@ -33,7 +33,6 @@ class Again:
     after: str = ""
 
     def text(self, command: Callable[..., str]) -> str:
-        """The line; ``command`` makes the command of the arguments."""
         return f"{self.before}{command(**self.changed)}{self.after}"
 
 
@@ -44,8 +43,6 @@ Lines: TypeAlias = Sequence[Line]
 
 @attrs.frozen
 class ShownLines:
-    """Lines with more about them."""
-
     lines: Sequence[Line]
     notes: Sequence[str | Again] = ()
     """What a person should know beside them; on a terminal they do not mix with the lines."""
@@ -78,7 +75,6 @@ def _here(time: str, form: str) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"

@@ -1,6 +1,5 @@
 """Operations as tools that other programs call for their models (MCP), and what these read. Without any SDK."""
 
-import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -13,44 +12,35 @@ from klaw.operations.operation import Operation, OperationError, told, without_n
 from klaw.operations.perform import operations
 
 
-@attrs.frozen(kw_only=True)
-class ModelTool:
-    operation: Operation
-    name: str
-
-    @property
-    def help(self) -> str:
-        return inspect.getdoc(self.operation.handler) or ""
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of its arguments. There is no user among them: it is the user of the token."""
-        fields = {wire_name(each): each for each, _ in _fields(self.operation.arguments)}
-        properties = {name: {**_described(each), **_default(each)} for name, each in fields.items()}
-        required = [name for name, each in fields.items() if each.default is attrs.NOTHING]
-        return {
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": False,
-            **({"required": required} if required else {}),
-        }
-
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The operation's arguments. Raises OperationError: one is not known, such as a user."""
-        known = {wire_name(field): outer for field, outer in _fields(self.operation.arguments)}
-        made: dict[str, Any] = {outer: {} for outer in known.values() if outer is not None}
-        for name, value in given.items():
-            if name not in known:
-                raise OperationError("bad_args", f"is not known; known are {', '.join(known)}", field=name)
-            outer = known[name]
-            (made if outer is None else made[outer])[name] = value
-        return made
-
-
 @cache
-def tools() -> Mapping[str, ModelTool]:
-    marked = (each for each in operations().values() if each.mcp is not None)
-    return {each.mcp: ModelTool(operation=each, name=each.mcp) for each in marked if each.mcp is not None}
+def tools() -> Mapping[str, Operation]:
+    """By the names that models know."""
+    return {each.mcp: each for each in operations().values() if each.mcp is not None}
+
+
+def schema_of_tool(tool: Operation) -> dict[str, Any]:
+    """The JSON schema of its arguments. There is no user among them: it is the user of the token."""
+    fields = {wire_name(each): each for each, _ in _fields(tool.arguments)}
+    required = [name for name, each in fields.items() if each.default is attrs.NOTHING]
+    return {
+        "type": "object",
+        "properties": {name: {**_described(each), **_default(each)} for name, each in fields.items()},
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+    }
+
+
+def read_tool_call(name: str, given: Mapping[str, Any]) -> tuple[Operation, dict[str, Any]]:
+    """A tool with the operation's arguments. Raises OperationError: one is not known, such as a user."""
+    tool = tools()[name]
+    known = {wire_name(field): outer for field, outer in _fields(tool.arguments)}
+    made: dict[str, Any] = {outer: {} for outer in known.values() if outer is not None}
+    for argument, value in given.items():
+        if argument not in known:
+            raise OperationError("bad_args", f"is not known; known are {', '.join(known)}", field=argument)
+        outer = known[argument]
+        (made if outer is None else made[outer])[argument] = value
+    return tool, made
 
 
 def _described(field: "attrs.Attribute[Any]") -> dict[str, Any]:

@@ -1,17 +1,5 @@
-"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown.
-
-    NOUN = Noun("notes", "list and add notes")
-
-    @attrs.frozen(kw_only=True)
-    class NoteList(OfUser):
-        limit: Annotated[int, Bounds(1, 100)] = argument("notes on a page", default=50)
-
-    class Notes(TypedDict):
-        notes: list[Note]
-
-    @NOUN.operation("note_list", NoteList, cli="list", show=_lines)
-    async def list_notes(asked: NoteList, caller: Caller, parts: Parts) -> Notes:
-        '''List the notes, the newest first.'''
+"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown
+(docs/contributing.md).
 
 All doors are made of it. A handler imports what is heavy itself (the store: ``operations.stored``), because the command
 line imports this only for the arguments and ``show``.
@@ -60,14 +48,8 @@ _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
 
 
 class OperationError(KlawError):
-    """What was asked cannot be done.
-
-    Args:
-        code: for programs, in lower case, such as ``unknown_fact``.
-        message: for people: what is wrong and what to do.
-        field: the argument that it is about.
-        problems: several at once, instead of a message.
-    """
+    """What was asked cannot be done. ``code`` is for programs, such as ``unknown_fact``; ``message`` says what is wrong
+    and what to do, ``field`` which argument it is about; ``problems``: several, instead of these."""
 
     def __init__(self, code: str, message: str = "", *, field: str = "", problems: Sequence[Problem] = ()) -> None:
         self.code = code
@@ -95,7 +77,6 @@ class Argument:
     metavar: str | None = None
     """Stands for its value in ``--help``, instead of the field's name in capitals."""
     positional: bool = False
-    """It has no option."""
     option: str | None = None
     """Another option than ``--field-name``; if it is true by default, the option that makes it false."""
     old_option: str | None = None
@@ -107,7 +88,6 @@ class Argument:
     file: bool = False
     """``@FILE`` reads it from a file."""
     most_bytes: int = 65_536
-    """Limit of a text in UTF-8."""
     hidden: bool = False
     """The command line does not have it."""
     upload: str | None = None
@@ -139,21 +119,16 @@ class Nothing:
 
 @attrs.frozen(kw_only=True)
 class OfUser:
-    """Arguments of what is about one user's data."""
-
     user: UserName | None = argument("whose data (default: local)", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
 class PagedArguments(OfUser):
-    """Arguments of a list that has pages."""
-
     limit: Limit = argument("entries on a page, 1 to 100 (default: 50)", default=50, metavar="N")
     page: Whole = argument("number of the page (default: 1)", default=1, metavar="N")
 
     @property
     def offset(self) -> int:
-        """How many entries stand before the page."""
         return min(self.limit * (self.page - 1), 2**53)
 
     def following(self, total: int) -> int | None:
@@ -165,6 +140,15 @@ def more(answer: Mapping[str, Any]) -> list[Again]:
     """How to see the next page of a list."""
     found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
     return [found] if answer["next"] is not None else []
+
+
+def fitting(found: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:
+    """The first that fit into the room together; at least one."""
+    for count, each in enumerate(found):
+        room -= size(each)
+        if room < 0 and count > 0:
+            return found[:count]
+    return found
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
@@ -222,9 +206,7 @@ class Slash:
     """An operation as a slash command. Of two with the same word the one with ``rest`` is taken when text follows."""
 
     word: str
-    """With the slash."""
     help: str = ""
-    """One line of /help."""
     rest: str | None = None
     """The argument that gets the text behind the word."""
     of_chat: str | None = None
@@ -239,8 +221,6 @@ class Slash:
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """One thing that can be asked."""
-
     name: str
     """In requests: ``fact_add``."""
     noun: "Noun"
@@ -290,12 +270,12 @@ class Noun:
     invalid: str = "bad_args"
     """Code of what is wrong in the nested ``fields`` of its operations."""
     local: bool = False
-    """Only the command line has its operations, and they need no server (``cli.here``)."""
+    """Only the command line has its operations, and they need no server (``cli.operations.command``)."""
     of_machine: bool = False
     """It is about the whole machine, not one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
     records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """The ``Records`` of what is kept of it."""
+    """The ``Records`` that can be listed."""
 
     @overload
     def operation(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import klaw.operations.memory
-from klaw.convert import REQUESTS
+from klaw.convert import REQUESTS, Converter
 from klaw.domain.names import UserId
 from klaw.errors import BadValue, InvalidValue, KlawError, Problem
 from klaw.operations import stored
@@ -29,10 +29,10 @@ class Call:
     asked: Any
 
 
-def read(operation: Operation, given: Mapping[str, Any]) -> Call:
+def read(operation: Operation, given: Mapping[str, Any], converter: Converter = REQUESTS) -> Call:
     """Check arguments as JSON has them. Raises OperationError: ``bad_args``, or the noun's own code for its fields."""
     try:
-        return Call(operation, REQUESTS.read(dict(given), operation.arguments))
+        return Call(operation, converter.read(dict(given), operation.arguments))
     except BadValue as error:
         problems = error.problems
     if all(each.path.partition(".")[0] == "fields" for each in problems):
@@ -53,14 +53,9 @@ def read_call(name: str, given: Mapping[str, Any]) -> Call:
 
 
 async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, Any]:
-    """Carry out an operation; the result is as JSON has it. ``parts``: what its handler takes.
-
-    Raises:
-        OperationError: the caller may not, or it cannot be done.
-        KlawError, trio.TooSlowError: a part failed or did not answer.
-
-    Cancellation: what changes something may or may not be done.
-    """
+    """Carry out an operation; the result is as JSON has it. When cancelled, what changes something may or may not be
+    done. Raises OperationError: the caller may not, or it cannot be done; KlawError, trio.TooSlowError: a part failed
+    or did not answer."""
     operation = call.operation
     caller = _allowed(call, caller)
     asked = await lengthened(parts.readers, caller.user, call.asked, any_turn=caller.operator)
@@ -112,12 +107,7 @@ DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
 
 async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: bool) -> Any:
     """The arguments with every id of the user whole (``any_turn``: turns of any user's); what is no beginning of one
-    stays as it is, for the handler to refuse.
-
-    Raises:
-        OperationError: ``ambiguous_id`` with those that begin so.
-        StorageError: the store cannot be read.
-    """
+    stays as it is, for the handler to refuse. Raises OperationError: ``ambiguous_id``; StorageError."""
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):
         kind: str | None = field.metadata["argument"].id_of

@@ -2,7 +2,6 @@
 (``domain.notes``)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, NotRequired, TypedDict, get_origin
 
 import attrs
@@ -15,7 +14,6 @@ from klaw.operations.operation import OfUser, argument, something, without_none
 
 LONG = 200
 """Characters; what may have more is also read from standard input."""
-NO_MORE: Mapping[str, Column] = MappingProxyType({})
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -43,8 +41,8 @@ def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) ->
     made = {}
     for field, note in editable(cls):
         if note.option is None or note.option not in own:
-            given = note.given or field.type
-            read = _or_empty(given) if field.default is None else or_none(given)
+            given: Any = note.given or field.type
+            read = _or_empty(given) if field.default is None else given | None
             made[note.name or field.name] = _argument(read, note, option=note.option, stdin=_is_long(given))
     inner: Any = class_of(f"{cls.__name__}Fields", made, more)
     fields = typed(Annotated[inner, Check(something, Bounds(1))], argument("what to change", default=attrs.NOTHING))
@@ -81,17 +79,13 @@ def class_of(name: str, made: Mapping[str, Any], more: type[Any] | None = None, 
     return cls
 
 
-def or_none(kind: Any) -> Any:
-    return kind | None
-
-
 def _or_empty(kind: Any) -> Any:
     """The type of an argument for an optional field: the field's, or an empty text."""
 
     def read(value: Any) -> Any:
         return value if value == "" else REQUESTS.read(value, kind)
 
-    return Annotated[or_none(kind), Form(read, str), SchemaType(or_none(without_none(kind)))]
+    return Annotated[kind | None, Form(read, str), SchemaType(without_none(kind) | None)]
 
 
 def own_fields(cls: type[Any], given: Any) -> dict[str, Any]:
@@ -116,9 +110,9 @@ def typed(kind: Any, made: Any) -> Any:
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def columns(cls: type[Any], more: Mapping[str, Column] = NO_MORE, *, alone: bool = False) -> dict[str, Column]:
+def columns(cls: type[Any], more: Mapping[str, Column] | None = None, *, alone: bool = False) -> dict[str, Column]:
     """The columns of a list, the widest last. ``alone``: also those that only one thing alone shows."""
-    ordered = sorted({**notes(cls, Column), **more}.items(), key=lambda each: each[1].wide)
+    ordered = sorted({**notes(cls, Column), **(more or {})}.items(), key=lambda each: each[1].wide)
     return {name: note for name, note in ordered if alone or not note.alone}
 
 

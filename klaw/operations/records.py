@@ -11,31 +11,16 @@ terminal shows, types of answers, and handlers, unless a noun has more to do tha
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
-from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import attrs
 
 from klaw.errors import KlawError
-from klaw.operations import stored
+from klaw.operations import record_fields, stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines
 from klaw.operations.operation import Name, Noun, OfUser, OperationError, PagedArguments, Whole, argument, more
-from klaw.operations.record_fields import (
-    cell,
-    changes,
-    class_of,
-    columns,
-    head,
-    one,
-    or_none,
-    own_fields,
-    table,
-    to_add,
-    to_edit,
-    typed,
-    versions,
-)
+from klaw.operations.record_fields import cell, class_of, head, typed
 
 if TYPE_CHECKING:
     from klaw.store.changes import Kind
@@ -47,11 +32,7 @@ H = TypeVar("H", bound=Callable[[Any, Caller, Parts], Awaitable[Any]])
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 _typed_dict: Any = TypedDict
-
-
-def _list_of(kind: Any) -> Any:
-    return GenericAlias(list, (kind,))
-
+_list: Any = list
 
 _HELP: dict[What, str] = {
     "list": "List the {many}, those changed last first.",
@@ -78,6 +59,7 @@ class Records:
         unknown: makes what is raised where there is none of this id.
         meant: finds the id that an argument means, if it may be another text.
         what_happened: describes a change by the values before and after it.
+        told: what a history has of a stored one.
     """
 
     noun: Noun
@@ -92,15 +74,15 @@ class Records:
     unknown: Callable[[], KlawError] | None = attrs.field(kw_only=True, default=None)
     meant: Callable[[str, Caller, Parts], Awaitable[str]] | None = attrs.field(kw_only=True, default=None)
     what_happened: Callable[[Any, Any], str] | None = attrs.field(kw_only=True, default=None)
-
-    def __attrs_post_init__(self) -> None:
-        self.noun.records.append(self)
+    told: Callable[[Any, Any], Any] = attrs.field(kw_only=True, default=lambda value, _parts: value)
 
     def handler(self, what: What, **how: Any) -> Callable[[H], H]:
         """Declare an operation with a handler of its own. ``how``: as for ``Noun.operation``; ``more``: further fields
         of the answer."""
 
         def declare(handler: H) -> H:
+            if what == "list":
+                self.noun.records.append(self)
             self.noun.add(f"{self.word}_{what}", handler=handler, **self._made(what, how))
             return handler
 
@@ -121,73 +103,67 @@ class Records:
 
     def of_one(self, name: str = "Of", **fields: Any) -> type[Any]:
         named = argument(self.id_help, default=attrs.NOTHING, positional=True, id_of=self.word)
-        return class_of(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, base=OfUser)
+        return class_of(f"{name}{self.word.capitalize()}", {self.word: typed(Name, named), **fields}, base=OfUser)
 
     def answer(self, name: str, **fields: Any) -> Any:
         """The type of an answer that has one of them and these fields."""
         return _typed_dict(name, {self.word: self.shown, **fields})
 
-    @property
-    def _name(self) -> str:
-        return self.word.capitalize()
-
     def _made(self, what: What, how: dict[str, Any]) -> dict[str, Any]:
-        given, extra = dict(how), how.get("more", {})
-        given.pop("more", None)
-        arguments, show, answer = self._parts_of(what)
-        name, fields = answer
-        made = {"arguments": arguments, "show": show, "answers": _typed_dict(name, {**fields, **extra})}
+        arguments, show, answer, answered = self._parts_of(what)
+        answers = _typed_dict(answer, {**answered, **how.pop("more", {})})
         changes = what not in ("list", "show", "history")
-        return {**made, "cli": what, "changes": changes, **given}
+        return {"arguments": arguments, "show": show, "answers": answers, "cli": what, "changes": changes, **how}
 
-    def _parts_of(self, what: What) -> tuple[type[Any], Callable[..., Lines], tuple[str, dict[str, Any]]]:
+    def _parts_of(self, what: What) -> tuple[type[Any], Callable[..., Lines], str, dict[str, Any]]:
         """Arguments, what is shown, and name and fields of the answer."""
-        name, word, shown = self._name, self.word, self.shown
-        if what == "list":
-            page = {"user": str, "count": int, self.many: _list_of(shown), "next": or_none(int)}
-            return PagedArguments, self.list_lines, (f"{name}Page", page)
-        if what == "add":
-            return to_add(self.cls, word, self.adding), self.one_lines, (f"Added{name}", {word: shown})
-        if what == "edit":
-            return to_edit(self.cls, self.of_one(), self.editing), self.one_lines, (f"One{name}", {word: shown})
-        if what == "delete":
-            return self.of_one(), self.removed_lines, (f"Removed{name}", {"removed": self.cls})
-        if what == "history":
-            change = {"entry": int, "at": str, **({"what": str} if self.what_happened else {}), word: or_none(self.cls)}
-            history = {"user": str, "id": str, "changes": _list_of(_typed_dict(f"{name}Change", change))}
-            return self.of_one(), self.history_lines, (f"{name}History", history)
-        if what == "undo":
-            entry = argument("go back to this entry of its history", metavar="N")
-            undone = {"id": str, word: or_none(self.cls), "revived": _list_of(self.cls)}
-            return (
-                self.of_one("Undo", entry=typed(or_none(Whole), entry)),
-                self.undone_lines,
-                (f"Undone{name}", undone),
-            )
-        return self.of_one(), self.one_lines, (f"Shown{name}", {word: shown})
+        name, word, shown = self.word.capitalize(), self.word, self.shown
+        match what:
+            case "list":
+                page = {"user": str, "count": int, self.many: _list[shown], "next": int | None}
+                return PagedArguments, self.list_lines, f"{name}Page", page
+            case "show":
+                return self.of_one(), self.one_lines, f"Shown{name}", {word: shown}
+            case "add":
+                return record_fields.to_add(self.cls, word, self.adding), self.one_lines, f"Added{name}", {word: shown}
+            case "edit":
+                edited = record_fields.to_edit(self.cls, self.of_one(), self.editing)
+                return edited, self.one_lines, f"One{name}", {word: shown}
+            case "delete":
+                return self.of_one(), self.removed_lines, f"Removed{name}", {"removed": self.cls}
+            case "history":
+                change = {"entry": int, "at": str, **({"what": str} if self.what_happened else {})}
+                changes = _list[_typed_dict(f"{name}Change", {**change, word: self.cls | None})]
+                return self.of_one(), self.history_lines, f"{name}History", {"user": str, "id": str, "changes": changes}
+            case "undo":
+                entry = typed(Whole | None, argument("go back to this entry of its history", metavar="N"))
+                undone = {"id": str, word: self.cls | None, "revived": _list[self.cls]}
+                return self.of_one("Undo", entry=entry), self.undone_lines, f"Undone{name}", undone
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
     def in_a_line(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        others = {name: note for name, note in columns(self.cls).items() if name not in ("id", head(self.cls))}
-        shown = [cell(name, note, row[name]) for name, note in others.items() if row[name] not in (None, "", [])]
-        return str(row[head(self.cls)]), ", ".join(shown)
+        known_by, shown = head(self.cls), []
+        for name, note in record_fields.columns(self.cls).items():
+            if name not in ("id", known_by) and row[name] not in (None, "", []):
+                shown.append(cell(name, note, row[name]))
+        return str(row[known_by]), ", ".join(shown)
 
     def list_lines(self, answer: dict[str, Any]) -> Lines:
         if not answer[self.many]:
             none = f"no {self.many}: `klaw {self.noun.word} add {head(self.cls).upper()}` adds one"
             return [f"no more {self.many}" if answer["count"] else none]
-        return [table(self.shown, answer[self.many]), *more(answer)]
+        return [record_fields.table(self.shown, answer[self.many]), *more(answer)]
 
     def one_lines(self, answer: dict[str, Any]) -> Lines:
-        return [one(self.shown, answer[self.word])]
+        return [record_fields.one(self.shown, answer[self.word])]
 
     def removed_lines(self, answer: dict[str, Any]) -> list[Line]:
         gone = answer["removed"]
         return [f"removed {self._called(gone)}", f"to undo this: klaw {self.noun.word} undo {gone['id']}"]
 
     def history_lines(self, answer: dict[str, Any]) -> Lines:
-        return [versions(self.cls, self.word, answer["changes"])]
+        return [record_fields.versions(self.cls, self.word, answer["changes"])]
 
     def undone_lines(self, answer: dict[str, Any]) -> Lines:
         now = self.one_lines(answer) if answer[self.word] is not None else [f"removed {answer['id']}"]
@@ -220,13 +196,13 @@ class Records:
         return {self.word: found}
 
     async def _add(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
-        at, fields = parts.now(), own_fields(self.cls, asked.fields)
+        at, fields = parts.now(), record_fields.own_fields(self.cls, asked.fields)
         made = self.cls(id=parts.core.new_id(), user=caller.user, created_at=at, updated_at=at, **fields)
         return {self.word: await self._put(made, at, parts)}
 
     async def _edit(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
         present, at = (await self._show(asked, caller, parts))[self.word], parts.now()
-        changed = attrs.evolve(present, **changes(self.cls, asked.fields))
+        changed = attrs.evolve(present, **record_fields.changes(self.cls, asked.fields))
         if changed != present:
             changed = await self._put(attrs.evolve(changed, updated_at=at), at, parts)
         return {self.word: changed}
@@ -246,7 +222,7 @@ class Records:
                 "entry": now.entry,
                 "at": now.time,
                 **({"what": self.what_happened(before and before.value, now.value)} if self.what_happened else {}),
-                self.word: now.value,
+                self.word: None if now.value is None else self.told(now.value, parts),
             }
             for before, now in pairwise((None, *past))
             if now is not None

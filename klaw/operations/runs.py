@@ -143,7 +143,6 @@ def status_of(run: dict[str, Any]) -> str:
 
 
 async def list_of_runs(asked: RunFilters, task: str | None, caller: Caller, parts: Parts) -> RunPage:
-    """A page of a user's runs, of one task or of all."""
     if asked.before is not None:
         await _found(asked.before, caller, parts)
     scheduling, wanted = parts.tasks.scheduling, asked.limit + 1  # one more tells whether there are more

@@ -6,18 +6,30 @@ import attrs
 
 from klaw.convert import Form, Wire
 from klaw.domain.names import clock_text, name_of
-from klaw.domain.notes import Edit, notes
+from klaw.domain.notes import Column, Edit, notes
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Task, TriggerInput
 from klaw.domain.text import span
-from klaw.errors import ConfigError, NotStarted
+from klaw.errors import ConfigError, NoSuchTask, NotStarted
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import Lines, Table, details, minute
-from klaw.operations.record_fields import class_of, editable, fields_of, typed
+from klaw.operations.record_fields import cell, class_of, editable, fields_of, typed
+from klaw.operations.records import Records
 from klaw.operations.runs import OneRun, RunFilters, RunPage, list_of_runs, run_table, runs_page, status_of
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
+TASKS = Records(
+    NOUN,
+    Task,
+    "task",
+    "tasks",
+    kind=lambda: stored.tasks.TASK,
+    id_help="the task's name",
+    unknown=lambda: NoSuchTask("there is no such task, and there was none"),
+    told=lambda task, parts: parts.tasks.scheduling.stored_json(task),
+)
 SHOWN_IN_CHAT = 50
 
 
@@ -122,6 +134,9 @@ class TriggerAnswer(TypedDict):
     instant: NotRequired[str]
 
 
+StoredTaskAnswer: TypeAlias = Annotated[
+    dict[str, Any], fields_of("StoredTaskAnswer", Task, "anchor_at", trigger=TriggerAnswer)
+]
 TaskAnswer: TypeAlias = Annotated[
     dict[str, Any],
     fields_of(
@@ -145,6 +160,23 @@ class TaskList(TypedDict):
 
 class OneTask(TypedDict):
     task: TaskAnswer
+
+
+class TaskVersion(TypedDict):
+    entry: int
+    at: str
+    task: StoredTaskAnswer | None
+
+
+class TaskVersions(TypedDict):
+    user: str
+    id: str
+    changes: list[TaskVersion]
+
+
+class UndoneTask(TypedDict):
+    id: str
+    task: TaskAnswer | None
 
 
 class NamedTask(TypedDict):
@@ -191,6 +223,10 @@ def _next(task: dict[str, Any], else_: str = "never") -> str:
     return clock_text(task["next_fires"][0]) if task["next_fires"] else else_
 
 
+_COLUMNS = notes(Task, Column)
+_LIMITS = ("model", "timeout_s", "max_tokens", "daily_tokens")
+
+
 def _task(answer: dict[str, Any]) -> Lines:
     task = answer["task"]
     fires = [clock_text(moment) for moment in task["next_fires"]] or (["never"] if task["enabled"] else [])
@@ -200,12 +236,7 @@ def _task(answer: dict[str, Any]) -> Lines:
         ("runs", task["trigger"]["shown"]),
         *(("" if place else "next", moment) for place, moment in enumerate(fires)),
         ("chat", task["inject_into"] or results),
-        ("model", task["model"]),
-        ("timeout", f"{task['timeout_s']} s" if task["timeout_s"] is not None else None),
-        *(
-            (f"tokens of a {word}", str(task[name]) if task[name] is not None else None)
-            for word, name in (("run", "max_tokens"), ("day", "daily_tokens"))
-        ),
+        *((_COLUMNS[name].title, cell(name, _COLUMNS[name], task[name])) for name in _LIMITS if task[name] is not None),
         ("warning", task["warning"] or None),
     ]
     return [details(rows)]
@@ -238,7 +269,15 @@ def _started(answer: dict[str, Any]) -> Lines:
 
 def _removed(answer: dict[str, Any]) -> Lines:
     name = answer["removed"]["name"]
-    return [f"removed {name}; its runs stay: `klaw forget task:{name}` removes them and what it asked"]
+    return [f"removed {name}; its runs stay: `klaw forget task:{name}` removes them and what it asked", _to_undo(name)]
+
+
+def _to_undo(name: str) -> str:
+    return f"to undo this: klaw schedule undo {name}"
+
+
+def _undone(answer: dict[str, Any]) -> Lines:
+    return _task(answer) if answer["task"] is not None else [f"removed {answer['id']}", _to_undo(answer["id"])]
 
 
 def _heartbeat(answer: dict[str, Any]) -> Lines:
@@ -284,9 +323,18 @@ async def edit(asked: TaskEdit, caller: Caller, parts: Parts) -> OneTask:
 
 @NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)
 async def remove(asked: OfTask, caller: Caller, parts: Parts) -> RemovedTask:
-    """Remove a task for good; its runs stay."""
+    """Remove a task; its runs and its history stay, so that this can be undone."""
     removed = await parts.tasks.scheduling.remove(caller.user, asked.name)
     return {"removed": {"user": removed.user, "name": removed.name}}
+
+
+TASKS.declare("history", answers=TaskVersions)
+
+
+@TASKS.handler("undo", show=_undone, answers=UndoneTask)
+async def undo(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
+    """Undo the newest change of a task, also its removal or its creation. It does not run for the past."""
+    return {"id": asked.task, "task": await parts.tasks.scheduling.undo(caller.user, asked.task, asked.entry)}
 
 
 @NOUN.operation("schedule_enable", TaskEnable, cli="enable", show=_task, changes=True)

@@ -245,14 +245,14 @@ class CheckUp(TypedDict):
 @TOKENS.operation("token_list", Nothing, scope=Scope.OPERATOR)
 async def tokens(_asked: Nothing, _caller: Caller, parts: Parts) -> Tokens:
     """List the tokens and the browsers that are logged in: their ids, users and dates."""
-    access = await parts.core.files.run(parts.listeners.access.listed)
+    access = await parts.core.files.run(parts.listeners.tokens)
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
 @TOKENS.operation("token_revoke", TokenToRevoke, scope=Scope.OPERATOR, changes=True)
 async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> RevokedTokens:
     """Revoke the tokens of a user, or one token or login; their connections are closed."""
-    revoked = await parts.core.files.run(parts.listeners.access.revoke, asked.name)
+    revoked = await parts.core.files.run(parts.listeners.revoke, asked.name)
     if not revoked:
         raise OperationError("unknown_token", "no token has this user or id", field="name")
     return {"revoked": [token.told() for token in revoked]}

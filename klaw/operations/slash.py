@@ -21,7 +21,6 @@ class OperationCommands:
         self.meanings = {each.slash.word: each.slash.help for each in marked if each.slash and each.slash.help}
 
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
-        """See ``SlashCommands.run``."""
         operation = self._commands.get((word, bool(rest))) or self._commands.get((word, not rest))
         assert operation is not None, word
         try:

@@ -9,13 +9,12 @@ import attrs
 from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.domain.text import plural, span
-from klaw.domain.usage import dollars
 from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import ShownLines, Table, minute, size
 from klaw.operations.operation import Nothing, Noun, Scope
 from klaw.operations.server import in_short, listed, servers_json
-from klaw.operations.usage import budget_json, budget_text
+from klaw.operations.usage import budget_text, spent_text
 
 if TYPE_CHECKING:
     from klaw.operations.answers import DegradedSince
@@ -53,6 +52,7 @@ def _status(answer: dict[str, Any]) -> ShownLines:
     slots, local = llm["slots"], llm["local"]
     vectors = f"{plural(embedder['embedded'], 'vector')}, {embedder['waiting']} waiting"
     degraded = [each["text"] for each in answer["degraded"]] or ["nothing"]
+    budget = [budget_text(llm["budget"])] if llm["budget"]["share"] is not None else []
     rows = [
         ["server", f"Klaw {answer['version']}, pid {answer['pid']}, up {span(answer['uptime_s'])}"],
         ["address", answer["address"] or "not listening"],
@@ -62,7 +62,7 @@ def _status(answer: dict[str, Any]) -> ShownLines:
         ["memory", f"{_counted(counts, 'topic', 'fact')}, {plural(counts['people'], 'person', 'people')}"],
         *([["knowledge", _counted(counts, "base", "document")]] if counts.get("bases") else []),
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
-        ["spent today", _spent(llm["today"], llm["budget"])],
+        ["spent today", "; ".join([spent_text(llm["today"]), *budget])],
         *[["provider", _provider(each)] for each in llm["providers"]],
         *[["MCP server", in_short(each)] for each in answer["mcp"]],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
@@ -84,13 +84,6 @@ def _status(answer: dict[str, Any]) -> ShownLines:
 
 def _counted(counts: dict[str, int], *nouns: str) -> str:
     return ", ".join(plural(counts[f"{noun}s"], noun) for noun in nouns)
-
-
-def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
-    tokens = today["prompt_tokens"] + today["completion_tokens"]
-    unknown = f", {today['unpriced_calls']} of unknown price" if today["unpriced_calls"] else ""
-    limit = f"; {budget_text(budget)}" if budget["share"] is not None else ""
-    return f"{dollars(today['cost_nano'])}, {plural(today['calls'], 'call')}{unknown}, {plural(tokens, 'token')}{limit}"
 
 
 def _provider(provider: dict[str, Any]) -> str:
@@ -195,7 +188,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
             "model": core.config.routing.default,
             "slots": parts.llm.slots.report(),
             "providers": parts.llm.router.report(),
-            "budget": budget_json(parts.llm.budget.report()),
+            "budget": parts.llm.budget.report(),
             "today": await parts.readers.run(stored.usage.total, today),
             "local": parts.llm.local.report() if parts.llm.router.uses_local else None,
         },

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from klaw.store.kinds import people as people
     from klaw.store.kinds import records as records
     from klaw.store.kinds import summaries as summaries
+    from klaw.store.kinds import tasks as tasks
     from klaw.store.kinds import topic_changes as topic_changes
     from klaw.store.kinds import topics as topics
     from klaw.store.kinds import turns as turns

@@ -7,7 +7,6 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.attachment import Sha256
-from klaw.errors import InvalidValue
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 
@@ -21,14 +20,10 @@ UploadId = Annotated[str, Bounds(8, 64, r"[0-9a-f]*")]
 
 def piece(data: str) -> bytes:
     """Return the bytes of an argument ``data`` in base64. Raises OperationError."""
-    return op.understood("data", _bytes, data)
-
-
-def _bytes(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode(data, validate=True)
     except ValueError:
-        raise InvalidValue("must be base64") from None
+        raise op.OperationError("bad_args", "must be base64", field="data") from None
 
 
 class UploadedPiece(TypedDict):

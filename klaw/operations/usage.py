@@ -85,6 +85,16 @@ def cost_of(each: Mapping[str, Any]) -> str:
     return "price unknown" if spent.unpriced_calls >= spent.calls else f"{dollars(spent.cost_nano)} + unknown"
 
 
+def spent_text(each: Mapping[str, Any]) -> str:
+    """What calls used and cost, for people. ``each`` has all ``FIELDS``."""
+    if not each["calls"]:
+        return "nothing"
+    cached = f" ({each['cached_tokens']:,} cached)" if each["cached_tokens"] else ""
+    guessed = ", partly estimated" if each["estimated_calls"] else ""
+    tokens = f"{each['prompt_tokens']:,} tokens in{cached}, {each['completion_tokens']:,} out{guessed}"
+    return f"{plural(each['calls'], 'call')}, {tokens}, {cost_of(each)}"
+
+
 def _budget(budget: dict[str, Any] | None) -> list[str]:
     return [f"today: {budget_text(budget)}"] if budget is not None and budget["share"] is not None else []
 
@@ -103,30 +113,17 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
     models = answer["models"] if len(answer["models"]) > 1 else []
     more = len(models) - SHOWN_MODELS
     return [
-        f"This chat: {_spent(answer['chat'])}",
-        f"Today (UTC), all your chats and tasks: {_spent(answer['today'])}",
-        f"Last {answer['days']} days: {_spent(answer['lately'])}",
-        *(f"  {each['key']}: {_spent(each)}" for each in models[:SHOWN_MODELS]),
+        f"This chat: {spent_text(answer['chat'])}.",
+        f"Today (UTC), all your chats and tasks: {spent_text(answer['today'])}.",
+        f"Last {answer['days']} days: {spent_text(answer['lately'])}.",
+        *(f"  {each['key']}: {spent_text(each)}." for each in models[:SHOWN_MODELS]),
         *([f"  and {more} more; `klaw usage --by model` lists them"] if more > 0 else []),
         *([answer["budget"]] if answer["budget"] else []),
     ]
 
 
-def _spent(each: Mapping[str, Any]) -> str:
-    if not each["calls"]:
-        return "nothing."
-    cached = f" ({each['cached_tokens']:,} cached)" if each["cached_tokens"] else ""
-    estimated = f"; {each['estimated_calls']:,} estimated" if each["estimated_calls"] else ""
-    tokens = f"{each['prompt_tokens']:,} tokens in{cached}, {each['completion_tokens']:,} out"
-    return f"{cost_of(each)}; {tokens}; {plural(each['calls'], 'call')}{estimated}."
-
-
 def spent_json(spent: UsageSum, **more: str | None) -> Any:
     return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
-
-
-def budget_json(report: "BudgetReport") -> Any:
-    return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
 
 
 @NOUN.operation("usage", UsageArguments, cli="", show=_lines, offline=True)
@@ -146,7 +143,7 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
         "groups": [spent_json(group.spent, key=group.key) for group in groups],
         "total": spent_json(total),
         # It sums up what all users spent.
-        "budget": budget_json(parts.budget.report()) if parts.budget is not None and caller.operator else None,
+        "budget": parts.budget.report() if parts.budget is not None and caller.operator else None,
     }
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+from attrs.filters import exclude
 
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
@@ -174,17 +175,9 @@ def _query(query: dict[str, Any]) -> str:
 async def find_message(
     parts: HasReaders, named: str, chat: str | None, user: UserId | None, *, field: str = "message"
 ) -> "Message":
-    """The message that was named.
-
-    Args:
-        named: its id, or its chat and number; with ``chat`` also the number alone.
-        chat: its chat, by name or id.
-        user: whose message; None: any user's, and with a chat's name the local user's.
-        field: the argument that names it.
-
-    Raises:
-        OperationError: ``unknown_message``; ``bad_args`` for what names no message, or several users' ones.
-    """
+    """The message that is named by its id, or its chat and number; with ``chat`` (name or id) also by its number alone.
+    ``user``: whose; None: any user's, and with a chat's name the local user's. Raises OperationError:
+    ``unknown_message``; ``bad_args`` for what names no message, or several users' ones."""
     found = await parts.readers.run(stored.whereabouts.find_message, _target(named, chat, user, field))
     if not found:
         raise op.OperationError("unknown_message", _UNKNOWN)
@@ -219,7 +212,7 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     """
     from klaw.agent.workspace import Workspace
     from klaw.context.pinned_facts import standing
-    from klaw.operations.explain.message import combine, describe, words_of
+    from klaw.operations.explain.message import LocatedMessage, describe, plan, words_of
 
     whose = caller.user if asked.user is not None or not caller.operator else None
     message = await find_message(parts, asked.message, asked.chat, whose)
@@ -230,9 +223,9 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     about = await parts.readers.run(stored.whereabouts.locate, message, words_of(message), turns_each=TURNS, **how)
     if about is None:  # it is gone meanwhile
         raise op.OperationError("unknown_message", _UNKNOWN)
-    found = combine(message, about, parts.config, fixed)
-    tried = await _tried(found, asked.query, parts) if asked.query is not None else None
-    return describe(found, parts.config, tried)
+    planned = plan(about, parts.config, fixed)
+    found = LocatedMessage(message=message, about=about, config=parts.config, planned=planned)
+    return describe(found, await _tried(found, asked.query, parts) if asked.query is not None else None)
 
 
 async def _tried(found: "LocatedMessage", query: str, parts: DatabaseParts) -> dict[str, Any]:
@@ -242,9 +235,7 @@ async def _tried(found: "LocatedMessage", query: str, parts: DatabaseParts) -> d
     recalled = await parts.recall.search(query, scope)
     of_it = [(at, each) for at, each in enumerate(recalled.candidates, 1) if each.message.rowid == message.rowid]
     place, candidate = of_it[0] if of_it else (None, None)
-    shown = candidate and attrs.asdict(
-        candidate, recurse=False, filter=lambda field, _value: field.name not in ("message", "text")
-    )
+    shown = candidate and attrs.asdict(candidate, recurse=False, filter=exclude("message", "text"))
     return {
         "in_scope": scope.first_seq <= message.seq < scope.end_seq,
         "content_words": recalled.query_words,
@@ -272,11 +263,6 @@ class Receipt:
     texts: bool = op.argument("also what its lines quote: messages, facts, topics", default=False, hidden=True)
 
 
-@attrs.frozen(kw_only=True)
-class TurnReceipt(TurnRecord):
-    """What an answer was made from; ``why`` where it was asked for."""
-
-
 def _receipt(answer: dict[str, Any]) -> Lines:
     from klaw.operations.explain.receipt_text import lines, why_lines
 
@@ -284,7 +270,7 @@ def _receipt(answer: dict[str, Any]) -> Lines:
 
 
 @RECEIPT.operation("receipt", Receipt, cli="", show=_receipt, offline=True)
-async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnReceipt:
+async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnRecord:
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message import explain_message, with_search
 
@@ -299,11 +285,11 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnR
     if asked.texts:
         answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)
     if asked.why is None:
-        return cast("TurnReceipt", answer)
+        return cast("TurnRecord", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
     of_user = None if ":" in asked.why and caller.operator else turn.user
     message = await find_message(parts, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
         told = await with_search(told, message, turn, parts)
-    return cast("TurnReceipt", {**answer, "why": told})
+    return cast("TurnRecord", {**answer, "why": told})

@@ -81,6 +81,13 @@ class Scheduling:
         self._scheduler.nudge()
         return removed
 
+    async def undo(self, user: UserId, name: str, to: int | None = None) -> Any:
+        """Let a task be what it was before its newest change, or by an entry of its history; see ``tasks.undo``. None:
+        it is gone. Raises NoSuchTask, CannotUndo."""
+        task = await self._writer.run(stored_tasks.undo, user, _name(name), to, iso(self._core.clock.now()))
+        self._scheduler.nudge()
+        return None if task is None else await self._view(task)
+
     async def task(self, user: UserId, name: str) -> Any:
         return await self._view(await self._readers.run(stored_tasks.existing, user, _name(name)))
 
@@ -248,17 +255,23 @@ class Scheduling:
             first, anchor = next_fire(timed, attempts, now=now), from_iso(timed.anchor_at)
             if first is not None:
                 fires = (first, *next_fires(timed.trigger, anchor=anchor, after=first, count=SHOWN_FIRES - 1))
-        shown_task = timed or task
-        trigger, zone = shown_task.trigger, getattr(task.trigger, "zone", None) or self._zone
+        zone = self._zone_of(task)
         return {
-            **_fields(shown_task, without={"anchor_at"}),
-            "trigger": _trigger_json(trigger, zone),
+            **self.stored_json(timed or task),
             "zone": zone,
             "next_fires": [local_time(moment, zone) for moment in fires],
             "running": any(live.key == (task.user, task.name) for live in self._scheduler.live.values()),
             "last_run": self.run_json(last[0]) if last else None,
             "warning": await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
         }
+
+    def stored_json(self, task: Task) -> dict[str, Any]:
+        """A task's own fields as JSON, without what its runs and the time of day make of it."""
+        trigger = _trigger_json(task.trigger, self._zone_of(task))
+        return {**_fields(task, without={"anchor_at"}), "trigger": trigger}
+
+    def _zone_of(self, task: Task) -> str:
+        return getattr(task.trigger, "zone", None) or self._zone
 
     async def _warning(self, task: Task) -> str | None:
         if task.inject_into is None:

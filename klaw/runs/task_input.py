@@ -146,6 +146,19 @@ def draft(
     return Task(user=user, trigger=trigger, created_at=moment, updated_at=moment, anchor_at=start, **asked.settings())
 
 
+def check(task: Task) -> None:
+    """Check a task that another Klaw had. Raises TaskError."""
+    given = {name: getattr(task, field) for name, field in FIELDS.items()}
+    match task.trigger:
+        case Cron(expression=expression, zone=zone):
+            given |= {"cron": expression, "zone": zone}
+        case Every(seconds=seconds):
+            given["every"] = seconds
+        case At(instant=instant, zone=zone):
+            given |= {"at": instant, "zone": zone, "now": True}
+    draft(given, user=task.user, now=from_iso(task.created_at), default_zone="UTC")
+
+
 def edit(
     task: Task, raw: Mapping[str, Any], *, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:

@@ -75,9 +75,15 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
     @tool(permission=Permission.WRITE, when=_in_chat, lasting=False)
     async def schedule_remove(context: ToolContext, name: Name) -> str:
-        """Remove a scheduled task for good."""
+        """Remove a scheduled task. schedule_undo brings it back."""
         removed = await scheduling.remove(context.user, name)
         return f"The task {removed.name} was removed."
+
+    @tool(permission=Permission.WRITE, when=_in_chat)
+    async def schedule_undo(context: ToolContext, name: Name) -> Any:
+        """Undo the newest change of a scheduled task, also its removal or its creation."""
+        task = await scheduling.undo(context.user, name)
+        return describe_task(task) if task is not None else f"The task {name} was removed."
 
     @tool(permission=Permission.WRITE, when=_in_chat)
     async def schedule_enable(context: ToolContext, name: Name) -> Any:
@@ -89,7 +95,8 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         """Switch a scheduled task off without removing it."""
         return describe_task(await scheduling.enable(context.user, name, False))
 
-    return schedule_add, schedule_list, schedule_edit, schedule_remove, schedule_enable, schedule_disable
+    changing = schedule_edit, schedule_remove, schedule_undo, schedule_enable, schedule_disable
+    return schedule_add, schedule_list, *changing
 
 
 def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:

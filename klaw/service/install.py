@@ -78,7 +78,7 @@ class Machine:
         return not any(step.outcome == "failed" or step.diff for step in self.steps)
 
     def put(self, path: PurePosixPath, text: str) -> None:
-        """Unless somebody edited it: then Klaw's version is written beside it."""
+        """Write a unit. Of one that somebody edited, Klaw's version is written beside it."""
         place, new = self.at(path), marked(path, text)
         if place.is_symlink() and str(place.readlink()) == os.devnull:
             self.note("failed", path, f"is masked: systemctl unmask {path.name}")
@@ -96,7 +96,7 @@ class Machine:
             self.note("kept", path, f"somebody edited it; Klaw's is {beside}", [*diff])
 
     def take_away(self, path: PurePosixPath) -> None:
-        """One that was edited stays under another name."""
+        """Remove a unit; one that was edited stays under another name."""
         place = self.at(path)
         if not place.exists():
             return
@@ -126,7 +126,7 @@ class Machine:
         return False
 
     def link(self, path: PurePosixPath, target: PurePosixPath) -> None:
-        """In place of nothing or of an empty folder."""
+        """Make a link in place of nothing or of an empty folder."""
         place = self.at(path)
         if place.is_symlink() and str(place.readlink()) == str(target):
             self.note("same", path)
@@ -334,7 +334,7 @@ def readable_copy(source: Path, user: int) -> Iterator[Path]:
 
 
 def pull_models(wanted: ServiceInstallation, source: Path | None, *, quiet: bool) -> bool:
-    """As the service's user. Returns whether all are there."""
+    """Get the models as the service's user. Returns whether all are there."""
     # root becomes the owner of the home, for good: therefore a process of its own
     command = [sys.executable, "-m", "klaw", "models", "pull", "--home", str(wanted.home)]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("KLAW_", "XDG_"))}
@@ -350,7 +350,7 @@ def pull_models(wanted: ServiceInstallation, source: Path | None, *, quiet: bool
 
 
 def uninstall(machine: Machine) -> None:
-    """Data, configuration and user stay."""
+    """Remove the service; data, configuration and user stay."""
     if machine.real:
         for unit in (SERVICE, TIMER):
             if machine.systemctl("is-active", unit) or machine.systemctl("is-enabled", unit):

@@ -1,8 +1,6 @@
-"""Keeps the environment, by hard links, and the database until the new version works. Blocks.
-
-A kill at any step leaves what works or can be put back: drafts have ``.part`` behind their names, the environment gets
-its name last, and going back begins with it.
-"""
+"""Keeps the environment, by hard links, and the database until the new version works. A kill at any step leaves what
+works or can be put back: drafts have ``.part`` behind their names, the environment gets its name last, and going back
+begins with it. Blocks."""
 
 import os
 import shutil
@@ -35,7 +33,7 @@ class Rollback:
         return {each: each.with_name(each.name + KEPT) for each in (self.database, wal)}
 
     def is_there(self) -> bool:
-        """An update was interrupted."""
+        """Whether an update was interrupted."""
         return os.path.lexists(self.environment) or any(map(os.path.lexists, self.copies.values()))
 
     def keep(self, *, database: bool) -> None:
@@ -57,7 +55,7 @@ class Rollback:
             raise
 
     def drop(self) -> None:
-        """Also what a kill left."""
+        """Remove what was kept, and what a kill left of it."""
         for copy in self.copies.values():
             for each in (copy, _part(copy)):
                 each.unlink(missing_ok=True)

@@ -1,7 +1,5 @@
-"""The files of a system service, made from those of conf/, and the state of an installed one. Blocks.
-
-A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is updated, an edited one is kept.
-"""
+"""The files of a system service, made from those of conf/, and the state of an installed one. A unit carries the
+SHA-256 of its own text: an untouched one of an older Klaw is updated, an edited one is kept. Blocks."""
 
 import hashlib
 import re
@@ -22,7 +20,7 @@ PACKAGED = PurePosixPath("/usr/lib/systemd/system")
 ENVIRONMENT = PurePosixPath("/etc/klaw/klaw.env")
 STATE = PurePosixPath("/var/lib")
 HIDDEN = tuple(map(PurePosixPath, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108  nothing is made there
-"""By ProtectHome= and PrivateTmp=."""
+"""ProtectHome= and PrivateTmp= hide them."""
 LEAST_PARTS = 3
 """Shorter paths belong to the system."""
 TIME_SYNC_S = 90
@@ -59,7 +57,6 @@ class ServiceInstallation:
     """Paths are those of the machine that it runs on."""
 
     program: PurePosixPath
-    """The command ``klaw``."""
     user: str = "klaw"
     home: PurePosixPath = STATE / "klaw"
     extras: tuple[Extra, ...] = ()
@@ -78,7 +75,6 @@ class ServiceInstallation:
                 raise ServiceRefused(f"{name}: {path} belongs to the system: name a folder below it")
 
     def files(self) -> dict[PurePosixPath, str]:
-        """Units and drop-ins."""
         made = {SYSTEM / name: self.unit(name) for name in UNITS}
         for extra in self.extras:
             made[SYSTEM / "klaw.service.d" / f"{extra}.conf"] = _EXTRAS[extra]
@@ -89,7 +85,6 @@ class ServiceInstallation:
         return made
 
     def unit(self, name: str) -> str:
-        """With this installation's program, user and home."""
         text = text_of(name).replace(_PROGRAM, str(self.program)).replace("User=klaw\n", f"User={self.user}\n")
         if self.home.parent == STATE:
             return text.replace("StateDirectory=klaw\n", f"StateDirectory={self.home.name}\n").replace(
@@ -112,7 +107,7 @@ def ours() -> list[PurePosixPath]:
 
 
 def told(unit: str) -> tuple[str, PurePosixPath]:
-    """User and home of a ``klaw.service``."""
+    """Read user and home of a ``klaw.service``."""
     user, home = re.search(r"^User=(\S+)$", unit, re.MULTILINE), re.search(r"\bKLAW_HOME=(\S+)", unit)
     return user[1] if user else "klaw", PurePosixPath(home[1].replace("%S", str(STATE))) if home else STATE / "klaw"
 
@@ -135,13 +130,13 @@ def _seen(folder: PurePosixPath) -> list[str]:
 
 
 def marked(path: PurePosixPath, text: str) -> str:
-    """With a line that shows later whether somebody edited it."""
+    """Put a line before it that shows later whether somebody edited it."""
     unit = path.parent.name.removesuffix(".d") if path.suffix == ".conf" else path.name
     return _MARK.format(unit.removesuffix(".service"), hashlib.sha256(text.encode()).hexdigest()) + text
 
 
 def is_untouched(text: str) -> bool:
-    """In any version of Klaw."""
+    """Whether nobody edited it since any version of Klaw wrote it."""
     head, _, rest = text.partition("\n")
     return head.startswith("#") and head.endswith(f" {hashlib.sha256(rest.encode()).hexdigest()}")
 

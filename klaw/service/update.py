@@ -170,7 +170,6 @@ class Trial:
 Control: TypeAlias = Systemd | Trial
 """Stops and starts the server; ``settle`` leaves it as it should be."""
 START_S = 60.0
-"""For the new version to answer."""
 EXTRAS = ("local", "mcp")
 OF_DEBIAN = Path("/usr/lib/klaw")
 MOST_SAID = 5
@@ -186,13 +185,8 @@ class UpdateFailed(KlawError):
 
 @attrs.define(kw_only=True)
 class Update:
-    """One update of one installation.
-
-    Args:
-        home: of ``--home``; None: the user's usual places.
-        wheels: where pip finds the dependencies; None: as usual.
-        prefix: of the environment.
-    """
+    """One update of one installation: its ``home`` (None: the user's usual places), and the ``prefix`` of its
+    environment. ``wheels`` is where pip finds the dependencies; None: as usual."""
 
     paths: Paths
     home: Path | None

@@ -17,7 +17,6 @@ LANGUAGES: tuple[Language, ...] = ("en", "ru")
 DEFAULT_NAME = "Klaw"
 MAX_NAME_CHARS = 64
 CUSTOM = "custom"
-"""A server that is none of the others: its address is asked for."""
 
 NO_KEY = "-"
 """No key is needed; an empty answer takes the usual variable."""
@@ -37,7 +36,7 @@ class SetupRefused(KlawError):
 @attrs.frozen(kw_only=True)
 class SetupStep:
     path: str
-    """In the workspace; of the configuration its name."""
+    """Its path in the workspace, or the name of the configuration."""
     outcome: Outcome
     why: str = ""
 
@@ -109,12 +108,8 @@ def name(text: str, option: str) -> str:
 
 
 def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> ChosenModel:
-    """Check the answers about the model and fill in what the preset knows. Raises SetupRefused.
-
-    Args:
-        base_url: needed for ``custom``; for the others it replaces the preset's.
-        key_env: the variable with the key; empty for none, None for the usual one.
-    """
+    """Check the answers about the model and fill in what the preset knows; ``base_url`` replaces the preset's.
+    ``key_env`` is the variable with the key: empty for none, None for the usual one. Raises SetupRefused."""
     provider = known_provider(provider)
     if provider == LOCAL_PROVIDER:
         given = next((option for option, value in (("--model", model), ("--base-url", base_url)) if value), None)

@@ -72,13 +72,9 @@ NOT_SET = "it already exists: the model was NOT set"
 
 
 def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False, dry_run: bool) -> SetupStep:
-    """Write engine.yaml, unless one exists that is not as this function made it. Raises ConfigError: the configuration
-    is not valid, or the folder cannot be made private.
-
-    Args:
-        model: None: the existing one is right.
-        small: for a board with little memory.
-    """
+    """Write engine.yaml, unless one exists that is not as this function made it; without ``model`` the existing one is
+    right. ``small``: for a board with little memory. Raises ConfigError: the configuration is not valid, or the folder
+    cannot be made private."""
     name, text = paths.config_file.name, config_text(model or ChosenModel(), small=small)
     parse(text, {model.key_env: "x"} if model is not None and model.key_env else {})
     if os.path.lexists(paths.config_file):
@@ -94,7 +90,7 @@ def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False,
 
 
 def existing(paths: Paths) -> str:
-    """Empty if it cannot be read."""
+    """Returns an empty text if it cannot be read."""
     try:
         return (safe_open.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
     except (OSError, ValueError):
@@ -114,7 +110,7 @@ def wanted(model: ChosenModel) -> str:
 
 
 def _is_as_made(text: str) -> bool:
-    """Made by ``klaw init``, and not changed since."""
+    """Whether ``klaw init`` made it, and nobody changed it since."""
     if not text.startswith(_HEAD):
         return False
     try:
@@ -137,7 +133,7 @@ def config_lines(model: ChosenModel, *, small: bool, like: str) -> list[str]:
 
 
 def config_text(model: ChosenModel, *, small: bool = False) -> str:
-    """In YAML, without the key itself."""
+    """YAML, with the name of the key's variable in place of the key."""
     return _HEAD + yaml.safe_dump(_tree(model, small=small), sort_keys=False, allow_unicode=True)
 
 
@@ -261,7 +257,7 @@ def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> SetupStep:
 
 
 def _there(target: Root, path: str, data: bytes) -> SetupStep | None:
-    """For a file that exists in Klaw's workspace; else None."""
+    """What becomes of a file that exists in Klaw's workspace; None: there is none."""
     try:
         same = access.read_bytes(target, path) == data
     except NotThere:

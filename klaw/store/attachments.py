@@ -1,8 +1,8 @@
 """Files of messages on the disk: kept by their SHA-256 in ``attachments/`` below each user's part of the data folder.
 
-A file that was kept and not sent yet is called ``SHA256.new``; the message that refers to it makes it ``SHA256``. What
-was not sent within ``UNSENT_S`` is removed, drafts of broken uploads too, by the actor ``store.attachments``. It goes
-by the names alone: a database that lost messages cannot make Klaw delete their files.
+A file that was not sent yet is called ``SHA256.new``; the message that refers to it makes it ``SHA256``. What was not
+sent within ``UNSENT_S`` the actor ``store.attachments`` removes, by the names alone: a database that lost messages
+cannot make Klaw delete their files.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ SWEEP_S = 3_600.0
 DISCARD_S = 5.0
 PIECE_BYTES = 1 << 20
 LEAST_BYTES = 16_384
-"""As so much each file counts among a user's, so that their number is limited too."""
+"""Each file counts as so much at least, so that their number is limited too."""
 NEW, PART = ".new", ".part"
 _HEX = frozenset("0123456789abcdef")
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -90,7 +90,7 @@ def remove(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
 
 
 class FileDraft:
-    """A file that is being kept. Its methods block; see ``Attachments.in_thread``."""
+    """A file that is being kept. Blocks; see ``Attachments.in_thread``."""
 
     def __init__(self, data_dir: Path, user: UserId, name: str, limits: AttachmentsConfig) -> None:
         """Raises AttachmentRefused: ``files_full``; OSError."""
@@ -141,7 +141,7 @@ class FileDraft:
         return Attachment(sha256=sha256, name=self.name, type=sniff(self._head), bytes=self.size)
 
     def discard(self) -> None:
-        """Whatever became of it, nothing is left open and no draft is left. Idempotent."""
+        """Close it and remove the draft, if it was not kept. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -150,7 +150,7 @@ class FileDraft:
 
 
 class Attachments:
-    """Keeps and gives files of all users; what takes a user reaches that user's alone."""
+    """Files of all users; what takes a user reaches that user's alone."""
 
     def __init__(self, data_dir: Path, limits: AttachmentsConfig, clock: Clock) -> None:
         self.limits = limits
@@ -158,18 +158,8 @@ class Attachments:
         self._threads = Threads("attachments", 2)
 
     async def keep(self, user: UserId, name: str, pieces: AsyncIterable[bytes]) -> Attachment:
-        """Keep a file, durably; a message may refer to it for a day. The same file again is kept once.
-
-        Args:
-            name: as the sender calls it; data.
-            pieces: of its content.
-
-        Raises:
-            AttachmentRefused: ``file_too_large``, ``files_full``, ``empty_file``.
-            StorageFull
-
-        Cancellation: nothing is kept.
-        """
+        """Keep a file durably; a message may refer to it for a day. The same file again is kept once. Raises
+        AttachmentRefused: ``file_too_large``, ``files_full``, ``empty_file``; StorageFull."""
         draft = await self.begin(user, name)
         try:
             async for piece in pieces:
@@ -200,8 +190,7 @@ class Attachments:
         return await self.in_thread(FileDraft, self._data_dir, user, name, self.limits)
 
     async def find(self, user: UserId, sha256: str, name: str = "") -> Attachment:
-        """A user's file, sent or not; the disk does not know what its sender called it. Raises AttachmentRefused:
-        ``unknown_file``."""
+        """A user's file, sent or not. Raises AttachmentRefused: ``unknown_file``."""
 
         def look() -> Attachment:
             with opened(self._data_dir, user, sha256) as file:
@@ -211,8 +200,7 @@ class Attachments:
         return await self.in_thread(look)
 
     async def read(self, user: UserId, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
-        """The bytes of a user's file from an offset, at most ``limit``; all there are without. Raises
-        AttachmentRefused: ``unknown_file``."""
+        """Bytes of a user's file. Raises AttachmentRefused: ``unknown_file``."""
 
         def read() -> bytes:
             with opened(self._data_dir, user, sha256) as file:
@@ -265,8 +253,7 @@ def sweep(data_dir: Path, before: float) -> int:
 
 
 def sent(data_dir: Path) -> dict[str, int]:
-    """The sizes of all files of all users that are kept as sent, by their paths below the data folder. Blocks. Raises
-    OSError."""
+    """Sizes of all users' sent files, by their paths below the data folder. Blocks. Raises OSError."""
     found: dict[str, int] = {}
     for below in _folders(data_dir):
         with suppress(FileNotFoundError, safe_open.NotPlain), safe_open.opened_folder(data_dir, below) as folder:

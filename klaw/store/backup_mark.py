@@ -36,13 +36,13 @@ class BackupMark:
     """Which process it is of; empty: no server runs."""
     writes: int
     rewrites: int
-    """How many logs this process has rewritten: what was copied of them before is another log's."""
+    """How many logs this process has rewritten."""
     forgetting: bool
     """Something is forgotten, and not in all logs yet."""
     last: Mapping[str, int]
     """See ``BackupManifest.last``."""
     logs: Mapping[str, int]
-    """Bytes of each log by its path below the data folder, all of them in whole lines; empty where not asked for."""
+    """Bytes, in whole lines, of each log by its path below the data folder; empty where not asked for."""
 
 
 NOTHING = BackupMark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
@@ -69,8 +69,8 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
 
 
 def mark_offline(database: Path) -> BackupMark:
-    """The mark of a store that no server has open, brought up to what its logs have; where the disk is read-only or has
-    no room for that, as it is. Raises StorageError: another process has it."""
+    """The mark of a store that no server has open, brought up to its logs unless the disk is full or read-only. Raises
+    StorageError: another process has it."""
     root = database.parent
     if (
         os.statvfs(root).f_flag & os.ST_RDONLY

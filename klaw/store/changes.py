@@ -14,7 +14,7 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Form, Wire, wire_names
-from klaw.domain.forget import texts_of
+from klaw.domain.forget import MARK, texts_of
 from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
@@ -136,6 +136,8 @@ class Kind(Generic[V]):
     """The column that names the model which made a row's vector."""
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    forgets_past: bool = False
+    """What it said before goes with any forgetting."""
     flaws: Mapping[str, str] = attrs.field(factory=dict)
     """What must never be, beside what ``kinds.inventory`` derives: a phrase that follows a number, and the statement
     that counts it."""
@@ -166,6 +168,9 @@ class Kind(Generic[V]):
     """Fields of the value that its line has elsewhere: the user, then the key's parts."""
     check: Callable[[Any], object] = lambda _value: None
     """Raises ValueError for a value that breaks a rule."""
+    moves: Callable[[Any], Any] | str = ""
+    """How it comes out of an export of another Klaw: as what the function makes of it, or not at all for the reason
+    given here. Empty: no export has it."""
 
     # -- what the notes on its fields say ------------------------------------------------------------------------------
 
@@ -306,7 +311,7 @@ class Kind(Generic[V]):
 
 def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
     """The state of a history that is to hold again: the one before the newest change, or that of the entry ``to``. None
-    for what was before the first one. Raises CannotUndo: there is no such entry, or it is so already."""
+    for what was before the first one. Raises CannotUndo: there is no such entry, it is so already, or forgotten."""
     place = len(past) - 2
     if to is not None:
         place = next((at for at, change in enumerate(past) if change.entry == to), -1)
@@ -315,6 +320,8 @@ def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
     found = past[place] if place >= 0 else None
     if (found and found.value) == past[-1].value:
         raise CannotUndo("it is so already" if past[-1].value is not None else "it is gone already")
+    if found is not None and found.value is not None and MARK in found.kind.said(found.kind.fields(found.value)):
+        raise CannotUndo("what it was then is forgotten")
     return found
 
 
@@ -341,10 +348,14 @@ def line(change: Change[Any]) -> str:
     return dumps(record(change))
 
 
+def is_known(connection: apsw.Connection, change: Change[Any]) -> bool:
+    return change.entry <= meta.last_entry(connection)
+
+
 def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
     """Carry out a change. False when it, or a later one, was carried out before. Raises apsw.ConstraintError: its value
     breaks a rule of its kind."""
-    if change.entry <= meta.last_entry(connection):
+    if is_known(connection, change):
         return False
     change.kind.apply(connection, change)
     meta.put(connection, meta.MEMORY_ENTRY, str(change.entry))

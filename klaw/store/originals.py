@@ -1,8 +1,7 @@
 """What was uploaded to knowledge bases or fetched for them, on the disk: ``knowledge/SOURCE`` in the data folder.
 
-An upload comes in pieces, each durable once the whole is a source, into ``knowledge/uploads/USER.ID``; the source that
-is made of it takes its file over. What became no source is removed by ``sweep``. All functions block; ``Originals``
-calls them in threads.
+An upload comes in pieces into ``knowledge/uploads/USER.ID``; the source that is made of it takes its file over. What
+became no source is removed by ``sweep``. All functions block; ``Originals`` calls them in threads.
 """
 
 import hashlib
@@ -47,7 +46,7 @@ class KeptOriginal:
 
 
 def path(data_dir: Path, source: SourceId) -> Path:
-    """Where a source's bytes are kept; its id is one of Klaw's."""
+    """Where a source's bytes are kept."""
     if not _ID.fullmatch(source):
         raise ValueError("a source's id has only hex digits")
     return data_dir / FOLDER / source
@@ -55,13 +54,8 @@ def path(data_dir: Path, source: SourceId) -> Path:
 
 def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, most: int) -> int:
     """Add a piece to a user's upload, at offset 0 begin it; one that is there already is not added again. Returns how
-    many bytes are there now. Raises AttachmentRefused: ``unknown_upload``, ``bad_offset``, ``file_too_large``,
-    ``files_full``; OSError.
-
-    Args:
-        upload: its id, of hex digits; another user's is not found.
-        most: bytes that a file may have.
-    """
+    many bytes are there now. ``most``: bytes that a file may have. Raises AttachmentRefused: ``unknown_upload``,
+    ``bad_offset``, ``file_too_large``, ``files_full``; OSError."""
     name = _name(user, upload)
     with safe_open.opened_folder(data_dir, UPLOADS, make=True) as folder:
         sizes = {each: _size(folder, each) for each in os.listdir(folder) if each.startswith(f"{user}.")}  # noqa: PTH208
@@ -88,8 +82,8 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
 
 
 def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
-    """Make a user's upload the bytes of a source, durably. Raises AttachmentRefused: ``unknown_upload``,
-    ``empty_file``; OSError."""
+    """Make an upload the bytes of a source, durably. Raises AttachmentRefused: ``unknown_upload``, ``empty_file``;
+    OSError."""
     name = _name(user, upload)
     try:
         with (
@@ -109,7 +103,7 @@ def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> KeptOri
 
 
 def write(data_dir: Path, source: SourceId, data: bytes) -> KeptOriginal:
-    """Keep what was fetched for a source, durably, in the place of what was there. Raises OSError."""
+    """Keep what was fetched for a source, durably. Raises OSError."""
     safe_open.replace(data_dir, str(path(data_dir, source).relative_to(data_dir)), data)
     return KeptOriginal(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
@@ -158,8 +152,8 @@ def is_whole(data_dir: Path, source: SourceId, sha256: str) -> bool:
 
 
 def sweep(data_dir: Path, known: Collection[str], before: float) -> int:
-    """Remove what a kill or a client left, older than a time (Unix seconds): uploads, and files and graphs of no source
-    that is ``known``. Returns how many there were. Raises OSError."""
+    """Remove uploads, and files and graphs of sources that are not ``known``, older than a time (Unix seconds). Returns
+    how many. Raises OSError."""
     removed = 0
     for folder in (data_dir / UPLOADS, data_dir / FOLDER):
         for each in folder.iterdir() if folder.is_dir() else ():

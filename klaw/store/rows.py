@@ -78,8 +78,7 @@ def values(instance: Any) -> dict[str, Any]:
 
 
 class Rows(Generic[T]):
-    """The rows of a class, whose fields are the columns, in its table, which a question may call ``aka``. A question
-    has the conditions and the order, never the columns."""
+    """The rows of a class in its table, which questions may call ``aka``; they have conditions and order only."""
 
     def __init__(self, cls: type[T], table: str, aka: str = "") -> None:
         self.columns = columns(cls, aka)
@@ -87,7 +86,7 @@ class Rows(Generic[T]):
         self.read = reader(cls)
 
     def all(self, connection: apsw.Connection, rest: str, *bindings: Any) -> list[T]:
-        """The rows that ``rest`` asks for: what follows the table's name."""
+        """``rest``: what follows the table's name."""
         return [self.read(row) for row in connection.execute(self._select + rest, bindings)]
 
     def one(self, connection: apsw.Connection, rest: str, *bindings: Any) -> T | None:

@@ -19,7 +19,7 @@ from klaw.store.engine.connect import DAMAGE, DAMAGED, prepare_reader
 from klaw.store.engine.database import CLOSE_S, Database, Readers, open_readers
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import finish as forget_finish
+from klaw.store.forget import logs as forget_logs
 from klaw.store.kinds import core_memory
 from klaw.store.rebuild.files import Places, recover
 from klaw.store.rebuild.offline import is_missing, make_missing
@@ -57,15 +57,11 @@ async def open_store(
     path: Path, journal: Journal, *, readers: int, report: Callable[[Progress], None] = lambda _step: None
 ) -> AsyncIterator[Store]:
     """Open the store at a database file, which is made from the logs if it is missing; the journal's root is its
-    folder.
-
-    Args:
-        readers: connections for reading.
-        report: told every few seconds how far a database is that has to be made.
+    folder. ``readers``: connections for reading. ``report`` gets the progress of making it.
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written; the text names the file and the reason.
+        StorageError: the files cannot be opened or written.
     """
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
@@ -94,7 +90,7 @@ async def open_store(
 
 
 async def _make_missing(places: Places, journal: Journal, report: Callable[[Progress], None]) -> Tally | None:
-    """Make the database if it is missing. Returns what the logs held."""
+    """Returns what the logs held, if the database was missing."""
     tally = None
     if is_missing(places):
         journal.open()
@@ -108,7 +104,7 @@ def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made
     restored = journal.open()
     reconciled = reconcile(connection, data_dir)
     core_memory.settle(connection, data_dir)
-    forget_finish.finish(connection, journal, data_dir)
+    forget_logs.finish(connection, journal, data_dir)
     return OpeningReport(schema_before=before, schema=now, restored_lines=restored, reconciled=made or reconciled)
 
 
@@ -149,8 +145,8 @@ def _refusal(path: Path, error: Exception) -> KlawError:
 def read_offline(
     path: Path, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
-    disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
+    """Run a reading ``function(connection, ...)`` on a connection of its own. Raises StorageError: the file is not
+    there, is no database, is damaged, or is of another schema."""
     try:
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             prepare_reader(connection)
@@ -163,8 +159,7 @@ def read_offline(
 
 @asynccontextmanager
 async def offline_readers(path: Path) -> AsyncIterator[Readers]:
-    """One connection that reads the database, for what asks a server's readers otherwise. Raises StorageError: as
-    ``read_offline``."""
+    """One connection in place of a server's readers. Raises StorageError, as ``read_offline``."""
     try:
         async with open_readers(path, 1) as readers:
             yield readers

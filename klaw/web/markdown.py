@@ -13,18 +13,13 @@ from pygments.util import ClassNotFound
 
 MAX_CODE_CHARS = 50_000
 """Longer code is shown without colours: finding them takes a second for each megabyte."""
-_TAGS = frozenset({
+_TAGS = {
     "a", "b", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
     "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
-})  # fmt: skip
-_ATTRIBUTES = {
-    "pre": {"class"},
-    "a": {"href", "title"},
-    "span": {"class"},
-    "div": {"class"},
-    "code": {"class"},
-    "ol": {"start"},
-}
+}  # fmt: skip
+_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}} | {tag: {"class"} for tag in ("pre", "span", "div", "code")}
+_SCHEMES = {"http", "https", "mailto"}
+_REL = "noopener noreferrer nofollow"
 
 
 def to_html(text: str, at_most: int, *, colours: bool = True) -> str:
@@ -33,13 +28,7 @@ def to_html(text: str, at_most: int, *, colours: bool = True) -> str:
     html = _reader(colours).render(text)
     if len(html) > at_most:
         raise ValueError
-    return nh3.clean(
-        html,
-        tags=set(_TAGS),
-        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
-        url_schemes={"http", "https", "mailto"},
-        link_rel="noopener noreferrer nofollow",
-    )
+    return nh3.clean(html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=_REL)
 
 
 @cache

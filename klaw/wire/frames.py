@@ -20,8 +20,7 @@ from klaw.errors import InvalidName, ProtocolError
 
 PROTOCOL_VERSION = 2
 MAX_RESULT_CHARS = 8_000_000
-"""Longest text of a ``result``: more than the longest message has as JSON. The client asks for longer ones in smaller
-pages, or over HTTP."""
+"""Longest text of a ``result``: more than the longest message has as JSON."""
 
 
 def _named(code: str, check: Callable[[str], str]) -> Check:
@@ -74,14 +73,12 @@ class Hello:
     client: str | None = None
     token: str | None = attrs.field(default=None, repr=False)
     chats: dict[ChatName, Seq] = attrs.Factory(dict)
-    """Chats to watch, each with the last ``seq`` that the client has (0 for none)."""
 
 
 @attrs.frozen(kw_only=True)
 class Send:
     type: ClassVar[str] = "send"
     id: MessageId
-    """The same id again gives the same ack and is not stored twice."""
     chat: ChatName
     text: str
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
@@ -93,8 +90,6 @@ class Send:
 
 @attrs.frozen(kw_only=True)
 class CallFrame:
-    """Carry out an operation, as the HTTP API does: its name and its arguments."""
-
     type: ClassVar[str] = "call"
     operation: Annotated[str, Bounds(1, 64)]
     args: dict[str, Any] = attrs.field(factory=dict, repr=False)
@@ -103,8 +98,6 @@ class CallFrame:
 
 @attrs.frozen(kw_only=True)
 class UploadFrame:
-    """The next piece of a file: the first has offset 0 and names it. One upload at a time."""
-
     type: ClassVar[str] = "upload"
     name: Annotated[str, Bounds(0, 1_000)] = "file"
     offset: Seq
@@ -122,8 +115,6 @@ class Stop:
 
 @attrs.frozen(kw_only=True)
 class Watch:
-    """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``."""
-
     type: ClassVar[str] = "watch"
     chat: ChatName
     seq: Seq | None = None
@@ -132,8 +123,6 @@ class Watch:
 
 @attrs.frozen(kw_only=True)
 class Approve:
-    """Answer an ``approval`` of a watched chat. Answered by ``approval_ended``."""
-
     type: ClassVar[str] = "approve"
     id: MessageId
     allow: bool
@@ -181,21 +170,19 @@ class StoredCall:
     id: str
     name: str
     arguments: str | None = None
-    """JSON as the model wrote it; None in a result."""
+    """As the model wrote them; None in a result."""
     failed: bool | None = None
 
 
 def _calls(message: Message) -> list[StoredCall]:
     metadata = message.metadata
-    match message.type:
-        case MessageKind.TOOL_CALL:
-            calls = metadata.get("calls", ())
-            return [StoredCall(id=each["id"], name=each["name"], arguments=str(each["arguments"])) for each in calls]
-        case MessageKind.TOOL_RESULT:
-            call, name, failed = (metadata.get(each) for each in ("call", "name", "error"))
-            return [StoredCall(id=str(call), name=str(name), failed=bool(failed))]
-        case _:
-            return []
+    if message.type is MessageKind.TOOL_CALL:
+        calls = metadata.get("calls", ())
+        return [StoredCall(id=each["id"], name=each["name"], arguments=str(each["arguments"])) for each in calls]
+    if message.type is MessageKind.TOOL_RESULT:
+        call, name, failed = (metadata.get(each) for each in ("call", "name", "error"))
+        return [StoredCall(id=str(call), name=str(name), failed=bool(failed))]
+    return []
 
 
 @attrs.frozen(kw_only=True)
@@ -204,7 +191,7 @@ class StoredMessage:
     id: str
     role: str
     kind: str
-    """The ``type`` of the stored message; ``type`` is taken by the frame's tag."""
+    """The stored message's ``type``, which is the frame's tag here."""
     content: str
     created_at: str = ""
     """ISO-8601 UTC; empty for what a client knows from an ``ack`` only."""
@@ -212,9 +199,7 @@ class StoredMessage:
     task: str | None = None
     files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
-    """The calls of a tool_call; for a tool_result, the one that it answers."""
     context_used: ContextUsed | None = None
-    """What the marks ``[n]`` of an answer refer to, without the texts."""
 
     @property
     def is_answer(self) -> bool:
@@ -268,8 +253,6 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class Tool:
-    """A tool call of the running turn: ``state`` is started, done or failed."""
-
     type: ClassVar[str] = "tool"
     chat: str
     turn: str
@@ -286,7 +269,7 @@ class ApprovalFrame:
     id: str
     tool: str
     what: str
-    """Printable characters only, and never shortened."""
+    """In printable characters, never shortened."""
     until: str
     turn: str | None = None
 
@@ -320,8 +303,6 @@ class ResultFrame:
 
 @attrs.frozen(kw_only=True)
 class UploadedFrame:
-    """The answer to ``upload``: how much of the file is there. ``file`` when that is all: it is durable."""
-
     type: ClassVar[str] = "uploaded"
     bytes: int
     file: FileOfMessage | None = None
@@ -352,8 +333,8 @@ class FieldError:
 
 @attrs.frozen(kw_only=True)
 class Error:
-    """A frame was refused, or a turn failed. ``message`` never quotes what the client wrote; of the user's own turn it
-    may quote what the provider of the model said, on one line and without keys."""
+    """``message`` never quotes what the client wrote. For a turn it may quote the model's provider, on one line and
+    without keys."""
 
     type: ClassVar[str] = "error"
     code: str

@@ -18,9 +18,9 @@ from klaw.api.server import HttpServer
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from klaw.domain.events import HealthChanged, TurnEnded
+from klaw.domain.events import ChatEvent, HealthChanged, TurnEnded
 from klaw.domain.names import UserId, chat_id
-from klaw.gateway.answers import ChatEvent, StoredOnce
+from klaw.gateway.answers import StoredOnce
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Authenticator, tokens_file
 from klaw.operations.handler import OPERATOR, Listeners, Parts
@@ -67,7 +67,8 @@ def parts_of(app: App, *connections: Any) -> App:
         connections=lambda: connections,
         http_connections=int,
         address=lambda: "127.0.0.1:8181",
-        access=nobody,
+        tokens=nobody,
+        revoke=nobody,
         check_up=nobody,
     )
     return attrs.evolve(app, listeners=listeners)

@@ -7,8 +7,7 @@ from pathlib import Path
 import trio
 
 from klaw.backup.create import create
-from klaw.backup.folder import chosen
-from klaw.backup.manifest import BackupManifest
+from klaw.backup.folder import BackupManifest, chosen
 from klaw.backup.restore import verify
 from klaw.config.paths import Paths
 from klaw.store.backup_mark import BackupMark, mark_offline

@@ -18,6 +18,10 @@ from tests.support.topics import archive
 from tests.support.turns import record
 
 
+async def _nothing_runs(_user: UserId, _run: str) -> None:
+    pass
+
+
 def forgetter(store: Store, root: Path, *, reindexing: bool = False) -> Forgetter:
     return Forgetter(
         writer=store.writer,
@@ -28,6 +32,8 @@ def forgetter(store: Store, root: Path, *, reindexing: bool = False) -> Forgette
         files=Threads("files", 2),
         reindexing=lambda: reindexing,
         changed=lambda: None,
+        stop_run=_nothing_runs,
+        backups=root / "no backups",
     )
 
 

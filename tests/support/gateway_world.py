@@ -25,6 +25,7 @@ from klaw.gateway.tokens import Authenticator
 from klaw.operations import chat as operations
 from klaw.operations import uploads
 from klaw.store.attachments import Attachments
+from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
@@ -131,8 +132,12 @@ class FakeChats:
         )  # fmt: skip
 
     async def session(self, user, name):
+        return await self.run(messages.session, chat_id(user, name))
+
+    async def run(self, read, chat):
+        """Stands for ``Readers.run``, of which the operations on a chat need its row."""
+        assert read is messages.session
         await trio.lowlevel.checkpoint()
-        chat = chat_id(user, name)
         return self._session(chat) if chat in self.rows else None
 
     async def after(self, chat, seq, limit):
@@ -151,9 +156,9 @@ class FakeChats:
         """The operations on one chat, and one that tests make slow, large or broken by ``answer``."""
         match call.operation.name:
             case "chats_messages":
-                return await operations.messages(call.asked, caller, SimpleNamespace(chats=self))
+                return await operations.messages(call.asked, caller, SimpleNamespace(chats=self, readers=self))
             case "chats_stop":
-                return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self))
+                return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self, readers=self))
             case "file_piece":
                 return await uploads.file_piece(call.asked, caller, SimpleNamespace(core=self))
             case "chats_list":

@@ -11,10 +11,10 @@ from klaw.actor.clock import new_id
 from klaw.app.app import App, recover_chats, running
 from klaw.config.load import load
 from klaw.config.paths import Paths
-from klaw.domain.events import HealthChanged
+from klaw.domain.events import ChatEvent, HealthChanged
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.gateway.answers import ChatEvent, StoredOnce
+from klaw.gateway.answers import StoredOnce
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexReport
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
 from tests.support.turns import record
@@ -116,7 +116,9 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
         open_store(root / "klaw.db", Journal(root, **journal), readers=2) as store,
         trio.open_nursery() as nursery,
     ):
-        supervisor, reindexer = Supervisor(nursery, SystemClock()), Reindexer()
+        supervisor = Supervisor(nursery, SystemClock())
+        places = Places(root / "klaw.db")
+        reindexer = Reindexer(places=places, min_tokens=1, writer=store.writer, readers=store.readers)
         write = partial(
             writer_actor.run,
             writer=store.writer,
@@ -125,15 +127,7 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
             publish=lambda _messages: None,
             swapped=store.readers.renew,
         )
-        remake = partial(
-            reindex_actor.run,
-            reindexer=reindexer,
-            places=Places(root / "klaw.db"),
-            min_tokens=1,
-            writer=store.writer,
-            readers=store.readers,
-            swapped=trio.lowlevel.checkpoint,
-        )
+        remake = partial(reindexer.run, swapped=trio.lowlevel.checkpoint)
         mailbox = store.writer.mailbox
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         await supervisor.start(ActorSpec(name=reindex_actor.ACTOR_NAME, run=remake))

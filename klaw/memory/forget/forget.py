@@ -30,12 +30,10 @@ from klaw.memory.forget import take_out
 from klaw.store.engine import connect
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, finding, finish, proof, quotes, reach
-from klaw.store.forget import logs as forget_logs
+from klaw.store.forget import execute, finding, logs, proof, quotes, reach
 from klaw.store.forget.effects import FileMade
-from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.execute import ForgetResult, merged
 from klaw.store.forget.finding import NothingToForget
-from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetTarget, Reach
@@ -72,15 +70,14 @@ class Preview:
     again: tuple[Message, ...] = ()
     """The first of the messages that say it too and stay."""
     held: tuple[HoldingFile, ...] = ()
-    """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
+    """Files that hold it; for the operator, who alone may know what a file that all users share holds."""
     aside: tuple[HoldingFile, ...] = ()
     """Databases and other files of before; for the operator."""
     naming: tuple[Message, ...] = ()
-    """For a person: the first of the messages that name it and stay."""
+    """The first of the messages that name a forgotten person and stay."""
 
     @property
     def named(self) -> PersonTraces | None:
-        """For a person: everything that names it."""
         return self.reach.wanted.named
 
 
@@ -91,11 +88,9 @@ class CleanedLogs:
     lines: int
     """Lines of logs that were rewritten."""
     vacuumed: bool = False
-    """Whether the database file was rebuilt, because its free space still held the text."""
+    """The database file was rebuilt, because its free space still held the text."""
     held: tuple[HoldingFile, ...] = ()
-    """Files that still hold it; for the operator."""
     aside: tuple[HoldingFile, ...] = ()
-    """Databases and other files of before; for the operator."""
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +99,7 @@ class Proof(CleanedLogs):
     entry: int
     after: QuotesFound
     still_named: Mapping[str, int] = attrs.field(factory=dict)
-    """For a person: how many rows of each kind still name it."""
+    """How many rows of each kind still name a forgotten person."""
 
 
 @attrs.frozen
@@ -115,10 +110,6 @@ class ShownPreview:
     with_facts: bool
     until: float
     """Unix seconds."""
-
-
-async def _nothing_runs(_user: UserId, _run: str) -> None:
-    pass
 
 
 @attrs.define(eq=False)
@@ -142,8 +133,8 @@ class Forgetter:
     files: Threads
     reindexing: Callable[[], bool]
     changed: Callable[[], None]
-    stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
-    backups: Path | None = None
+    stop_run: Callable[[UserId, str], Awaitable[None]]
+    backups: Path
     compactor: Nudge = attrs.field(factory=Nudge, init=False)
     """Says to the actor that something was forgotten."""
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -151,7 +142,7 @@ class Forgetter:
     _shown: dict[ChatId, ShownPreview] = attrs.field(factory=dict, init=False)
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
-        """What somebody means; see ``finding.find``."""
+        """See ``finding.find``."""
         return await self.readers.run(finding.find, text, user, with_messages=with_messages)
 
     async def again(self, shown: ForgetTarget) -> ForgetTarget:
@@ -165,25 +156,24 @@ class Forgetter:
         self._shown[chat] = ShownPreview(wanted, with_facts, until)
 
     def take_shown(self, chat: ChatId, now: float) -> ShownPreview | None:
-        """What a chat was shown last, once, and not after its time."""
+        """What a chat was shown last: once, and not after its time."""
         shown = self._shown.pop(chat, None)
         return shown if shown is not None and shown.until >= now else None
 
     # -- looking and doing -----------------------------------------------------------------------------------------
 
     async def preview(self, wanted: ForgetTarget, *, with_facts: bool = False, everywhere: bool = False) -> Preview:
-        """What would go. Changes nothing.
-
-        Args:
-            wanted: see ``find``.
-            with_facts: see ``Reach``.
-            everywhere: for the operator: also which files hold it, by their bytes, whosever they are.
-        """
+        """What would go. Changes nothing. For ``with_facts`` see ``Reach``; ``everywhere`` is for the operator: also
+        which files hold it, by their bytes, whosever they are."""
         found = await self.readers.run(reach.plan, wanted, with_facts=with_facts)
         own = frozenset(found.rowids)
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
-        files, things = await self._files(found)
+        gone = await self.readers.run(runs.by_ids, wanted.user, found.runs)
+        of_runs = await self.files.run(finding.of_runs, self.data_dir, gone)
+        files = tuple({each.path: each for each in (*found.effects.files, *of_runs)}.values())
+        look = partial(finding.things, with_facts=with_facts)
+        things = await self.files.run(look, self.workspace, wanted.user, files)
         return Preview(
             reach=found,
             things=(*await self.readers.run(proof.things_of, found), *things),
@@ -195,11 +185,8 @@ class Forgetter:
         )
 
     async def forget(self, wanted: ForgetTarget, *, with_facts: bool = False, everywhere: bool = False) -> Proof:
-        """Forget it, and look for what still says it.
-
-        Args:
-            wanted, with_facts, everywhere: see ``preview``. Without ``everywhere`` only the user's own rows and logs
-                are read, and the database's files are compacted later, for all users together.
+        """Forget it, and look for what still says it. Without ``everywhere`` only the user's own rows and logs are
+        read, and the database's files are compacted later, for all users together. Arguments are as for ``preview``.
 
         Raises:
             NothingToForget: a reindex is running, so nothing was changed.
@@ -219,15 +206,14 @@ class Forgetter:
             await self._remove_files(before)
             found, done = await self._take_out(iso(self.clock.now()), before.reach)
             cleaned = await self._finish([done], done.finder.pieces, everywhere=everywhere)
+            after = partial(quotes.look, own=done.entry.messages, asked=done.entry.asked)
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(
                 **attrs.asdict(cleaned, recurse=False),
                 before=attrs.evolve(before, reach=found),  # with what changed since it was made
                 entry=done.entry.entry,
-                after=await self.readers.run(
-                    quotes.look, wanted.user, found.texts, done.entry.messages, done.entry.asked
-                ),
-                still_named=await self.readers.run(quotes.count_naming, wanted.user, names) if names else {},
+                after=await self.readers.run(after, wanted.user, found.texts),
+                still_named=(await self.readers.run(quotes.look_for_names, wanted.user, names)).counts if names else {},
             )
 
     async def _take_out(self, at: str, found: Reach) -> tuple[Reach, ForgetResult]:
@@ -245,16 +231,8 @@ class Forgetter:
         return found, attrs.evolve(done, entries=(*done.entries, *rest))
 
     async def _finish(self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool) -> CleanedLogs:
-        """Clean the logs and the files of what was taken out, and look for what of it is still there.
-
-        Args:
-            done: what was taken out, for each user.
-            pieces: texts to look for.
-            everywhere: see ``preview``.
-
-        Raises:
-            StorageError: the logs could not be cleaned; the next start does it.
-        """
+        """Clean the logs and the files of what was taken out, of each user, and look for pieces of text that are still
+        there. Raises StorageError: the logs could not be cleaned; the next start does it."""
         clean = partial(take_out.clean_logs, self.writer, self.readers, self.files, self.data_dir)
         lines = sum([await clean(each) for each in done])
         held, vacuumed = await self._compact(done[0].entry.user, pieces) if everywhere else ((), False)
@@ -274,13 +252,13 @@ class Forgetter:
         """Finish the large forgettings that a kill interrupted; small ones the start has finished. Raises StorageError:
         the logs could not be cleaned; the next start tries again."""
         async with self._alone:
-            for begun in await self.readers.run(finish.interrupted):
+            for begun in await self.readers.run(logs.interrupted, large=True):
                 first = begun[0]
                 log.info("forget_resumed", count=len(first.asked))
                 left = await self.readers.run(forgotten.left, first.user, first.asked)
                 rest = await take_out.rest(self.writer, self.readers, first.user, left, first.time)
                 entry = merged([*begun, *rest])
-                found = await self.readers.run(finish.look_again, entry)
+                found = await self.readers.run(logs.look_again, entry)
                 await self.writer.run(execute.redact_again, entry, found)
                 done = ForgetResult(entries=(*begun, *rest), finder=found.finder)
                 await self._finish([done], found.finder.pieces, everywhere=False)
@@ -288,20 +266,10 @@ class Forgetter:
     async def clean_after(
         self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool
     ) -> CleanedLogs:
-        """Clean the logs of what somebody took out of the database, such as a knowledge base, and look for what of it
-        is still there. Arguments and errors as for ``_finish``."""
+        """Clean the logs of what somebody took out of the database, such as a knowledge base; like ``_finish``."""
         async with self._alone:
             cleaned = await self._finish(done, pieces, everywhere=everywhere)
             return attrs.evolve(cleaned, aside=await self.files.run(self._aside) if everywhere else ())
-
-    async def _files(self, found: Reach) -> tuple[tuple[FileMade, ...], list[Thing]]:
-        user = found.user
-        gone = await self.readers.run(runs.by_ids, user, found.runs)
-        written = {each.path: each for each in found.effects.files}
-        written |= {each.path: each for each in await self.files.run(finding.of_runs, self.data_dir, user, gone)}
-        files = tuple(written.values())
-        look = partial(finding.things, with_facts=found.with_facts)
-        return files, await self.files.run(look, self.workspace, user, files)
 
     async def _remove_files(self, before: Preview) -> None:
         remove = partial(finding.remove, with_facts=before.reach.with_facts)
@@ -315,13 +283,13 @@ class Forgetter:
         if trio.current_time() >= self._empty_at:
             self._empty_at = trio.current_time() + EMPTY_EVERY_S
             await self.files.run(connect.checkpoint, self.data_dir / "klaw.db")
-            await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
+            await self.writer.run_alone(logs.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:
         """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once. Raises
         StorageError: it could not be done; it is still owed."""
         async with self._alone:
-            if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
+            if not self.reindexing() and not await self.writer.run_alone(logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")
 
     def spec(self) -> ActorSpec:
@@ -356,16 +324,15 @@ class Forgetter:
     async def _compact(self, user: UserId, pieces: Sequence[str]) -> tuple[tuple[HoldingFile, ...], bool]:
         """Empty the write-ahead log, and rebuild the database where it still holds a piece. Returns the files that hold
         one, and whether it was rebuilt."""
-        await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
+        await self.writer.run_alone(logs.compact_database, vacuum=False)
         held = await self._search(user, pieces)
-        if not any(each.path.startswith("klaw.db") and each.kind == "database" for each in held):
+        if all(each.kind != "database" for each in held):
             return held, False
-        await self.writer.run_alone(forget_logs.compact_database, vacuum=True)
+        await self.writer.run_alone(logs.compact_database, vacuum=True)
         return await self._search(user, pieces), True
 
     def _aside(self) -> tuple[HoldingFile, ...]:
-        made = listed(self.backups) if self.backups is not None else []
-        found = [HoldingFile(path=str(each.root), count=0, kind="backup") for each in made]
+        found = [HoldingFile(path=str(each.root), count=0, kind="backup") for each in listed(self.backups)]
         return (*proof.aside(self.data_dir), *found)
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[HoldingFile, ...]:
@@ -379,9 +346,5 @@ def _size(done: ForgetResult) -> int:
 def _search(data_dir: Path, workspace: Path, user: UserId, pieces: Sequence[str]) -> tuple[HoldingFile, ...]:
     inside = workspace.is_relative_to(data_dir)
     held = proof.search(data_dir, user, pieces, skip=[workspace] if inside else [])
-    if workspace.is_dir():
-        held += [
-            attrs.evolve(each, path=f"{workspace.name}/{each.path}")
-            for each in proof.search(workspace, user, pieces, shared=True)
-        ]
-    return tuple(held)
+    theirs = proof.search(workspace, user, pieces, shared=True) if workspace.is_dir() else []
+    return (*held, *(attrs.evolve(each, path=f"{workspace.name}/{each.path}") for each in theirs))

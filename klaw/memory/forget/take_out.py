@@ -13,9 +13,8 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, finish, logs
-from klaw.store.forget.execute import ForgetResult
-from klaw.store.forget.journal_entry import ForgetEntry
+from klaw.store.forget import execute, logs
+from klaw.store.forget.execute import ForgetEntry, ForgetResult
 from klaw.store.forget.logs import Cleaner
 from klaw.store.search import fulltext_renewal
 
@@ -25,11 +24,11 @@ T = TypeVar("T")
 AT_ONCE = 20
 """Messages that are taken out in one transaction, at 3 to 6 ms each, mostly because their words must leave no trace in
 the full-text index."""
-MANY = finish.MOST_AT_START
+MANY = logs.MOST_AT_START
 """From so many on, the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so
 many: it would leave what a kill left of that."""
 AT_ONCE_WITHOUT_TEXT = 60
-"""Messages in one transaction, when that was done."""
+"""Messages that are taken out in one transaction after that."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
 LOGS_AT_ONCE = 8
@@ -37,7 +36,7 @@ LOGS_AT_ONCE = 8
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 CLOSE_S = 10.0
-"""For removing drafts, while the writer may be at it."""
+"""Within so long the drafts of logs are removed, while the writer may be at it."""
 
 
 async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[int], at: str) -> list[ForgetEntry]:
@@ -50,7 +49,7 @@ async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[
         await _renew_text(writer, frozenset(rowids))
         count = AT_ONCE_WITHOUT_TEXT
     parts = [rowids[first : first + count] for first in range(0, len(rowids), count)]
-    return [await _giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
+    return [await giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
 
 
 async def _renew_text(writer: Writer, going: Collection[int]) -> None:
@@ -58,19 +57,20 @@ async def _renew_text(writer: Writer, going: Collection[int]) -> None:
     await writer.run(fulltext_renewal.begin)
     last: int | None = 0
     while last is not None:
-        last = await _giving_way(writer, fulltext_renewal.fill, last, going)
+        last = await giving_way(writer, fulltext_renewal.fill, last, going)
     await _drop_text(writer)
 
 
 async def _drop_text(writer: Writer) -> None:
     for index in (fulltext_renewal.NEW, fulltext_renewal.OLD):
-        while not await _giving_way(writer, fulltext_renewal.drop_some, index):
+        while not await giving_way(writer, fulltext_renewal.drop_some, index):
             pass
 
 
-async def _giving_way(
+async def giving_way(
     writer: Writer, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
+    """One part of long work, and a pause behind it, so that nobody has to wait for long."""
     begin = trio.current_time()
     done = await writer.run(function, *args, **kwargs)
     await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
@@ -98,7 +98,6 @@ async def clean_logs(writer: Writer, readers: Readers, files: Threads, root: Pat
 
 
 async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequence[str]) -> int:
-    """Rewrite logs while others are served. Returns how many lines changed."""
     waiting = rewrites = await writer.run_alone(logs.begin_cleaning, cleaner, paths)
     try:
         with logs.left_to_the_next_start():
@@ -113,7 +112,8 @@ async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequ
         return sum(each.changed for each in rewrites)
     finally:
         with trio.move_on_after(CLOSE_S, shield=True):
-            await files.run(_close, rewrites)
+            for each in rewrites:
+                await files.run(each.close)
 
 
 def _take_in(rewrites: Sequence[LogRewrite]) -> None:
@@ -121,8 +121,3 @@ def _take_in(rewrites: Sequence[LogRewrite]) -> None:
         while each.left:
             each.step()
         each.sync()
-
-
-def _close(rewrites: Sequence[LogRewrite]) -> None:
-    for each in rewrites:
-        each.close()

@@ -2,9 +2,11 @@
 at most a few words of the message, and never go into a log."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from attrs.filters import include
 
 from klaw.actor.clock import FixedClock, from_iso
 from klaw.agent.workspace import PromptTexts
@@ -23,7 +25,6 @@ from klaw.memory.recall.recall import Recall
 from klaw.operations import stored
 from klaw.operations.handler import DatabaseParts
 from klaw.store.kinds import messages
-from klaw.store.kinds.pending import ChatRows
 from klaw.store.kinds.turns import TurnOfMessage
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.whereabouts import Whereabouts
@@ -158,10 +159,9 @@ async def with_search(told: dict[str, Any], message: Message, turn: TurnRecord, 
 class LocatedMessage:
     message: Message
     about: Whereabouts
+    config: EngineConfig
     planned: Plan | None
     """The next turn's context, without its question if nobody asked it yet. None for a chat without any message."""
-    rare_words: Sequence[tuple[str, int]]
-    """Words of the message, and how many messages of its chat hold them; the rarest first."""
 
     @property
     def is_current(self) -> bool:
@@ -174,6 +174,47 @@ class LocatedMessage:
         end = window[0].seq if window else self.about.session.last_seq + 1
         return ChatScope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
 
+    @property
+    def rare_words(self) -> list[tuple[str, int]]:
+        """Words of the message, and how many messages of its chat hold them; the rarest first."""
+        return sorted((pair for pair in self.about.frequencies.items() if pair[1]), key=itemgetter(1))[:RARE_WORDS]
+
+    @property
+    def in_window(self) -> bool:
+        return self.planned is not None and self.message.rowid in {each.rowid for each in self.planned.window}
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next turn answers it."""
+        pending = self.planned.snapshot.pending if self.planned else ()
+        return self.message.rowid in {each.rowid for each in pending}
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether the next request shows the summary that holds it."""
+        shown = self.planned.snapshot.summaries if self.planned else ()
+        return self.about.summary is not None and self.about.summary.number in {each.number for each in shown}
+
+    @property
+    def place(self) -> str:
+        """The best way in which the message comes back, as a code."""
+        row = self.about.row
+        if self.waits:
+            return "pending"
+        if self.in_window:
+            return "window"
+        if not row.searchable:
+            return "not_searched"
+        if not row.findable and self.is_summarised:
+            return "summary"
+        if not row.findable:
+            return "wordless" if row.silent else "nowhere"
+        if not self.is_current:
+            return "earlier_segment"
+        if not self.config.auto_rag.enabled:
+            return "disabled"
+        return "unwanted" if self.about.unwanted else "auto_rag"
+
 
 def words_of(message: Message) -> list[str]:
     """The words by which a message may be asked for, in its order."""
@@ -181,16 +222,10 @@ def words_of(message: Message) -> list[str]:
     return content_words(message.content, LOOKED_WORDS) if searchable else []
 
 
-def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> LocatedMessage:
-    """Put together what was looked up of a message; ``fixed``: its user's prompt files, which take their share of the
-    context."""
-    rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
-    planned = _plan(about.next_rows, about, config, fixed)
-    return LocatedMessage(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
-
-
-def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Plan | None:
-    """The next turn's plan, by the function that the turn uses."""
+def plan(about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Plan | None:
+    """The next turn's plan, by the function that the turn uses. ``fixed``: the user's prompt files, which take their
+    share of the context."""
+    rows = about.next_rows
     if rows is None:
         return None
     budgets = [turn.receipt["budget"] for turn in about.turns if "budget" in turn.receipt]
@@ -210,29 +245,20 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] | None = None) -> "WhyAnswer":
+def describe(found: LocatedMessage, asked: dict[str, Any] | None = None) -> "WhyAnswer":
     """The answer. ``asked``: what recall would make of the message for a question, if one was given."""
-    message, about = found.message, found.about
+    message, about, place = found.message, found.about, found.place
     history = [_in_turn(turn, message) for turn in about.turns]
-    place = _place(found, config)
-    injected = about.topic is not None and about.row.searchable and config.topics.inject == "auto"
-    by_topic = (
-        [f"Its topic {about.topic.id} comes into the prompt by itself, in any chat, when a question is about it."]
-        if about.topic is not None and injected and place in ("earlier_segment", "disabled")
-        else []
-    )
+    window, summary, topic = found.planned.window if found.planned else (), about.summary, about.topic
+    injected = topic is not None and about.row.searchable and found.config.topics.inject == "auto"
+    advice = _advice(found, place, history)
+    if topic is not None and injected and place in ("earlier_segment", "disabled"):
+        advice.append(f"Its topic {topic.id} comes into the prompt by itself, in any chat, if a question is about it.")
+    told = include("id", "user", "chat", "seq", "rowid", "role", "type", "created_at", "tokens")
     return {
         "message": {
-            "id": message.id,
-            "user": message.user,
-            "chat": message.chat,
-            "seq": message.seq,
-            "rowid": message.rowid,
-            "role": message.role.value,
-            "type": message.type.value,
-            "created_at": message.created_at,
+            **attrs.asdict(message, recurse=False, filter=told),
             "characters": len(message.content),
-            "tokens": message.tokens,
             "log": messages.message_path(message),
         },
         "segment": {
@@ -241,11 +267,21 @@ def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] 
             "ended_by_seq": about.ended_seq,
             "ended_at": about.ended_at,
         },
-        "window": _window(found),
-        "summary": _summary(found),
-        "topic": about.topic
-        and {name: getattr(about.topic, name) for name in ("id", "general", "messages", "first_at", "last_at")},
-        "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
+        "window": {
+            "there": found.in_window,
+            "pending": found.waits,
+            "first_seq": window[0].seq if window else None,
+            "last_seq": window[-1].seq if window else None,
+            "guard": found.planned.guard if found.planned else None,
+        },
+        "summary": None
+        if summary is None
+        else {
+            **attrs.asdict(summary, filter=include("number", "first_seq", "last_seq", "state")),
+            "shown": found.is_summarised,
+        },
+        "topic": topic and attrs.asdict(topic, filter=include("id", "general", "messages", "first_at", "last_at")),
+        "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
         "place": place,
         "reach": {
@@ -256,40 +292,12 @@ def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] 
         "turns": history,
         "query": asked,
         "rare_words": [{"word": word, "messages": count} for word, count in found.rare_words],
-        "advice": [*_advice(found, place, history), *by_topic],
+        "advice": advice,
     }
 
 
-def _window(found: LocatedMessage) -> dict[str, Any]:
-    planned = found.planned
-    window = planned.window if planned else ()
-    pending = planned.snapshot.pending if planned else ()
-    return {
-        "there": found.message.rowid in {each.rowid for each in window},
-        "pending": found.message.rowid in {each.rowid for each in pending},
-        "first_seq": window[0].seq if window else None,
-        "last_seq": window[-1].seq if window else None,
-        "guard": planned.guard.value if planned else None,
-    }
-
-
-def _summary(found: LocatedMessage) -> dict[str, Any] | None:
-    """The summary that holds the message, and whether the next request shows it."""
-    summary = found.about.summary
-    if summary is None:
-        return None
-    shown = found.planned.snapshot.summaries if found.planned else ()
-    return {
-        "number": summary.number,
-        "first_seq": summary.first_seq,
-        "last_seq": summary.last_seq,
-        "state": summary.state.value,
-        "shown": summary.number in {each.number for each in shown},
-    }
-
-
-def _why_no_vector(found: LocatedMessage, config: EngineConfig) -> str | None:
-    message = found.message
+def _why_no_vector(found: LocatedMessage) -> str | None:
+    message, config = found.message, found.config
     if found.about.row.vector:
         return None
     if not is_searchable(message.role, message.type):
@@ -299,26 +307,6 @@ def _why_no_vector(found: LocatedMessage, config: EngineConfig) -> str | None:
     if not config.embedding.enabled:
         return "disabled"
     return "lost" if found.about.row.marked else "waiting"
-
-
-def _place(found: LocatedMessage, config: EngineConfig) -> str:
-    """The best way in which the message comes back, as a code."""
-    window, row = _window(found), found.about.row
-    if window["pending"]:
-        return "pending"
-    if window["there"]:
-        return "window"
-    if not row.searchable:
-        return "not_searched"
-    if not row.findable and (_summary(found) or {}).get("shown"):
-        return "summary"
-    if not row.findable:
-        return "wordless" if row.silent else "nowhere"
-    if not found.is_current:
-        return "earlier_segment"
-    if not config.auto_rag.enabled:
-        return "disabled"
-    return "unwanted" if found.about.unwanted else "auto_rag"
 
 
 def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
@@ -332,41 +320,31 @@ def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
     return said
 
 
+_ADVICE = {
+    "pending": "It waits for its answer and is in the next request.",
+    "window": "Nothing is needed: it is in the next request as it stands.",
+    "summary": "No search finds it, but the next request has the summary that was made of it.",
+    "not_searched": "Commands and tool rows are not searched by design; a forgotten message is only a number.",
+    "wordless": "It holds no word and has no vector, so no question can name it; it is in the history and the log.",
+    "nowhere": (
+        "This is an alarm: no search finds it. Nothing is lost, it is in the history and the log. A running server"
+        " repairs that at its start and once a day; `klaw doctor` says what to do otherwise."
+    ),
+    "earlier_segment": "It was said before /new, where Auto-RAG does not look: {search} finds it{by_words}.",
+    "unwanted": ("You said that it is never to be recalled; `klaw recall again` takes that back. {search} finds it."),
+    "disabled": "autoRag.enabled is false: {search} finds it{by_words}.",
+    "auto_rag": "Ask in the chat {chat}{by_words}.",
+}
+
+
 def _advice(found: LocatedMessage, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
-    words = ", ".join(f"“{word}”" for word, _ in found.rare_words)
-    user = found.message.user
+    words, user = ", ".join(f"“{word}”" for word, _ in found.rare_words), found.message.user
     search = "`klaw search`" if user == LOCAL_USER else f"`klaw search --user {user}`"
     if not words and not found.about.row.vector and place in ("auto_rag", "earlier_segment", "disabled"):
         return [f"All of its words are small talk, for which nothing is recalled; {search} finds it by them."]
     by_words = f" with one of its rarer words: {words}" if words else " for what it says: it is found by meaning only"
-    chat = found.about.session.name
-    match place:
-        case "pending":
-            return ["It waits for its answer and is in the next request."]
-        case "window":
-            return ["Nothing is needed: it is in the next request as it stands."]
-        case "summary":
-            return ["No search finds it, but the next request has the summary that was made of it."]
-        case "not_searched":
-            return [
-                "Commands and tool rows are not searched by design; of a forgotten message only its number is left."
-            ]
-        case "wordless":
-            return ["It holds no word and has no vector, so no question can name it; it is in the history and the log."]
-        case "nowhere":
-            return [
-                "This is an alarm: no search finds it. Nothing is lost, it is in the history and the log.",
-                "A running server repairs that at its start and once a day; `klaw doctor` says what to do otherwise.",
-            ]
-        case "earlier_segment":
-            return [f"It was said before /new, where Auto-RAG does not look: {search} finds it{by_words}."]
-        case "unwanted":
-            return [
-                f"You said that it is never to be recalled; `klaw recall again` takes that back. {search} finds it."
-            ]
-        case "disabled":
-            return [f"autoRag.enabled is false: {search} finds it{by_words}."]
-        case _:
-            cut = next((each for each in history if each["as"] == "cut"), None)
-            hint = f"When it was last found it was cut ({cut['candidate']['decision']}). {cut['remedy']}" if cut else ""
-            return [f"Ask in the chat {chat}{by_words}.", *filter(None, [hint])]
+    advice = [_ADVICE[place].format(search=search, by_words=by_words, chat=found.about.session.name)]
+    cut = next((each for each in history if each["as"] == "cut"), None)
+    if place == "auto_rag" and cut:
+        advice.append(f"When it was last found it was cut ({cut['candidate']['decision']}). {cut['remedy']}")
+    return advice

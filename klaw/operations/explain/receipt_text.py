@@ -1,16 +1,16 @@
 """The text of ``klaw receipt``. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from klaw.context.assemble import Guard
 from klaw.domain import context_used
-from klaw.domain.context_used import ContextUsed, Ran, place_of
+from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
 from klaw.operations.kb.documents import WHY_NOTHING
 from klaw.operations.lines import Line, Lines, Table, minute
-from klaw.operations.usage import cost_of
+from klaw.operations.usage import spent_text
 
 _COLUMNS = {
     "seq": "seq",
@@ -56,32 +56,28 @@ _BECAUSE = {
 
 def lines(answer: Mapping[str, Any]) -> Lines:
     receipt = answer["receipt"]
-    out: list[Line] = [_turn(answer)]
     if "layers" not in receipt:
-        return [*out, "", "No context was put together for this turn."]
+        return [_turn(answer), "", "No context was put together for this turn."]
     layers = [
         [each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
     ]
-    out += [
-        "",
-        *_budget(receipt["budget"]),
-        "",
-        Table([["layer", "tokens", ""], *layers], right=frozenset({1})),
-        "",
-        _window(receipt["window"]),
-        "",
+    used, adapted = context_used.read(receipt), receipt.get("adapted")
+    sections: list[Sequence[Line]] = [
+        [_turn(answer)],
+        _budget(receipt["budget"]),
+        [Table([["layer", "tokens", ""], *layers], right=frozenset({1}))],
+        [_window(receipt["window"])],
+        [_facts(receipt["facts"])] if "facts" in receipt else [],
+        [_summaries(receipt["summaries"])] if "summaries" in receipt else [],
+        _topics(receipt["topics"]) if "topics" in receipt else [],
+        _recall(receipt["recall"]),
+        _knowledge(used) if used is not None else [],
+        _tools(receipt["tools"]) if "tools" in receipt else [],
+        [f"ended   before its end: {receipt['finish_reason']}"] if "finish_reason" in receipt else [],
+        [f"refused by the model: {', '.join(adapted)}"] if adapted else [],
     ]
-    out += [_facts(receipt["facts"]), ""] if "facts" in receipt else []
-    out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
-    out += [*_topics(receipt["topics"]), ""] if "topics" in receipt else []
-    out += _recall(receipt["recall"])
-    if (used := context_used.read(receipt)) is not None:
-        out += ["", *_knowledge(used)]
-    out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
-    out += ["", f"ended   before its end: {receipt['finish_reason']}"] if "finish_reason" in receipt else []
-    out += ["", f"refused by the model: {', '.join(receipt['adapted'])}"] if receipt.get("adapted") else []
-    out += [f"problem: {problem}" for problem in receipt.get("problems", [])]
-    return out
+    _, *shown = (line for section in sections if section for line in ("", *section))
+    return [*shown, *(f"problem: {problem}" for problem in receipt.get("problems", []))]
 
 
 _NOTHING = {
@@ -107,25 +103,25 @@ def _knowledge(used: ContextUsed) -> list[Line]:
         [f"[{each.number}]", "cited" if each.cited else "", f"{each.score:g}", place_of(each)] for each in used.passages
     ]
     out += [Table([["", "", "score", "passage"], *rows], right=frozenset({2}))] if rows else []
-    out += [f"        graph: {' '.join(each.sparql.split())} ({_ran(each)})" for each in used.sparql]
+    out += [
+        f"        graph: {' '.join(each.sparql.split())} ({each.error or plural(each.rows, 'row')})"
+        for each in used.sparql
+    ]
     out += [f"        {plural(used.removed, 'mark')} did not hold and went"] if used.removed else []
     out += ["        the answer refers to none of them"] if used.uncited else []
     return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
-
-
-def _ran(ran: Ran) -> str:
-    return ran.error or plural(ran.rows, "row")
 
 
 def _turn(answer: Mapping[str, Any]) -> Table:
     timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
     reason = f": {answer['receipt']['reason']}" if "reason" in answer["receipt"] else ""
     error = f" ({answer['error']}{reason})" if answer["error"] else ""
+    first, last = answer["first_seq"], answer["last_seq"]
     return Table(
         [
             ["turn", answer["id"]],
             ["chat", f"{answer['chat']}, segment {answer['segment']}"],
-            ["answers", _messages(answer["first_seq"], answer["last_seq"])],
+            ["answers", f"message {first}" if first == last else f"messages {first} to {last}"],
             ["model", answer["model"] or "none"],
             ["status", f"{answer['status']}{error}, {minute(answer['started_at'])}"],
             ["timings", timings or "none"],
@@ -134,25 +130,13 @@ def _turn(answer: Mapping[str, Any]) -> Table:
     )
 
 
-def _messages(first: int, last: int) -> str:
-    return f"message {first}" if first == last else f"messages {first} to {last}"
-
-
 def _usage(usage: Mapping[str, Any]) -> str:
     """All of it, and of several models (one that chose topics, for instance) each."""
     if "calls" not in usage:  # as turns of Klaw 0.1 have it
         return ", ".join(f"{name} {value}" for name, value in usage.items() if value is not None) or "not reported"
     models = usage.get("models", ())
-    parts = [f"{each['model']}: {_spent(each)}" for each in models] if len(models) > 1 else []
-    return "; ".join([_spent(usage), *parts])
-
-
-def _spent(spent: Mapping[str, Any]) -> str:
-    calls = plural(spent["calls"], "call")
-    cached = f" ({spent['cached_tokens']} cached)" if spent["cached_tokens"] else ""
-    guessed = ", partly estimated" if spent["estimated_calls"] else ""
-    tokens = f"{spent['prompt_tokens']} tokens in{cached}, {spent['completion_tokens']} out{guessed}"
-    return f"{calls}, {tokens}, {cost_of(spent)}"
+    parts = [f"{each['model']}: {spent_text(each)}" for each in models] if len(models) > 1 else []
+    return "; ".join([spent_text(usage), *parts])
 
 
 def _budget(budget: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ A base is named by its id or its name. Of two of one name the user's own is mean
 decides. The answers hold texts of documents, so they never go into a log.
 """
 
-from klaw.operations.kb import bases, chats, documents, sources, upkeep
+from klaw.operations.kb import bases, documents, sources, upkeep
 from klaw.operations.kb.bases import NOUN
 
-__all__ = ["NOUN", "bases", "chats", "documents", "sources", "upkeep"]
+__all__ = ["NOUN", "bases", "documents", "sources", "upkeep"]

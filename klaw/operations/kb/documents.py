@@ -7,6 +7,7 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.knowledge import Document, DocumentId, Passage, Place, SourceId
+from klaw.domain.search import fields_of
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts
@@ -15,7 +16,6 @@ from klaw.operations.kb.sources import problem_lines
 from klaw.operations.lines import Again, Line, Lines, ShownLines, Table
 
 MOST_OPENED = 50
-"""Passages that are shown at once."""
 
 Character = Annotated[int, Bounds(0)]
 
@@ -126,13 +126,10 @@ async def open_document(asked: KbOpen, caller: Caller, parts: DatabaseParts) -> 
     shown = await parts.readers.run(documents.passages, user, document.id, first=max(0, first - 1), limit=limit)
     before = [each.start for each in shown if each.ordinal < first]
     after = [each.start for each in shown if each.ordinal > last]
-    fields = attrs.fields_dict(Passage)
     return {
         "document": document,
         "base": {"id": base.id, "name": base.name},
-        "passages": [
-            Passage(**{name: getattr(each, name) for name in fields}) for each in shown if first <= each.ordinal <= last
-        ],
+        "passages": [Passage(**fields_of(each, Passage)) for each in shown if first <= each.ordinal <= last],
         "previous": before[-1] if before else None,
         "next": after[0] if after else None,
     }

@@ -6,13 +6,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
+from attrs.filters import exclude
 
 from klaw.convert import Bounds
 from klaw.domain.attachment import clean_name
 from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Document, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized, plural
-from klaw.errors import KlawError, ToolRefused
+from klaw.errors import ToolRefused
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
@@ -143,15 +144,11 @@ async def _counted(base: BaseId, user: UserId, parts: Parts) -> list[CountedSour
     return [
         CountedSource(
             **attrs.asdict(each),
-            **attrs.asdict(counts[each.id], filter=_is_count) if each.id in counts else {},
+            **attrs.asdict(counts[each.id], filter=exclude("base", "source")) if each.id in counts else {},
             state=parts.knowledge.indexer.state_of(each.id),
         )
         for each in await parts.readers.run(stored.sources.of_base, user, base)
     ]
-
-
-def _is_count(field: "attrs.Attribute[Any]", _value: object) -> bool:
-    return field.name in ("documents", "waiting", "failed", "with_problems", "passages", "bytes")
 
 
 @NOUN.operation("kb_show", OfBase, cli="show", show=_whole)
@@ -189,7 +186,7 @@ async def add(asked: KbAdd, caller: Caller, parts: Parts) -> AddedSource:
     named = (await meant_base(asked, caller, parts)).id
     base = await parts.readers.run(stored.bases.editable, caller.user, named)
     source, originals = SourceId(parts.core.new_id()), parts.core.originals
-    found: Source | KlawError
+    is_new = False
     try:
         made = await _made(asked, base, source, "" if caller.operator else caller.user, parts.now(), parts.core)
         if made.kind is SourceKind.SPARQL:
@@ -198,20 +195,16 @@ async def add(asked: KbAdd, caller: Caller, parts: Parts) -> AddedSource:
             kept = await originals.keep(caller.user, asked.upload, source)
             made = attrs.evolve(made, sha256=kept.sha256, size=kept.size)
         found = await parts.writer.run(stored.sources.add, caller.user, made, parts.config.kb.max_user_bytes)
-    except KlawError as error:  # whatever else happens, what is left is removed later
-        found = error
-    is_new = isinstance(found, Source) and found.id == source
-    if asked.upload is not None and not is_new:
-        await originals.discard(caller.user, asked.upload)
-        await originals.remove(source)
-    if isinstance(found, KlawError):
-        raise found
+        is_new = found.id == source
+    finally:
+        if asked.upload is not None and not is_new:  # when this is cancelled, what is left is removed later
+            await originals.discard(caller.user, asked.upload)
+            await originals.remove(source)
     parts.knowledge.indexer.nudge()
     return {"source": found, "added": is_new}
 
 
 async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, at: str, core: "Core") -> Source:
-    """The source that is asked for. Raises OperationError, NotAllowed."""
     from klaw.knowledge import folders
 
     kind, where = _kind(asked), (asked.what or "").strip()
@@ -237,7 +230,6 @@ async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, at: s
 
 
 def _kind(asked: KbAdd) -> SourceKind:
-    """What is to be added. Raises OperationError."""
     if (asked.what is None) == (asked.upload is None):
         raise op.OperationError("bad_args", "name one file, folder or address", field="what")
     if asked.upload is None:
@@ -249,7 +241,6 @@ def _kind(asked: KbAdd) -> SourceKind:
 
 
 async def _public(where: str, ports: Container[int]) -> str:
-    """A web address that may be fetched. Raises OperationError."""
     from klaw.guarded_http import checked_addresses, parse
 
     try:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHOWN_FACTS = 20
 MAX_LINE = 200
-"""Characters of a fact at a glance."""
 
 NOUN = op.Noun(
     "facts", "list, add, change and remove what is remembered about a user (docs/topics.md)", invalid="bad_fact"

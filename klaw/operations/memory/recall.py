@@ -15,6 +15,7 @@ from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
+from klaw.operations.memory.search import WITHOUT
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
@@ -74,12 +75,6 @@ SNIPPET_CHARACTERS = 90
 _UNCHANGEABLE = {
     "minMessageTokens": "decides which messages get a vector, so trying it takes other vectors, not another search",
     "tokens": "decides what is made of messages and questions, so trying it takes another start, not another search",
-}
-_NO_VECTORS = {
-    "embedding_off": "embedding.enabled is false: by words only",
-    "no_vectors": "there are no vectors yet: by words only",
-    "no_model": "there is no embedding model now (klaw models list, klaw models test): by words only",
-    "other_model": "the stored vectors are of another embedding model: by words only",
 }
 
 
@@ -155,7 +150,7 @@ def _totals(report: dict[str, Any]) -> list[Line]:
             " later, or the settings or the version were others."
         )
     if report["no_vectors"] is not None:
-        out.append(f"note: {_NO_VECTORS[report['no_vectors']]}.")
+        out.append(f"note: {WITHOUT[report['no_vectors']]}.")
     return out
 
 

@@ -10,7 +10,7 @@ from klaw.domain.fact import Fact, FactId
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import MentionedIn, Person, SpokenOf
-from klaw.domain.search import FactResult, FileResult, NoteResult, SearchPage, SearchResult, kind_of
+from klaw.domain.search import AnyResult, SearchPage
 from klaw.domain.text import plural
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchFact
@@ -29,7 +29,7 @@ FETCH = op.Noun("fetch", "show a message with what was said around it, a topic, 
 MOST_AROUND = 20
 
 _TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; local time unless an offset is given"
-_NOTES = {
+WITHOUT = {
     "embedding_off": "full text only: embedding.enabled is false",
     "embedding_no_model": "full text only: there is no embedding model now (klaw status says why)",
     "embedding_loading": "full text only: the embedding model is being loaded",
@@ -45,6 +45,7 @@ _NOTES = {
     "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
     "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
 }
+"""What codes of ``degraded`` mean."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,26 +59,6 @@ class Search(op.OfUser):
     page: op.Name | None = op.argument("number of the page, or what the page before names")
 
 
-@attrs.frozen(kw_only=True)
-class FoundMessage(SearchResult):
-    kind: Literal["message"]
-
-
-@attrs.frozen(kw_only=True)
-class FoundFact(FactResult):
-    kind: Literal["fact"]
-
-
-@attrs.frozen(kw_only=True)
-class FoundFile(FileResult):
-    kind: Literal["file"]
-
-
-@attrs.frozen(kw_only=True)
-class FoundNote(NoteResult):
-    kind: Literal["note"]
-
-
 SearchAnswer: TypeAlias = Annotated[
     dict[str, Any],
     fields_of(
@@ -88,7 +69,7 @@ SearchAnswer: TypeAlias = Annotated[
         since=str | None,
         until=str | None,
         role=Literal["user", "assistant"] | None,
-        results=list[FoundMessage | FoundFact | FoundFile | FoundNote],
+        results=list[AnyResult],
     ),
 ]
 
@@ -124,7 +105,7 @@ def notes(answer: dict[str, Any]) -> list[str]:
     for code in answer["degraded"]:
         name, _, detail = code.partition(":")
         done = f"full text only, {detail.replace('%', ' %')} re-embedded: the embedding model was changed"
-        out.append(done if name == "reembedding" else _NOTES.get(code, code))
+        out.append(done if name == "reembedding" else WITHOUT.get(code, code))
     if answer["words_left_out"]:
         out.append(f"very frequent words were not looked for: {', '.join(answer['words_left_out'])}")
     if not answer["words"]:
@@ -183,7 +164,7 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchA
     found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
     told = {
         "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
-        "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in found.results],
+        "results": [attrs.asdict(each) for each in found.results],
     }
     asked_for = {"user": filters.user, "chat": chat, "since": since, "until": until, "role": asked.role}
     return {**asked_for, **attrs.asdict(found, recurse=False), **told}

@@ -1,10 +1,10 @@
 """The commit log: the lines of whole groups, with the paths of their logs, made durable by one fsync.
 
-A group counts as a whole: an answer without its turn would be given again. A kill in the middle of writing it leaves
-its first lines only; all lines of a group but the last have a space before them.
+A group counts as a whole: an answer without its turn would be given again. All lines of a group but the last have a
+space before them, which tells when a kill has left only the first ones.
 
-Lines are written into zeros that are on the disk already. So their fsync changes no metadata, which a file system would
-first write to a journal of its own, several blocks of it: on a memory card more than the lines, and twice the wait.
+Lines are written into zeros that are on the disk already, so their fsync changes no metadata: on a memory card, a file
+system's own journal would take more blocks than the lines, and twice the time.
 
 All functions block and run in the writer's thread.
 """
@@ -31,9 +31,8 @@ log = structlog.get_logger("klaw.journal")
 
 @attrs.frozen
 class LogEntry:
-    """A line of JSON for one log, whose path is relative to the journal's root, with ``/``."""
-
     path: str
+    """Of its log, relative to the journal's root."""
     line: str
 
 
@@ -75,9 +74,8 @@ class CommitLog:
             self._cut(self._kept)
 
     def clear(self, *, cut: bool = False) -> None:
-        """Empty it durably, before lines stand there again: after a power cut, what is left of longer ones would follow
-        them. ``cut`` gives the space back too. When it raises OSError it is empty, but not yet durably so; the next
-        lines make it so."""
+        """Empty it durably, so that after a power cut nothing old follows new lines. ``cut``: give the space back. When
+        it raises OSError, it becomes durable with the next lines."""
         if 0 < self.size <= RESERVE_BYTES and not cut:
             try:
                 self._write(bytes(self.size), 0)
@@ -108,8 +106,7 @@ class CommitLog:
 
 
 def read_groups(root: Path) -> Iterator[list[tuple[str, bytes]]]:
-    """The whole groups of a commit log: of each line the log's path and the line. What is no line of a log is set
-    aside."""
+    """The whole groups of a commit log: paths of logs with their lines. What is no line of a log is set aside."""
     aside, odd, torn = SetAside(root), False, False
     group: list[tuple[str, bytes]] = []
     data = (root / COMMIT_LOG).read_bytes()
@@ -134,7 +131,7 @@ def read_groups(root: Path) -> Iterator[list[tuple[str, bytes]]]:
 
 
 def _is_log(path: bytes) -> bool:
-    """Whether a path from the commit log is one that Klaw makes (the log may be damaged)."""
+    """Whether a path is one that Klaw makes."""
     try:
         parts = PurePosixPath(path.decode()).parts
     except UnicodeDecodeError:

@@ -14,18 +14,16 @@ from klaw.store.engine import tokenizer
 from klaw.store.engine.log_files import FAULTS
 
 BUSY_TIMEOUT_MS = 5_000
-"""Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
 PAGE_BYTES = 2048
-"""Page size of a new database; an old one keeps its own until it is rebuilt. A message touches about 18 pages, and each
-goes whole into the WAL: half the size is half of what a card has to write, and costs a search some 10 % more."""
+"""A message touches about 18 pages, and each goes whole into the WAL: half of SQLite's default is half of what a card
+has to write, and costs a search some 10 % more."""
 CHECKPOINT_PAGES = 2000
-"""Pages of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied
-into the database once for all of them."""
+"""4 MB of the WAL."""
 _VECTORS = str(Path(str(getattr(importlib.util.find_spec("sqlite_vec"), "origin", ""))).with_name("vec0"))
 """The extension. Its package, when it is imported, loads Python's own SQLite beside apsw's: 1.5 MB."""
 READER_CACHE_KIB, WRITER_CACHE_KIB = 2_000, 4_000
-"""Cache of each connection. With 8,000 each, turns on 100,000 messages took no less CPU, and the server 9 MB more. The
-writer has more, because what finds no room is written to the WAL twice."""
+"""Cache of each connection. With 8,000 each, turns on 100,000 messages took no less CPU. What finds no room in the
+writer's is written to the WAL twice."""
 
 
 def _common(connection: apsw.Connection) -> None:
@@ -40,9 +38,8 @@ def _common(connection: apsw.Connection) -> None:
 
 
 def prepare_writer(connection: apsw.Connection) -> None:
-    """Set up the one read-write connection. In WAL mode with ``synchronous = NORMAL`` a commit costs no fsync: the
-    journal's fsync makes a message durable; after a power cut the start-up reconciliation puts back what the database
-    lost."""
+    """Set up the one read-write connection. With ``synchronous = NORMAL`` a commit costs no fsync: that of the journal
+    makes a message durable, and after a power cut reconciliation puts back what the database lost."""
     _common(connection)
     connection.pragma("page_size", PAGE_BYTES)
     connection.pragma("journal_mode", "wal")
@@ -61,7 +58,7 @@ def prepare_reader(connection: apsw.Connection) -> None:
 
 
 def open_alone(path: Path) -> apsw.Connection:
-    """A read-only connection that belongs to no pool, and may make temporary tables. Raises apsw.Error."""
+    """A read-only connection outside of the pool, which may make temporary tables. Raises apsw.Error."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         _common(connection)
@@ -84,10 +81,9 @@ def checkpoint(path: Path) -> None:
 
 
 def chunks(path: Path, size: int) -> Iterator[bytes]:
-    """The bytes of a database's file that may be in use, read through SQLite. Opening and closing the file itself would
-    take SQLite's locks from the whole process (https://www.sqlite.org/howtocorrupt.html, 2.2): another process that
-    opens the database then thinks that it is alone, cuts the shared memory off, and this one ends with SIGBUS. Raises
-    OSError."""
+    """The bytes of a database's file, read through SQLite: closing the file itself would release SQLite's locks of the
+    whole process (https://www.sqlite.org/howtocorrupt.html, 2.2), and another process that opens the database then
+    would cut the shared memory off: this one ends with SIGBUS. Raises OSError."""
     try:
         file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
         try:

@@ -37,8 +37,8 @@ class Database:
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``function(connection, ...)`` in the connection's thread. Cancelled, it is interrupted, and what it wrote
-        may be committed or not. Raises trio.TooSlowError when the caller's deadline passed while SQL was running,
-        apsw.ConnectionClosedError after ``replace`` failed half-way."""
+        may be committed or not. Raises trio.TooSlowError: the caller's deadline passed while SQL was running;
+        apsw.ConnectionClosedError: ``replace`` failed half-way."""
         if self._connection is None:
             raise apsw.ConnectionClosedError
         return await _run(self._connection, function, *args, **kwargs)
@@ -60,9 +60,8 @@ class Database:
             await _close(before)
 
     async def replace(self, between: Callable[[], None]) -> None:
-        """Close the connection, call ``between`` in a thread while nothing is open, and open the file again. It cannot
-        be cancelled and takes ``REPLACE_S`` at most. When it raises apsw.Error, OSError or trio.TooSlowError, nothing
-        is open any more."""
+        """Close the connection, call ``between`` in a thread, and open the file again. It cannot be cancelled. When it
+        raises apsw.Error, OSError or trio.TooSlowError, nothing is open any more."""
         with trio.CancelScope(deadline=trio.current_time() + REPLACE_S, shield=True) as scope:
             before, self._connection = self._connection, None
             if before is not None:
@@ -127,7 +126,7 @@ class Readers:
                 self._free.append(database)
 
     def renew(self) -> None:
-        """Say that another file has taken the place of the database's: what is asked from now on reads that one."""
+        """Another file has taken the database's place: read that one from now on."""
         self._stale = set(self._all)
 
     async def renew_idle(self) -> None:

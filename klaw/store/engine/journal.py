@@ -1,9 +1,8 @@
 """The JSONL logs, made durable in groups: one fsync for all that waits, whatever number of files it touches.
 
-A group's lines go, with their paths, to one commit log that is fsynced; from that moment they survive a power cut. Then
-they go to their own logs (page cache only). A checkpoint fsyncs the logs themselves and empties the commit log. At
-start, ``open`` puts back what the commit log has and a log lacks. So an acknowledgement costs one fsync, and the logs
-stay plain JSONL, one folder a chat, that any tool can read.
+A group's lines go, with their paths, to one commit log that is fsynced, and then to their own logs (page cache only). A
+checkpoint fsyncs those and empties the commit log; after a crash, ``open`` puts back what it has and a log lacks. So an
+acknowledgement costs one fsync, and the logs stay plain JSONL that any tool can read.
 
 All functions block and run in the writer's thread.
 """
@@ -30,8 +29,8 @@ log = structlog.get_logger("klaw.journal")
 
 
 class Journal:
-    """Append-only logs below one folder. ``checkpoint_bytes`` of the commit log make ``wants_checkpoint`` true. Tests
-    and benchmarks replace ``fsync`` to imitate a broken or slow disk."""
+    """Append-only logs below one folder. ``checkpoint_bytes`` of the commit log make ``wants_checkpoint`` true; tests
+    replace ``fsync``."""
 
     def __init__(self, root: Path, *, checkpoint_bytes: int, fsync: Callable[[int], None] = os.fsync) -> None:
         self._root = root
@@ -44,9 +43,9 @@ class Journal:
         self._commit_log: CommitLog | None = None
         self._undo: list[tuple[int, int]] = []
         self.is_read = False
-        """By a reindex: no log is rewritten now."""
+        """A reindex reads the logs: none is rewritten now."""
         self.rewrites = 0
-        """How many logs were rewritten; a backup is made of those that were not."""
+        """How many logs were rewritten."""
 
     def lock(self) -> None:
         """Take the folder for this process. Raises BlockingIOError while another one has it."""
@@ -152,21 +151,21 @@ class Journal:
             rewrite.close()
 
     def begin_rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> LogRewrite:
-        """Begin to replace lines of a log, which ``exchange`` ends; one rewriting of a log at a time. ``line_of`` says
-        what a line without its end becomes. Raises OSError where there is no such log."""
+        """Begin to replace lines of a log, which ``exchange`` ends; one at a time. ``line_of``: what a line without its
+        end becomes. Raises OSError: there is no such log."""
         return LogRewrite(self._root, path, line_of, end=self._size(path), fsync=self._fsync)
 
     def exchange_all(self, rewrites: Sequence[LogRewrite], *, most: int) -> list[LogRewrite]:
-        """Like ``exchange``, of several: their folders are left to ``sync_folder`` of each, or to the next checkpoint.
-        Returns those to which more was appended. Raises OSError, as ``exchange``."""
+        """``exchange`` several; ``sync_folder`` or the next checkpoint makes their folders durable. Returns those to
+        which more was appended."""
         left = [each for each in rewrites if not self.exchange(each, most=most, durable=False)]
         self._new_folders.update(each.folder for each in rewrites if each not in left)
         return left
 
     def exchange(self, rewrite: LogRewrite, *, most: int | None = None, durable: bool = True) -> bool:
-        """Put a log's new content, with what was appended since, in its place; with ``durable`` the exchange
-        is durable when this returns. The commit log, which may have the lines too, is emptied first. False: more than
-        ``most`` bytes were appended; take them in and come again. When it raises OSError, the log is as it was."""
+        """Put a log's new content, with what was appended since, in its place. The commit log, which may have the lines
+        too, is emptied first. False: more than ``most`` bytes were appended; take them in and come again. When it
+        raises OSError, the log is as it was."""
         rewrite.end = self._size(rewrite.path)
         if most is not None and rewrite.left > most:
             return False
@@ -239,8 +238,8 @@ class Journal:
         return sum(self._put_back(path, lines, reach) for path, lines in lines_of.items())
 
     def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:
-        """Append those lines that the log lacks. They are looked for in its last ``reach`` bytes, and farther back as
-        long as some are not found: a group that was cut off may stand behind them."""
+        """Append the lines that the log lacks, looking farther and farther back: a group that was cut off may stand
+        behind them."""
         full = self._root / path
         missing = lines
         if full.exists():

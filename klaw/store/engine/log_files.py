@@ -1,8 +1,7 @@
 """The JSONL logs as files: which there are, their lines from either end in bounded memory, and how they were last.
 
-The database keeps how every log was when all its lines had been looked for. A database that lost its newest rows (its
-write-ahead log was removed, a power cut, an old copy) then says so of fewer logs, never of too many; names and times of
-logs prove nothing, because a clock may go back.
+The database keeps how every log was when all its lines had been looked for. One that lost its newest rows (a power cut,
+an old copy) says so of fewer logs, never of too many; names and times prove nothing, because a clock may go back.
 """
 
 import json
@@ -23,9 +22,8 @@ TOO_LONG = b""
 
 
 def lines_backwards(path: Path, *, longest: int | None = None, at_most: int | None = None) -> Iterator[bytes]:
-    """The file's lines, last first, without line breaks; empty lines are left out. For one that is longer than
-    ``longest`` comes ``TOO_LONG``. Only ``at_most`` bytes from the file's end are read; a line that begins before them
-    is left out."""
+    """The file's lines, last first, without line breaks and empty ones; ``TOO_LONG`` for one that is longer than
+    ``longest``. Only ``at_most`` bytes from the file's end are read; a line that begins before them is left out."""
     with path.open("rb") as file:
         position = file.seek(0, os.SEEK_END)
         end = 0 if at_most is None else max(0, position - at_most)

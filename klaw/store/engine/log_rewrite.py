@@ -1,7 +1,7 @@
 """A log's new content, made beside it in steps while lines are appended to it; only the exchange needs the writer.
 
-Nothing below the size that a log has between two groups changes, so it can be read in any thread up to there. A kill
-leaves the log as it was, or the new one, and maybe a draft, which the next rewriting replaces.
+Below the size that a log has between two groups nothing changes, so any thread can read it up to there. A kill leaves
+the old log or the new one, and maybe a draft, which the next rewriting replaces.
 """
 
 import errno
@@ -20,8 +20,8 @@ DRAFT = ".{}.new"
 
 
 class LogRewrite:
-    """Made by ``Journal.begin_rewrite``, and opens nothing then; ``close`` it in the end, whatever happens. Up to
-    ``end`` the log is final; ``line_of`` says what a line without its end becomes."""
+    """Made by ``Journal.begin_rewrite``; ``close`` it in the end. Up to ``end`` the log is final; ``line_of`` says what
+    a line without its end becomes."""
 
     def __init__(
         self, root: Path, path: str, line_of: Callable[[bytes], bytes], *, end: int, fsync: Callable[[int], None]
@@ -64,7 +64,7 @@ class LogRewrite:
 
     def exchange(self, close: Callable[[], None]) -> None:
         """Take in the rest and put the draft in the log's place, if a line changed; ``sync_folder`` comes next. In the
-        writer's thread. ``close`` is called before: nothing may be appended to the file that goes. Raises OSError."""
+        writer's thread. ``close`` closes the log for appending. Raises OSError."""
         with self._open():
             while self.left:
                 self._step()

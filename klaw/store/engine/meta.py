@@ -42,6 +42,8 @@ def forgotten_since(user: str, as_of: str) -> str:
     )
 
 
+NO_TASK_HISTORY = "no_task_history"
+"""Set by migration 023: the history of tasks is to be filled."""
 MEMORY_ENTRY = "memory_entry"
 """A task that was removed leaves no row, so the number of the memory journal's last entry has to be kept here."""
 

@@ -1,8 +1,5 @@
-"""Lines that cannot be stored are kept in ``set-aside/``, under the name of the log that they are from.
-
-A start and a reindex copy them there and go on; they stay in their logs. ``klaw reindex`` on a stopped server takes
-them out of the logs once the database made without them is in use.
-"""
+"""Lines that cannot be stored: a start and a reindex copy them to ``set-aside/`` and go on. ``klaw reindex`` on a
+stopped server takes them out of the logs once the database made without them is in use."""
 
 import hashlib
 import os
@@ -29,7 +26,7 @@ class SetAside:
         """Digests of the lines that were met, by the path of their log below the data folder."""
 
     def keep(self, path: str, line: bytes) -> None:
-        """Keep a line (without its end) of a log, whose path is relative to the data folder; it stays there, too."""
+        """Keep a line (without its end) of a log, whose path is relative to the data folder."""
         self.lines.setdefault(path, set()).add(_digest(line))
         try:
             self.store(path, line)

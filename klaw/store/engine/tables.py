@@ -1,8 +1,5 @@
-"""What a table holds, in an order and a form that depend on the content only: for comparing two databases. And its full
-text: the view ``TABLE_search`` says what is found of a row, ``TABLE_fts`` is the index.
-
-Every table is read in pages after a key, so that no statement runs for long. What is not made from the logs is left
-out: which rows have a vector yet, and when the schema was changed.
+"""The content of tables for comparing two databases, read in pages after a key; without what is not made from the logs,
+such as which rows have a vector. And full text: the view ``TABLE_search`` says what is found of a row in ``TABLE_fts``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +26,8 @@ class ContentTable:
     bound: Bound | None = None
     """By which number its newest rows are known; None: they are not."""
     changed: str | None = None
-    """Gives the keys of rows that changed after number ``?``, as far as they can be known. None: rows are only added,
-    and their key is the number."""
+    """Query of the keys of rows that changed after number ``?``. None: rows are only added, and their key is the
+    number."""
     small: bool = False
     """It may be compared as a whole while everybody waits."""
 
@@ -80,6 +77,6 @@ def index_row(connection: apsw.Connection, table: str, rowid: int) -> None:
 
 
 def unindex_row(connection: apsw.Connection, table: str, rowid: int) -> None:
-    """Take the full text of a row out, before it is changed or removed; one that has none is left alone."""
+    """Take the full text of a row out, before it is changed or removed."""
     row = f"SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
     connection.execute(f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope) {row}", (rowid,))

@@ -4,9 +4,8 @@ Index, query, relevance gate and excerpts all use it. Words are found by Unicode
 apsw's Unicode tables; the stemmer follows the word's script, so a mixed text gets the right one for each word.
 
 Some scripts put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Myanmar), and Korean glues particles to
-them. Without a dictionary nobody knows where their words end. A run of their characters is indexed as overlapping
-pairs, and its last character alone: so each character begins one token, and one character is found as a prefix.
-An emoji is a word.
+them. A run of their characters is indexed as overlapping pairs, and its last character alone: so each character begins
+one token, and one character is found as a prefix. An emoji is a word.
 
 An apostrophe, of which people type a dozen, parts words (d'Anna, L'Aquila, Ankara'ya, O'Brien), and a part of one
 letter is dropped; but not in English contractions (don't), before the s of an owner, and before a soft vowel of
@@ -27,7 +26,7 @@ import Stemmer
 
 NAME = "klaw"
 _MAX_WORD = 80
-"""Longer runs (base64, hashes) are cut: nobody searches for their tail, and they bloat the index."""
+"""Longer ones (base64, hashes) are cut."""
 INDEXED_CHARACTERS = 200_000
 """The rest of a longer text is not indexed: all users would wait until the writer has read it."""
 READ_WHOLE_CHARACTERS = 8_000
@@ -107,7 +106,7 @@ def _stem(word: str) -> str:
 
 
 def _plain_cyrillic(word: str) -> str:
-    """Without stress marks, soft hyphens and the like. й is no accented и, and stems depend on it: it stays."""
+    """Without stress marks, soft hyphens and the like; й stays, because stems depend on it."""
     composed = unicodedata.normalize("NFC", word).replace("ё", "е")
     if composed.isalnum():
         return composed
@@ -115,8 +114,7 @@ def _plain_cyrillic(word: str) -> str:
 
 
 def segments(text: str) -> Iterator[tuple[str, bool]]:
-    """The words of a text, and the runs of characters of scripts without spaces, as written, in order; and whether each
-    is a run. Found as they are asked for."""
+    """Words and runs of characters of scripts without spaces, as written, in order; and whether each is a run."""
     return ((text[start:end], is_run) for start, end, is_run in _spans(text))
 
 
@@ -132,7 +130,7 @@ def is_lone(word: str) -> bool:
 
 def words(text: str) -> Iterator[str]:
     """Everything by which a text can be found, as written, in order: words, emoji, and of runs the pairs and single
-    characters. Found as they are asked for."""
+    characters."""
     if text.isascii() or _LETTER.search(text) is None:
         for start, end in _words(text):
             yield text[start:end]
@@ -152,9 +150,8 @@ def forms(text: str) -> Iterable[tuple[int, int, str]]:
 
 
 def forms_in(text: str, wanted: Collection[str]) -> set[str]:
-    """Which of some index forms a text has: what full text would find in it, counted without the index. Of a very long
-    text the head is read, and what is around the first places that look like a form, because this runs on the event
-    loop: a form may then be missed, but none is seen that is not there."""
+    """Which of some index forms a text has. Of a very long text the head is read, and what is around the first places
+    that look like a form, because this runs on the event loop; a form may then be missed."""
     head = text[:READ_WHOLE_CHARACTERS]
     found = {form for form in map(stem, words(head)) if form in wanted}
     if len(text) > len(head):

@@ -1,5 +1,5 @@
-"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync. Runs
-in the writer's thread; knows nothing of trio."""
+"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync. In
+the writer's thread."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ log = structlog.get_logger("klaw.writer")
 
 @attrs.define(eq=False)
 class Transaction:
-    """One request's part of a group's transaction. What its function did is taken back when it raises."""
+    """One request's part of a group's transaction; undone when its function raises."""
 
     connection: apsw.Connection
     entries: list[LogEntry] = attrs.Factory(list)
@@ -60,8 +60,7 @@ class Transaction:
         return as_of is not None and meta.last_forgetting(self.connection, user) > as_of
 
     def check_nothing_forgotten(self, user: UserId, as_of: int | None) -> None:
-        """Raise SourceForgotten if a user has forgotten something since an entry of the memory journal: nothing that is
-        made of what was read before it is stored."""
+        """Raise SourceForgotten if a user has forgotten something since an entry of the memory journal."""
         if self.forgotten_since(user, as_of):
             raise SourceForgotten("something was forgotten since it was read: nothing was changed, ask again")
 
@@ -82,7 +81,7 @@ class StoppedStore:
     connection: apsw.Connection
     journal: Journal
     exchange: Callable[[], None] | None = None
-    """Set by a function after which the database is another file: called while nothing is open."""
+    """Set by a function that replaces the database: called while nothing is open."""
 
     @property
     def data_dir(self) -> Path:
@@ -100,7 +99,7 @@ class WriteRequest:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = attrs.field(factory=dict)
     alone: bool = False
-    """Between two groups and outside of any transaction; its first argument is ``StoppedStore``."""
+    """See ``Writer.run_alone``; its first argument is ``StoppedStore``."""
     reply: Reply[Any] = attrs.Factory(Reply)
 
 
@@ -117,9 +116,8 @@ class RequestOutcome:
 def commit_group(
     connection: apsw.Connection, journal: Journal, requests: Sequence[WriteRequest]
 ) -> list[RequestOutcome]:
-    """Execute the requests in order and make them durable together. Raises StorageFull where there is no space or a
-    read-only file system; then nothing of the group was kept. After any other error (StoreDamaged, apsw.Error, OSError)
-    the writer must not go on."""
+    """Execute the requests in order and make them durable together. Raises StorageFull: the disk is full or read-only,
+    and nothing was kept. After any other error the writer must not go on."""
     transactions: dict[WriteRequest, Transaction] = {}
     try:
         return _commit_group(connection, journal, requests, transactions)
@@ -194,8 +192,8 @@ def _finish(outcome: RequestOutcome) -> RequestOutcome:
 
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
-    """Empty the commit log; on a full disk leave it as it is, for the next time: it keeps all that the logs may lack.
-    Has to run in the connection's thread. Raises OSError where the disk failed otherwise; the writer must not go on."""
+    """Empty the commit log, on a full disk the next time. Raises OSError: the disk failed; the writer must not
+    go on."""
     try:
         journal.checkpoint()
     except OSError as error:

@@ -1,7 +1,7 @@
 """The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
 
-Everything that is stored comes through its ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is vital: when
-it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the disk.
+Everything that is stored comes through its handle: ``writer.run(facts.put, fact, "new")``. When it fails, the process
+ends and systemd restarts it, because what it holds in memory may be ahead of the disk.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAILBOX_CAPACITY = 1024
-"""Filled by chat actors and the embedder, which wait when it is full."""
 MAX_GROUP = 256
 SLOW_COMMIT_S, MAX_PATIENCE_S = 0.006, 0.02
 """A group that takes longer shows a disk on which it pays to wait for a fuller one, but no longer than this."""
 STOP_BUDGET_S = 20.0
-"""For what is queued and the last checkpoint, also on a slow card."""
 IDLE_CHECKPOINT_S = 300.0
 """Without a write for so long, the commit log is emptied."""
 
@@ -37,9 +35,8 @@ log = structlog.get_logger("klaw.writer")
 
 def pace(group: int, waiting: int, took_s: float) -> tuple[int, float]:
     """For how many requests to wait, and how long, after a group that took so long while ``waiting`` others came in. On
-    a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
-    written: two half groups take turns and each pays a whole fsync. Waiting a little for those who were just answered
-    makes one full group. A lone requester never waits, nor does anybody on a quick disk."""
+    a slow disk two half groups would take turns, each with a whole fsync; waiting a little for those who were just
+    answered makes one full group. A lone requester never waits, nor does anybody on a quick disk."""
     return min(MAX_GROUP, group + waiting), min(MAX_PATIENCE_S, took_s / 2) if took_s >= SLOW_COMMIT_S else 0.0
 
 
@@ -52,9 +49,8 @@ class Writer:
         self.mailbox: Mailbox[WriteRequest] = Mailbox("store.writer", MAILBOX_CAPACITY)
 
     async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a writing ``function(transaction, ...)`` in the writer's thread; all or nothing, and durable when this
-        returns. It must not keep its arguments, nor change anything but the transaction: it may be called twice.
-        Cancelled, it may be done or not.
+        """Run a writing ``function(transaction, ...)`` in the writer's thread; durable when this returns. It may be
+        called twice, so it must change nothing but the transaction. Cancelled, it may be done or not.
 
         Raises:
             KlawError: what it raised.
@@ -67,7 +63,7 @@ class Writer:
     async def begin(
         self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> Reply[T]:
-        """Like ``run``, but returns as soon as the request is queued: what is begun in order is stored in order."""
+        """Like ``run``, but returns when the request is queued; requests are carried out in their order."""
         request = WriteRequest(function, args, kwargs)
         await self.mailbox.post(request)
         return request.reply
@@ -82,8 +78,8 @@ class Writer:
     async def run_alone(
         self, function: Callable[Concatenate[StoppedStore, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a function between two groups and outside of any transaction; nobody can write meanwhile. Cancelled, it
-        may be done or not. Raises what it raised, if that is a KlawError; else ActorStopped, and the process ends."""
+        """Run a function between two groups, outside of any transaction. Cancelled, it may be done or not. Raises its
+        KlawError; any other error ends the process."""
         request = WriteRequest(function, args, kwargs, alone=True)
         await self.mailbox.post(request)
         return cast("T", await request.reply.wait())
@@ -102,8 +98,7 @@ async def run(
     publish: Publish,
     swapped: Callable[[], None] = lambda: None,
 ) -> None:
-    """The writer's loop, until its mailbox is closed and empty. ``swapped``: another database has taken this one's
-    place."""
+    """The writer's loop, until its mailbox is closed and empty. ``swapped``: another database is in its place."""
     mailbox = writer.mailbox
     expected, patience_s = 1, 0.0
     task_status.started()

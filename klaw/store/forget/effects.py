@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -60,20 +60,15 @@ class Effects:
     core: tuple[CoreMade, ...] = ()
     tasks: tuple[TaskMade, ...] = ()
     spawned: tuple[TaskMade, ...] = ()
-    """Subagents: a name and what it was asked."""
+    """Subagents."""
     runs: tuple[str, ...] = ()
-    """Ids that calls answered with."""
     files: tuple[FileMade, ...] = ()
     programs: tuple[str, ...] = ()
     """Names of tools that may have changed something that Klaw does not keep account of."""
 
 
 def effects_of(rows: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> Effects:
-    """What the calls among messages did that did not fail.
-
-    Args:
-        rows: role, type, content and metadata of each.
-    """
+    """What the calls among messages did that did not fail. Messages are given by role, type, content and metadata."""
     kept = list(rows)
     failed = {_place(metadata, metadata.get("call")) for _, _, _, metadata in kept if metadata.get("error")}
     calls = [
@@ -83,18 +78,17 @@ def effects_of(rows: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> Effec
         if _place(metadata, call["id"]) not in failed
     ]
     results = [
-        (str(metadata.get("name")), content)
+        (str(metadata.get("name")), content.strip())
         for role, _, content, metadata in kept
         if role == Role.TOOL and not metadata.get("error")
     ]
-    made = [_READ[name](arguments) for name, arguments in calls if name in _READ]
-    files = {each.path: each for each in made if isinstance(each, FileMade)}
-    files |= {match[1]: FileMade(path=match[1], own=True) for _, text in results if (match := _KEPT_IN.search(text))}
+    saved = (_SAVED.fullmatch(text) for name, text in results if name == "memory_save")
+    files = {each.path: each for each in (_file(*call) for call in calls) if each is not None}
+    long = (_KEPT_IN.search(text) for _, text in results)
+    files |= {match[1]: FileMade(path=match[1], own=True) for match in long if match}
     return Effects(
-        facts=tuple(
-            match[1] for name, text in results if name == "memory_save" and (match := _SAVED.fullmatch(text.strip()))
-        ),
-        core=tuple(each for each in made if isinstance(each, CoreMade)),
+        facts=tuple(match[1] for match in saved if match),
+        core=tuple(_core(arguments) for name, arguments in calls if name == "memory_core_update"),
         tasks=tuple(_tasks(calls, "schedule_add", "schedule_edit")),
         spawned=tuple(_tasks(calls, "subagent_spawn")),
         runs=tuple(_text(_arguments(text), "run") for name, text in results if name == "subagent_spawn"),
@@ -136,13 +130,8 @@ def _tasks(calls: Sequence[tuple[str, Mapping[str, Any]]], *tools: str) -> Itera
         yield TaskMade(name=name, message=_text(arguments, "message").strip())
 
 
-def _written(arguments: Mapping[str, Any]) -> FileMade:
-    whole = arguments.get("mode", "create") != "append"
+def _file(tool: str, arguments: Mapping[str, Any]) -> FileMade | None:
+    if tool not in ("file_write", "file_patch"):
+        return None
+    whole = tool == "file_write" and arguments.get("mode", "create") != "append"
     return FileMade(path=_text(arguments, "path"), content=_text(arguments, "content") if whole else None)
-
-
-_READ: Mapping[str, Callable[[Mapping[str, Any]], CoreMade | FileMade]] = {
-    "memory_core_update": _core,
-    "file_write": _written,
-    "file_patch": lambda arguments: FileMade(path=_text(arguments, "path")),
-}

@@ -1,55 +1,135 @@
-"""Carrying out a forgetting in the database, and remembering that the logs are to be cleaned (``forget.logs``).
-
-What ``forget`` began the next start finishes.
+"""Carrying out a forgetting in the database, and its entry in the memory journal, which has numbers and ids only, never
+a text. While the entry waits in ``meta``, the logs are to be cleaned (``forget.logs``); what a kill leaves the next
+start finishes.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Self
 
 import apsw
 import attrs
 
-from klaw.convert import JOURNAL, Form
+from klaw.convert import JOURNAL, OMIT, Check, Form
 from klaw.domain import core_memory
-from klaw.domain.core_memory import Document
+from klaw.domain.fact import FactId
 from klaw.domain.forget import PieceFinder, fact_ids, fragments, most_pieces
 from klaw.domain.message import Message
-from klaw.domain.names import UserId
-from klaw.domain.person import Finder
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.person import Finder, PersonId
+from klaw.domain.task import TaskName, task_name
+from klaw.domain.topic import TopicId
 from klaw.errors import CoreUnreadable, StorageError
-from klaw.store.changes import Change, Kind, line, path, record
+from klaw.store.changes import Change, Kind, RowIds, line, path, record
 from klaw.store.engine import meta
-from klaw.store.engine.tables import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
-from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, merged
-from klaw.store.forget.quotes import Key, QuotesFound
+from klaw.store.forget.quotes import QuotesFound
 from klaw.store.forget.reach import Reach, renewed
-from klaw.store.kinds import (
-    attachments,
-    chats,
-    facts,
-    forgotten,
-    messages,
-    people,
-    summaries,
-    tasks,
-    topic_changes,
-    topics,
-)
+from klaw.store.kinds import attachments, chats, facts, forgotten, messages, people, summaries, tasks, topic_changes
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
-from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.records import KINDS
+from klaw.store.kinds.runs import RUN
+from klaw.store.kinds.summaries import SUMMARY, read_key, summary_key
+from klaw.store.kinds.topic_changes import TOPIC
+from klaw.store.kinds.topics import end as end_topic
+from klaw.store.kinds.turns import TURN
 from klaw.store.rows import dumps
-from klaw.store.search import vector_codes
 
 _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
 number: a list of several, by earlier versions."""
+
+_NUMBERED = Annotated[tuple[ChatId, int], Form(read_key, summary_key)]
+"""A chat and a number."""
+
+
+@attrs.frozen(kw_only=True)
+class Forgetting:
+    """What goes by one entry."""
+
+    messages: RowIds = ()
+    """All that go, also those that were made of others."""
+    facts: tuple[FactId, ...] = ()
+    topics: tuple[TopicId, ...] = ()
+    """They end."""
+    summaries: tuple[_NUMBERED, ...] = ()
+    people: tuple[PersonId, ...] = ()
+    past: tuple[int, ...] = ()
+    """Entries by which others once had names of these people: they say what those were last."""
+    turns: tuple[str, ...] = ()
+    """Their receipts lose the names of these people."""
+    runs: tuple[str, ...] = ()
+    """They lose the names of these people."""
+    asked: Annotated[RowIds, OMIT] = attrs.Factory(lambda self: self.messages, takes_self=True)
+    """The messages that were named: their words are looked for elsewhere."""
+    ran: Annotated[tuple[str, ...], OMIT] = ()
+    """Runs of which nothing but the cost is left."""
+    tasks: Annotated[tuple[Annotated[TaskName, Check(task_name)], ...], OMIT] = ()
+    """What they ever asked goes."""
+    core: Annotated[bool, OMIT] = False
+    """Nothing stays of what core memory was before."""
+    knowledge: Annotated[tuple[str, ...], OMIT] = ()
+    """Ids of knowledge bases and sources that go, with their names and addresses."""
+    used: Annotated[tuple[str, ...], OMIT] = ()
+    """Turns whose receipts lose the texts of passages: those of ``knowledge``, or if that is empty all."""
+    deleted: Annotated[tuple[_NUMBERED, ...], OMIT] = ()
+    """Chats that go as a whole, up to a ``seq``, with their titles."""
+    undone: Annotated[tuple[str, ...], OMIT] = ()
+    """Ids of facts and people that go with the import that brought them: it may bring them again."""
+    others: Annotated[Mapping[str, tuple[str, ...]], OMIT] = attrs.Factory(dict)
+    """Keys of what goes of other kinds, by their words."""
+
+    @property
+    def gone(self) -> dict[str, tuple[str, ...]]:
+        """Keys of all that goes as a whole with its history, by the words of kinds."""
+        return {**self.others, facts.FACT.what: self.facts, people.PERSON.what: self.people}
+
+
+@attrs.frozen(kw_only=True)
+class ForgetEntry(Forgetting):
+    """A forgetting of the memory journal, or the note that an earlier one is finished in every log."""
+
+    entry: int
+    time: str
+    user: UserId
+    done: int | None = None
+    """Number of the entry that is finished."""
+
+    @classmethod
+    def of(cls, change: Change[Forgetting]) -> Self:
+        values = {} if change.value is None else attrs.asdict(change.value, recurse=False)
+        return cls(entry=change.entry, time=change.time, user=change.user, done=change.key, **values)
+
+
+def together(entries: Sequence[ForgetEntry]) -> list[list[ForgetEntry]]:
+    """Entries in their order, those of one forgetting together: the first names all messages that others take."""
+    found: list[list[ForgetEntry]] = []
+    asked: frozenset[int] = frozenset()
+    for each in entries:
+        same = bool(found) and (found[-1][0].user, found[-1][0].time) == (each.user, each.time)
+        if same and each.asked and asked.issuperset(each.asked):
+            found[-1].append(each)
+        else:
+            found.append([each])
+            asked = frozenset(each.asked)
+    return found
+
+
+def merged(entries: Sequence[ForgetEntry]) -> ForgetEntry:
+    """One forgetting of several entries: the first says all that goes but the messages that went by the others, and
+    what was made of those meanwhile."""
+    return attrs.evolve(
+        entries[0],
+        messages=tuple(sorted({one for each in entries for one in each.messages})),
+        facts=fact_ids(one for each in entries for one in each.facts),
+        topics=tuple(sorted({one for each in entries for one in each.topics})),
+        summaries=tuple(sorted({one for each in entries for one in each.summaries})),
+        used=tuple(dict.fromkeys(one for each in entries for one in each.used)),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -70,63 +150,47 @@ class ForgetResult:
 
 
 def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -> tuple[Reach, ForgetResult]:
-    """Take out of the database what a forgetting reaches, and remember to clean the logs.
-
-    Args:
-        found: read a moment ago; what of it is not current is read again.
-        most: so many of the named messages go now, the others by ``forget_rest``; None: all.
-
-    Returns:
-        What it reaches now, and what was done.
-
-    Raises:
-        StorageError: something of it is not the user's, or not there.
-    """
+    """Take out of the database what a forgetting reaches. ``found`` was read a moment ago; what of it is not current is
+    read again. Of the named messages ``most`` go now (None: all), the others by ``forget_rest``. Returns what it
+    reaches now, and what was done. Raises StorageError: something of it is not the user's, or not there."""
     connection, user, wanted = tx.connection, found.user, found.wanted
     found = renewed(connection, found)
     known = [people.history(connection, user, person) for person in wanted.people]
     if len(found.asked) != len(wanted.rowids) or not all(known) or found.is_empty:
         raise _not_there()
-    present, document = _core_without(tx, found)
+    core = _core_without(tx, found)
     if wanted.channel:
         people.part(tx, user, wanted.people, at)
-    rowids = {*found.rowids} - set(found.asked[len(found.asked) if most is None else most :])
-    going = sorted(rowids)
+    going = {*found.rowids} - set(found.asked[len(found.asked) if most is None else most :])
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
-    ended = tuple(sorted({*wanted.traces.topics, *topic_changes.ever_with(connection, user, going)}))
-    own_fields = {facts.FACT, people.PERSON, summaries.SUMMARY, topic_changes.TOPIC}
+    ended = {*wanted.traces.topics, *topic_changes.ever_with(connection, user, sorted(going))}
+    others = {kind.what: found.keys(kind) for kind in KINDS if kind not in (facts.FACT, people.PERSON, SUMMARY, TOPIC)}
     forgetting = Forgetting(
-        messages=tuple(going),
+        messages=tuple(sorted(going)),
         facts=found.facts,
-        topics=ended,
-        summaries=found.summaries,
+        topics=tuple(sorted(ended)),
+        summaries=found.keys(SUMMARY),
         people=found.people,
         asked=found.asked,
         ran=found.runs,
-        tasks=tuple(sorted({*found.changed_tasks, *found.going_tasks})),
-        core=document is not None,
-        turns=wanted.traces.turns,
-        runs=wanted.traces.runs,
+        tasks=tuple(sorted(found.going_tasks)),
+        core=core is not None,
+        turns=wanted.traces.keys(TURN),
+        runs=wanted.traces.keys(RUN),
         past=forgotten.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
-        used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in rowids]),
-        others={
-            kind.what: tuple(map(str, found.gone[kind.what]))
-            for kind in KINDS
-            if kind not in own_fields and found.gone.get(kind.what)
-        },
+        used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in going]),
+        others={what: tuple(map(str, keys)) for what, keys in others.items() if keys},
     )
     done = journal(tx, user, forgetting, at, found.quotes)
-    for name in forgetting.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
-        now = tasks.get(connection, user, name)
-        if now is not None:
-            goes = name in found.going_tasks
-            tx.journal(tasks.TASK.removed(user, name, at) if goes else tasks.TASK.put(user, name, now, at))
-    if document is not None:
-        tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
+    for name in forgetting.tasks:
+        if tasks.get(connection, user, name) is not None:
+            tx.journal(tasks.TASK.removed(user, name, at))
+    if core is not None:
+        tx.journal(CORE.put(user, "", core, at))
     if wanted.named is not None:
-        chats.take_out_of_titles(tx, user, wanted.traces.titles, Finder(wanted.named.names), at)
+        chats.take_out_of_titles(tx, user, wanted.traces.keys(chats.CHAT), Finder(wanted.named.names), at)
     attachments.remove(tx, user, found.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
@@ -134,15 +198,8 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
 
 
 def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> ForgetEntry:
-    """Take further messages of a forgetting out of the database; what was made of them went with the first ones.
-
-    Args:
-        rowids: of the messages.
-        at: the time of the forgetting: by it the entries belong together.
-
-    Raises:
-        StorageError: one of them is not there.
-    """
+    """Take further messages of a forgetting out of the database; what was made of them went with the first ones. By
+    ``at``, the time of the forgetting, the entries belong together. Raises StorageError: one of them is not there."""
     connection = tx.connection
     own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
     if not own or len(own) != len(rowids):
@@ -167,25 +224,22 @@ def _not_there() -> StorageError:
     return StorageError("what is to be forgotten is not there any more: nothing was changed")
 
 
-def _core_without(tx: Transaction, found: Reach) -> tuple[str, Document | None]:
-    """The digest of core memory now, and what it is to be without what was written of it. None when nothing was ever
-    written, when it stays because nobody wants it to go, or when the file cannot be read: a person has to look at it.
-    """
+def _core_without(tx: Transaction, found: Reach) -> CorePut | None:
+    """Core memory without what was written of it. None when nothing was ever written, when it stays because nobody
+    wants it to go, or when the file cannot be read: a person has to look at it."""
     made = found.effects.core
-    if not made:
-        return "", None
     try:
-        present = core_files.current(tx.connection, tx.data_dir, found.user)
+        present = core_files.current(tx.connection, tx.data_dir, found.user) if made else None
     except CoreUnreadable:
-        return "", None
-    there = [each for each in made if each.is_in(present.document)]
-    if there and not found.with_facts:
-        return "", None
+        return None
+    there = [each for each in made if present is not None and each.is_in(present.document)]
+    if present is None or (there and not found.with_facts):
+        return None
     document = present.document
     for each in there:
         if each.is_in(document):
             document = core_memory.removed(document, each.section, each.key)
-    return present.digest, document
+    return CorePut(document=document, replaces=present.digest)
 
 
 def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: str) -> None:
@@ -194,11 +248,11 @@ def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: st
 
 
 def redact_again(tx: Transaction, entry: ForgetEntry, found: QuotesFound) -> None:
-    _redact(tx.connection, entry, found)
+    quotes.redact(tx.connection, entry.user, found, entry.messages, entry.asked)
     forgotten.blank_receipts(tx.connection, entry.user, entry.knowledge, entry.used)
 
 
-# -- the entry of the memory journal -----------------------------------------------------------------------------------
+# -- carrying out an entry ---------------------------------------------------------------------------------------------
 
 
 def journal(
@@ -215,12 +269,8 @@ def journal(
 
 
 def apply(connection: apsw.Connection, change: Change[Forgetting], found: QuotesFound | None = None) -> ForgetResult:
-    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
-
-    Args:
-        change: what is forgotten.
-        found: quotes that a look found a moment ago, so that only what was written since is looked through here.
-    """
+    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean. With
+    quotes that a look found a moment ago, only what was written since is looked through here."""
     entry = ForgetEntry.of(change)
     user, at = entry.user, entry.entry
     if entry.done is not None:
@@ -233,7 +283,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == user)
     found = found or quotes.look(connection, user, _texts(connection, own, entry), entry.messages, entry.asked)
     for topic in entry.topics:
-        topics.end(connection, change, topic, None)
+        end_topic(connection, change, topic, None)
     for chat, number in entry.summaries:
         summaries.remove(connection, chat, number)
     if entry.turns or entry.runs:
@@ -245,100 +295,29 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
         for key in entry.gone.get(kind.what, ()):
             kind.remove(connection, user, key, dates=key not in entry.undone)
     forgotten.forget_past(connection, user, entry.past)
+    tasks.forget_past(connection, user, entry.tasks)
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
-    _drop_vectors(connection, own)
+    quotes.drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)
     for chat, seq in entry.deleted:
         chats.forget(connection, user, chat, seq, at)
     topic_changes.forget(connection, user, entry.messages, entry.topics, at)
     if not entry.knowledge:  # else they may be many, and are done by and by
         forgotten.blank_receipts(connection, user, (), entry.used)
-    _redact(connection, entry, found)
+    quotes.redact(connection, user, found, entry.messages, entry.asked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{user}", str(at))
     meta.put(connection, f"{_PENDING}:{at}", dumps(record(change)))
     return ForgetResult(entries=(entry,), finder=found.finder)
 
 
 def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
-    texts = [each.content for each in own if each.rowid in entry.asked]
+    asked = frozenset(entry.asked)
+    texts = [each.content for each in own if each.rowid in asked]
     texts += attachments.texts_of(attachments.only_of(connection, entry.user, own))
     for kind in KINDS:
         for key in entry.gone.get(kind.what, ()) if kind is not people.PERSON else ():
             texts += kind.texts(connection, entry.user, key)
     return texts
-
-
-_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
-
-
-def _drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
-    """Overwrite the vectors of messages, and of those behind them, and their codes, and remove the vectors: vec0 leaves
-    the bytes of a removed one."""
-    behind = forgotten.behind(connection, own)
-    forgotten.embed_again(connection, [each.rowid for each in behind])
-    going = [*own, *behind]
-    for chat in {each.chat for each in going}:
-        session = messages.session(connection, chat)
-        if session is not None:
-            vector_codes.erase(connection, session.key, [each.rowid for each in going if each.chat == chat])
-    for message in going:
-        size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
-        if size is not None:
-            zeros = (bytes(size), message.rowid)
-            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
-            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
-
-
-# -- quotes ------------------------------------------------------------------------------------------------------------
-
-
-def _redact(connection: apsw.Connection, entry: ForgetEntry, found: QuotesFound) -> None:
-    """Put MARK in place of each piece wherever a user's rows quote it."""
-    if found.finder:
-        for kind, key in quotes.rows_with(connection, entry.user, found, entry.messages, entry.asked):
-            _redact_row(connection, entry.user, kind, key, found.finder)
-        for kind in (kind for kind in quotes.redacted() if kind.past):
-            rows = f"SELECT value, entry FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
-            for value, number in connection.execute(rows, (entry.user,)).fetchall():
-                if (new := _redacted(str(value), found.finder, True)) != value:
-                    connection.execute(f"UPDATE {kind.past} SET value = ? WHERE entry = ?", (new, number))  # noqa: S608
-
-
-def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key: Key, finder: PieceFinder) -> None:
-    columns = [column for column, note in kind.quotes.items() if not note.stays]
-    which = f"WHERE {kind.id} = ? AND +user_id = ?"
-    values = connection.execute(f"SELECT {', '.join(columns)} FROM {kind.table} {which}", (key, user)).fetchone()  # noqa: S608
-    if values is None:
-        return
-    new = [_redacted(value, finder, column in kind.documents) for column, value in zip(columns, values, strict=True)]
-    if new == list(values):
-        return
-    if kind is MESSAGE:
-        _drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
-    if kind.full_text or kind.vectors:
-        kind.unindex(connection, int(key))
-    write = f"UPDATE {kind.table} SET {', '.join(f'{column} = ?' for column in columns)} {which}"  # noqa: S608
-    connection.execute(write, (*new, key, user))
-    if kind.full_text:
-        index_row(connection, kind.table, int(key))
-    if kind is MESSAGE:
-        forgotten.text_changed(connection, int(key))
-
-
-def _redacted(value: str | None, finder: PieceFinder, document: bool) -> str | None:
-    if value is None or not document:
-        return value and str(finder.taken_out(value))
-    found = json.loads(value)
-    cut = finder.taken_out(found)
-    return value if cut == found else dumps(cut)
-
-
-def merge_small_indexes(connection: apsw.Connection) -> None:
-    """Merge the indexes in which rows were replaced before they were told to leave no words: until then, what was taken
-    out of them is a mark beside the old words. That of messages is large, and only forgetting takes words out of it."""
-    for kind in KINDS:
-        if kind.full_text and kind is not MESSAGE:
-            connection.execute(f"INSERT INTO {kind.table}_fts ({kind.table}_fts) VALUES ('optimize')")  # noqa: S608
 
 
 # -- what is not finished ----------------------------------------------------------------------------------------------

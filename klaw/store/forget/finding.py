@@ -5,9 +5,8 @@ was asked for; any other stays and is named: somebody else's words may be in it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import apsw
 import attrs
@@ -20,17 +19,16 @@ from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
-from klaw.domain.task import Run, TaskName, run_folder, task_name
+from klaw.domain.task import Run, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError, NoSuchChat
-from klaw.store.changes import MEMORY
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quotes
 from klaw.store.forget.effects import FileMade, TaskMade, effects_of
 from klaw.store.forget.reach import ForgetTarget
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
 from klaw.store.kinds.forgotten import runs_of_tasks
-from klaw.store.kinds.messages import CONVERSATIONS
+from klaw.store.kinds.runs import transcript_path
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
 
@@ -47,24 +45,22 @@ class NothingToForget(KlawError):
 def find(connection: apsw.Connection, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
     """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``task:NAME``,
     ``import:ID``, a message's id, or its chat and number (``main#12``); a name alone means a person when there is no
-    such message.
-
-    Args:
-        text: what was said.
-        with_messages: of a person, also all messages that name it.
-
-    Raises:
-        NothingToForget: there is no such thing of this user's, or it is Klaw's own line.
-        NoSuchChat: the user has no such chat.
-    """
+    such message. ``with_messages``: of a person also all messages that name it. Raises NothingToForget: there is no
+    such thing of this user's, or it is Klaw's own line; NoSuchChat."""
     kind, colon, rest = text.partition(":")
-    if colon and kind in _NAMED:
-        return _NAMED[kind](connection, rest, user)
-    if colon and kind == "person":
-        return _person(connection, rest, user, with_messages=with_messages)
+    try:
+        wanted = _NAMED[kind](connection, rest, user) if colon and kind in _NAMED else _message(connection, text, user)
+    except InvalidName as error:
+        raise NothingToForget(str(error)) from None
+    if wanted.named is None or not with_messages:
+        return wanted
+    return attrs.evolve(wanted, rowids=wanted.named.messages, named=attrs.evolve(wanted.named, with_messages=True))
+
+
+def _message(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
     found = whereabouts.find_message(connection, _message_target(text, user))
     if not found and "#" not in text and _who(connection, text, user):
-        return _person(connection, text, user, with_messages=with_messages)
+        return _person(connection, text, user)
     if len(found) != 1:
         raise NothingToForget("there is no such message")
     if found[0].role is Role.SYSTEM:
@@ -97,7 +93,7 @@ def _topic(connection: apsw.Connection, number: str, user: UserId) -> ForgetTarg
 
 
 def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
-    chat = _chat_id(user, name)
+    chat = chat_id(user, name)
     known = chats.get(connection, user, chat)
     if known is None:
         raise NoSuchChat(name)
@@ -105,48 +101,13 @@ def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
     return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
 
 
-def _chat_id(user: UserId, name: str) -> ChatId:
-    try:
-        return chat_id(user, name)
-    except InvalidName as error:
-        raise NothingToForget(f"the chat: {error}") from None
-
-
 def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
-    try:
-        name = task_name(text)
-    except InvalidName as error:
-        raise NothingToForget(f"the task: {error}") from None
-    present = tasks.get(connection, user, name)
-    asked = [present.message] if present is not None else []
-    asked += _asked_by(Path(connection.filename).parent, user, name)
+    name = task_name(text)
+    past = [change.value.message for change in tasks.history(connection, user, name)[::-1] if change.value is not None]
+    asked = [each for each in dict.fromkeys(past) if each != MARK]
     if not asked and not runs_of_tasks(connection, user, [name]):
         raise NothingToForget("there is no such task, and there was none")
-    return ForgetTarget(
-        user=user, tasks=tuple(TaskMade(name=name, message=each) for each in dict.fromkeys(asked or [""]))
-    )
-
-
-def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
-    """All that a task ever asked, as far as the memory journal still says it; it may be a removed one."""
-    found: dict[str, None] = {}
-    for path in sorted((data_dir / MEMORY).glob("*.jsonl")):
-        for record in _records(path, f'"what":"{tasks.TASK.what}"'):
-            value = record.get("value")
-            message = value.get("message") if isinstance(value, dict) else None
-            if (record.get("user_id"), record.get("key")) == (user, name) and isinstance(message, str):
-                found[message] = None
-    found.pop(MARK, None)
-    return list(found)
-
-
-def _records(path: Path, mark: str) -> Iterator[dict[str, Any]]:
-    """The records of a log in whose lines a mark stands."""
-    wanted = mark.encode()
-    with path.open("rb") as file:
-        for record in (record_of(line) for line in file if wanted in line):
-            if record is not None:
-                yield record
+    return ForgetTarget(user=user, tasks=tuple(TaskMade(name=name, message=each) for each in asked or [""]))
 
 
 def _import(connection: apsw.Connection, number: str, user: UserId) -> ForgetTarget:
@@ -164,9 +125,6 @@ def _import(connection: apsw.Connection, number: str, user: UserId) -> ForgetTar
     )
 
 
-_NAMED = {"topic": _topic, "chat": _chat, "task": _task, "import": _import, "fact": _fact}
-
-
 def _who(connection: apsw.Connection, text: str, user: UserId) -> list[PersonId]:
     """The people of this id or this name, and the person who each of them turned out to be."""
     ids = [PersonId(text)]
@@ -176,7 +134,7 @@ def _who(connection: apsw.Connection, text: str, user: UserId) -> list[PersonId]
     return [now.id if now is not None else each for now, each in found]
 
 
-def _person(connection: apsw.Connection, text: str, user: UserId, *, with_messages: bool) -> ForgetTarget:
+def _person(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
     who = _who(connection, text, user)
     if len(who) > 1:
         raise NothingToForget(f"several people have this name: {', '.join(f'person:{each}' for each in who)}")
@@ -185,19 +143,10 @@ def _person(connection: apsw.Connection, text: str, user: UserId, *, with_messag
         raise NothingToForget("there is no such person")
     if not named.names:
         raise NothingToForget("this person is forgotten already")
-    rowids: tuple[int, ...] = ()
-    if with_messages:
-        rowids, losing = named.messages, ("receipts", "runs", "titles")
-        others = {kind: number for kind, number in named.others.items() if kind not in losing}
-        named = attrs.evolve(named, others=others)
-    return ForgetTarget(
-        user=user,
-        rowids=rowids,
-        facts=tuple(named.facts),
-        people=named.people,
-        named=named,
-        with_messages=with_messages,
-    )
+    return ForgetTarget(user=user, facts=named.keys(facts.FACT), people=named.people, named=named)
+
+
+_NAMED = {"topic": _topic, "chat": _chat, "task": _task, "import": _import, "fact": _fact, "person": _person}
 
 
 def _message_target(text: str, user: UserId) -> Target:
@@ -206,20 +155,21 @@ def _message_target(text: str, user: UserId) -> Target:
         return Target(id=text, user=user)
     if not number.isdecimal() or len(number) > 18:
         raise NothingToForget("after # stands the number of a message: 1, 2, 3 …")
-    return Target(seq=int(number), chat=_chat_id(user, named.removeprefix(f"{user}:")))
+    return Target(seq=int(number), chat=chat_id(user, named.removeprefix(f"{user}:")))
 
 
 # -- files of the workspace --------------------------------------------------------------------------------------------
 
 
-def of_runs(data_dir: Path, user: UserId, runs: Sequence[Run]) -> list[FileMade]:
+def of_runs(data_dir: Path, runs: Sequence[Run]) -> list[FileMade]:
     found: list[FileMade] = []
     for run in runs:
-        day = run.started_at[:10]
-        path = data_dir / CONVERSATIONS / run_folder(user, task_name(run.task)) / f"{day}.jsonl"
-        said = _records(path, f'"run":"{run.id}"') if path.is_file() else ()
-        rows = [each for each in said if isinstance(each.get("metadata"), dict)]
-        found += effects_of((row["role"], row["type"], row["content"], row["metadata"]) for row in rows).files
+        path, mark = data_dir / transcript_path(run), f'"run":"{run.id}"'.encode()
+        if path.is_file():
+            with path.open("rb") as file:
+                rows = [record_of(line) or {} for line in file if mark in line]
+            said = (row for row in rows if isinstance(row.get("metadata"), dict))
+            found += effects_of((row["role"], row["type"], row["content"], row["metadata"]) for row in said).files
     return found
 
 
@@ -227,18 +177,12 @@ def things(workspace: Path, user: UserId, files: Sequence[FileMade], *, with_fac
     found = []
     for file in files:
         data = _read(workspace, user, file.path)
-        if data is None:
-            continue
-        whole = file.content is not None and data == file.content.encode("utf-8", "replace")
-        found.append(
-            Thing(
-                kind="file",
-                name=file.path,
-                text="" if file.own else beginning(data[:4_000].decode("utf-8", "replace")),
-                goes=file.own or (whole and with_facts),
-                remedy="" if file.own or whole else "a tool wrote a part of it: edit it, or delete it",
-            )
-        )
+        if data is not None:
+            whole = file.content is not None and data == file.content.encode("utf-8", "replace")
+            text = "" if file.own else beginning(data[:4_000].decode("utf-8", "replace"))
+            remedy = "" if file.own or whole else "a tool wrote a part of it: edit it, or delete it"
+            goes = file.own or (whole and with_facts)
+            found.append(Thing(kind="file", name=file.path, text=text, goes=goes, remedy=remedy))
     return found
 
 

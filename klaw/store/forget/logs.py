@@ -1,4 +1,4 @@
-"""Forgetting in the logs: what their lines become, and the logs without what was forgotten.
+"""Forgetting in the logs: what their lines become, the logs without what was forgotten, and what a kill interrupted.
 
 The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
 forgotten texts, also copies of summaries, then the texts' own lines. All functions block; those that take a
@@ -6,35 +6,37 @@ forgotten texts, also copies of summaries, then the texts' own lines. All functi
 cleans it.
 """
 
+import heapq
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.config.paths import encode_name
-from klaw.domain.forget import MARK, PieceFinder
-from klaw.domain.names import LOCAL_USER, UserId, name_of
+from klaw.domain.attachment import FILES
+from klaw.domain.forget import FORGOTTEN, MARK, PieceFinder, most_pieces
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import StorageError
 from klaw.store import changes, rows
 from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
-from klaw.store.engine.transaction import StoppedStore
-from klaw.store.forget import execute
-from klaw.store.forget.journal_entry import ForgetEntry
-from klaw.store.forget.quotes import is_said_again
-from klaw.store.kinds import forgotten, messages, runs, summaries, turns
-from klaw.store.kinds.chats import CHAT
+from klaw.store.engine.transaction import StoppedStore, WriteRequest, commit_group
+from klaw.store.forget import execute, quotes
+from klaw.store.forget.execute import ForgetEntry, merged, together
+from klaw.store.forget.quotes import QuotesFound, is_said_again
+from klaw.store.kinds import attachments, forgotten, messages, records, runs, summaries, turns
 from klaw.store.kinds.core_memory import CORE
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
+from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import MENTION, PERSON
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, copy_path
@@ -46,6 +48,8 @@ LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 MOST_BUSY_MS = 500
 """Readers of this process are through sooner; everybody waits meanwhile."""
 
+T = TypeVar("T")
+
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 
 log = structlog.get_logger("klaw.forget")
@@ -56,29 +60,18 @@ def is_log(name: str) -> bool:
     return name.endswith(".jsonl") and name.split("/", 1)[0] in LOGS
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
-
-
 def needles(pieces: Sequence[str]) -> list[bytes]:
     """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
     database spreads it over pages."""
-    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
+    inner = [part for piece in pieces if len(piece) > 120 for part in (piece[:40], piece[len(piece) // 2 :][:40])]
+    parts = [*pieces, *inner]
     found = {part.encode() for part in parts} | {rows.dumps(part)[1:-1].encode() for part in parts}
     return sorted(found)
 
 
-def _parts(piece: str) -> tuple[str, ...]:
-    middle = len(piece) // 2
-    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
-
-
 class Cleaner:
-    """What the lines of logs become. Made by a connection after the forgetting was carried out.
-
-    Args:
-        entry: the forgetting.
-        finder: finds the texts that are taken out wherever the user's records quote them.
-    """
+    """What the lines of logs become. Made by a connection after the forgetting was carried out; ``finder`` finds the
+    texts that are taken out wherever the user's records quote them."""
 
     own = False
     """Whether the texts' own lines go too: the second round."""
@@ -89,10 +82,13 @@ class Cleaner:
         self._messages = frozenset(entry.messages)
         self._first = min(entry.asked, default=0)
         self._gone = {**entry.gone, BASE.what: entry.knowledge, SOURCE.what: entry.knowledge}
-        self._deleted = [name_of(chat) for chat, _ in entry.deleted]
+        self._summaries = {summaries.summary_key(each) for each in entry.summaries}
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}
         # What lines are to say, as the database does.
-        self._people = forgotten.past_values(connection, user, entry.past)
+        self._past = forgotten.past_values(connection, user, entry.past)
+        for kind in (kind for kind in KINDS if kind.forgets_past):
+            query = f"SELECT entry, value FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+            self._past |= {number: json.loads(value) for number, value in connection.execute(query, (user,))}
         self._receipts = turns.receipts(connection, user, (*entry.turns, *entry.used))
         self._runs = forgotten.run_texts(connection, user, (*entry.runs, *entry.ran))
         # Nobody can see or restore the earlier texts of a kind without history: they go with any forgetting.
@@ -140,11 +136,6 @@ class Cleaner:
 
         return cleaned
 
-    def changes(self, path: Path, name: str) -> bool:
-        cleaned = self.line_of(name)
-        with path.open("rb") as file:
-            return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
-
     def _marks(self, kind: str) -> list[bytes]:
         """What stands in lines that may be the own ones."""
         if kind == messages.CONVERSATIONS:
@@ -157,14 +148,7 @@ class Cleaner:
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == messages.CONVERSATIONS:
-            rowid, run = record.get("rowid"), (record.get("metadata") or {}).get("run")
-            if rowid in self._messages:
-                return self._emptied(record) if self.own else record
-            if rowid is None and run in self.entry.ran:
-                return self._emptied(record, run=run) if self.own else record
-            if rowid is not None and (rowid < self._first or self._is_said_again(record)):
-                return record
-            return self._redacted(record, "content", "metadata")
+            return self._of_message(record)
         if kind == turns.TURNS:
             if self.own and record.get("turn_id") in self._receipts:
                 return {**record, "receipt": self._receipts[record["turn_id"]]}
@@ -178,55 +162,43 @@ class Cleaner:
     def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
         return {**record, **{name: self._finder.taken_out(record[name]) for name in names if name in record}}
 
-    def _is_said_again(self, record: dict[str, Any]) -> bool:
+    def _of_message(self, record: dict[str, Any]) -> dict[str, Any]:
+        rowid, run = record.get("rowid"), (record.get("metadata") or {}).get("run")
+        in_run = rowid is None and run in self.entry.ran
+        if in_run or rowid in self._messages:
+            gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
+            metadata = {FORGOTTEN: self.entry.time, **({"run": run} if in_run else {})}
+            return {**record, **gone, "metadata": metadata} if self.own else record
         role, content = record.get("role"), record.get("content")
-        return isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._finder)
-
-    def _emptied(self, record: dict[str, Any], **metadata: str) -> dict[str, Any]:
-        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
-        return {**record, **gone, "metadata": {**forgotten.tombstone(self.entry.time), **metadata}}
+        said_again = isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._finder)
+        if rowid is not None and (rowid < self._first or said_again):
+            return record
+        return self._redacted(record, "content", "metadata")
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
         what, key, value = str(record.get("what")), record.get("key"), record.get("value")
+        number = record.get("entry", 0)
         if not isinstance(value, dict) or what in (execute.FORGET.what, MENTION.what):
             return record
-        before = record.get("entry", 0) < self.entry.entry
-        if self.own and before and key in self._gone.get(what, ()):
-            return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
-        if what in self._keep:
-            return self._of_kept(record, what, value) if self.own else record
-        if self.own and before:
-            if what == CHAT.what and key in self._deleted:
-                return {**record, "value": {name: each for name, each in value.items() if name != "title"}}
-            if what == SUMMARY.what and key in {summaries.summary_key(each) for each in self.entry.summaries}:
-                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
-                return {**record, "value": {**value, "text": MARK, "notes": notes}}
-            if what == TOPIC.what and "topics" in value:
-                topics = (
-                    {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
-                    for state in value["topics"]
-                )
-                value = {**value, "topics": list(topics)}
-            value = self._as_now(what, key, value)
-        return {**record, "value": self._finder.taken_out(value)}
+        if self.own and number < self.entry.entry:
+            if key in self._gone.get(what, ()):
+                return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
+            value = self._past.get(number) or self._before(what, key, value)
+        # What people keep on purpose goes as a whole, or stays.
+        return {**record, "value": value if what in self._keep else self._finder.taken_out(value)}
 
-    def _of_kept(self, record: dict[str, Any], what: str, value: dict[str, Any]) -> dict[str, Any]:
-        """A line of what people keep on purpose: it goes as a whole, or stays."""
-        if what == PERSON.what and record.get("entry") in self._people:
-            return {**record, "value": self._people[record["entry"]]}
-        if record.get("entry", 0) >= self.entry.entry:
-            return record
-        value = self._as_now(what, record.get("key"), value)
+    def _before(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
+        """A value of before the forgetting, without what went by it."""
+        if what == SUMMARY.what and key in self._summaries:
+            notes = [{**note, "text": MARK} for note in value.get("notes", [])]
+            return {**value, "text": MARK, "notes": notes}
+        if what == TOPIC.what and "topics" in value:
+            ended = self.entry.topics
+            states = [{**each, "summary": MARK} if each.get("id") in ended else each for each in value["topics"]]
+            return {**value, "topics": states}
         if what == CORE.what and self.entry.core:  # later lines say what these are now
-            value = {**value, "document": {}, "replaces": ""}
-        if what == TASK.what and record.get("key") in self.entry.tasks:
-            value = {**value, "message": MARK}
-        return {**record, "value": value}
-
-    def _as_now(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
-        """A value of a kind without history, with only those texts that still hold."""
-        kind = self._no_history.get(what)
-        if kind is None:
+            return {**value, "document": {}, "replaces": ""}
+        if (kind := self._no_history.get(what)) is None:
             return value
         now = self._now.get((what, str(key or "")), {})
         gone = [name for name in kind.quotes if value.get(name) and value[name] != now.get(name)]
@@ -242,8 +214,11 @@ def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
     for folder in LOGS:
         for path in sorted((root / folder).rglob("*.jsonl")):
             name = path.relative_to(root).as_posix()
-            if _may_hold_lines_of(name, cleaner.entry.user) and cleaner.changes(path, name):
-                found.append(name)
+            if _may_hold_lines_of(name, cleaner.entry.user):
+                cleaned = cleaner.line_of(name)
+                with path.open("rb") as file:
+                    if any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file)):
+                        found.append(name)
     return found
 
 
@@ -256,39 +231,27 @@ def _may_hold_lines_of(name: str, user: UserId) -> bool:
     return rest.startswith(encode_name(f"{user}:"))
 
 
-def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
-    """Clean all logs by one round. Returns how many lines changed."""
-    journal.checkpoint()
-    return sum(journal.rewrite(path, cleaner.line_of(path)) for path in logs_with(root, cleaner))
-
-
-def remove_drafts(root: Path) -> None:
-    """Remove what a kill left of rewritten logs: it may say what was to go."""
-    for folder in LOGS:
-        for path in (root / folder).rglob(DRAFT.format("*.jsonl")):
-            path.unlink(missing_ok=True)
-
-
 def remove_copies(root: Path, entry: ForgetEntry, finder: PieceFinder) -> None:
     """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied again."""
     for chat, number in entry.summaries:
         (root / copy_path(chat, number)).unlink(missing_ok=True)
     folders = (root / COPIES).iterdir() if finder and (root / COPIES).is_dir() else ()
-    for folder in folders:
-        if folder.name.startswith(encode_name(f"{entry.user}:")) and folder.is_dir() and not folder.is_symlink():
-            for path in folder.iterdir():
-                if path.is_file() and finder.found_in(path.read_text("utf-8", "replace")):
-                    path.unlink(missing_ok=True)
+    mine = encode_name(f"{entry.user}:")
+    for folder in (each for each in folders if each.name.startswith(mine) and each.is_dir() and not each.is_symlink()):
+        for path in folder.iterdir():
+            if path.is_file() and finder.found_in(path.read_text("utf-8", "replace")):
+                path.unlink(missing_ok=True)
 
 
 def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
-    """Bring all that was written into the database file and empty the write-ahead log. Returns whether it was emptied:
-    not while another process, such as a backup, reads an older state; then it is still owed.
-
-    Args:
-        vacuum: rebuild the file, so that no page holds what was once there.
-    """
-    execute.merge_small_indexes(connection)
+    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum`` rebuilds the file, so
+    that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
+    backup, reads an older state; then it is still owed."""
+    for kind in KINDS:
+        # In rows that were replaced before the index was told to leave no words, what was taken out is only marked. The
+        # index of messages is large, and only forgetting takes words out of it.
+        if kind.full_text and kind is not MESSAGE:
+            connection.execute(f"INSERT INTO {kind.table}_fts ({kind.table}_fts) VALUES ('optimize')")  # noqa: S608
     if vacuum:
         connection.execute("VACUUM")
     connection.set_busy_timeout(MOST_BUSY_MS)
@@ -337,3 +300,84 @@ def left_to_the_next_start(journal: Journal | None = None) -> Iterator[None]:
         raise StorageError(
             f"the logs could not be cleaned ({error_class(error)}); the next start tries again"
         ) from error
+
+
+# -- at a start, in its thread -----------------------------------------------------------------------------------------
+
+MOST_AT_START = 500
+"""Messages of a forgetting that a start finishes; a larger one is finished beside the running server."""
+
+
+def interrupted(connection: apsw.Connection, *, large: bool) -> list[list[ForgetEntry]]:
+    """The forgettings that a kill interrupted, each with its entries so far: the large ones, or the others."""
+    return [each for each in together(execute.pending(connection)) if (len(each[0].asked) > MOST_AT_START) == large]
+
+
+def finish(connection: apsw.Connection, journal: Journal, root: Path) -> None:
+    """Finish what is not large. Raises OSError, apsw.Error, StorageError."""
+    for entries in interrupted(connection, large=False):
+        _finish(connection, journal, root, entries)
+
+
+def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
+    def write(function: Callable[..., T], *args: Any) -> T:
+        (outcome,) = commit_group(connection, journal, [WriteRequest(function, args)])
+        if outcome.error is not None:
+            raise outcome.error
+        done: T = outcome.value
+        return done
+
+    first = entries[0]
+    if rest := forgotten.left(connection, first.user, first.asked):
+        entries.append(write(execute.forget_rest, first.user, rest, first.time))
+    entry = merged(entries)
+    found = look_again(connection, entry)
+    write(execute.redact_again, entry, found)
+    cleaner = Cleaner(connection, entry, found.finder)
+    for own in (False, True):
+        cleaner.own = own
+        if own:
+            remove_copies(root, entry, found.finder)
+        journal.checkpoint()
+        for path in logs_with(root, cleaner):
+            journal.rewrite(path, cleaner.line_of(path))
+    for folder in LOGS:
+        for draft in (root / folder).rglob(DRAFT.format("*.jsonl")):
+            draft.unlink(missing_ok=True)  # what a kill left of rewritten logs may say what was to go
+    compact(connection, vacuum=True)
+    write(execute.note_forgotten, first.user, [each.entry for each in entries], first.time)
+    log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
+
+
+def look_again(connection: apsw.Connection, entry: ForgetEntry) -> QuotesFound:
+    """Look for quotes of what was forgotten, as far as the logs still say it: they do not when only the last round was
+    cut off. Of very many texts for the longest."""
+    asked, with_files, root = frozenset(entry.asked), [], Path(connection.filename).parent
+
+    def contents() -> Iterator[str]:
+        for path in forgotten.log_paths(connection, entry.user, entry.asked):
+            for each in _read(root / path, messages.parse_message):
+                if each.rowid in asked and FORGOTTEN not in each.metadata:
+                    if FILES in each.metadata:
+                        with_files.append(each)
+                    yield each.content
+
+    texts = heapq.nlargest(most_pieces(len(asked)), contents(), key=len)
+    texts += attachments.texts_of(attachments.only_of(connection, entry.user, with_files))
+    gone = {(what, key) for what, keys in entry.gone.items() if what != PERSON.what for key in keys}
+    gone |= {(TASK.what, name) for name in entry.tasks if TASK.get(connection, entry.user, name) is None}
+    if gone:
+        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
+            for change in _read(path, records.read):
+                if change.user == entry.user and (change.kind.what, change.key) in gone and change.value is not None:
+                    texts += change.kind.said(change.kind.fields(change.value))
+    return quotes.look(connection, entry.user, texts, entry.messages, entry.asked)
+
+
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """The records of a log, without lines that cannot be read."""
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(*FAULTS):
+                    yield read(parse(line))

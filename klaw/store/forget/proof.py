@@ -39,9 +39,6 @@ MOST_BYTES = 1 << 30
 """A larger file that Klaw did not write is reported instead of searched: a program can make one of any size."""
 
 
-# -- searching ---------------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class HoldingFile:
     path: str
@@ -75,35 +72,28 @@ _REMEDIES = {
 def aside(root: Path) -> list[HoldingFile]:
     """Files beside the data that hold what was, also in forms that no search for bytes finds: databases of before,
     backups, what was damaged."""
-    found = []
+    return [HoldingFile(path=name, count=0, kind="backup") for _, name in _files(root) if _kind(name) == "backup"]
+
+
+def _files(root: Path, skip: Collection[Path] = ()) -> Iterator[tuple[Path, str]]:
     for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and not path.is_symlink() and _kind(name) == "backup":
-            found.append(HoldingFile(path=name, count=0, kind="backup"))
-    return found
+        if path.is_file() and not path.is_symlink() and not any(path.is_relative_to(each) for each in skip):
+            yield path, path.relative_to(root).as_posix()
 
 
 def search(
     root: Path, user: UserId, pieces: Sequence[str], *, skip: Collection[Path] = (), shared: bool = False
 ) -> list[HoldingFile]:
-    """Every file below a folder that holds one of the pieces; of logs only the user's lines count. Other users' own
-    files are left out; the database's bytes are everybody's.
-
-    Args:
-        skip: folders that are left out.
-        shared: a folder whose files are the user ``local``'s, but for those in ``users``.
-    """
+    """Every file below a folder, but for those that are skipped, that holds one of the pieces; of logs only the user's
+    lines count. Other users' own files are left out (of a ``shared`` folder those in ``users``; the others are the user
+    ``local``'s); the database's bytes are everybody's."""
     wanted = needles(pieces[:MOST_SEARCHED])
     found = []
-    for path in sorted(root.rglob("*")) if wanted else []:
-        name = path.relative_to(root).as_posix()
-        if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
+    for path, name in _files(root, skip) if wanted else ():
+        # A -shm has page numbers only, and closing the file would release the locks that SQLite holds on it.
+        if (name.startswith("klaw.db") and name.endswith("-shm")) or not _may_be_of(name, user, shared=shared):
             continue
-        if path.parent == root and name.startswith("klaw.db") and name.endswith("-shm"):
-            continue  # page numbers; closing the file would release the locks that SQLite holds on it
         kind = "file" if shared else _kind(name)
-        if not _may_be_of(name, user, shared=shared):
-            continue
         try:
             large = kind == "file" and path.lstat().st_size > MOST_BYTES
             count = 0 if large else _count(root, name, user, wanted)
@@ -125,6 +115,9 @@ def _may_be_of(name: str, user: UserId, *, shared: bool) -> bool:
     return user == LOCAL_USER or not (shared or name == CORE_FILE)
 
 
+_OF_FOLDER = {COPIES: "copy", set_aside.FOLDER: "backup", originals.FOLDER: "source"}
+
+
 def _kind(name: str) -> str:
     top = name.split("/", 1)[0]
     if is_log(name) or name == COMMIT_LOG:
@@ -133,14 +126,10 @@ def _kind(name: str) -> str:
         return "database"
     if name.endswith(CORE_FILE):
         return "core memory"
-    if top == COPIES:
-        return "copy"
-    if top == set_aside.FOLDER:
-        return "backup"
+    if top in _OF_FOLDER:
+        return _OF_FOLDER[top]
     if Path(name).parent.name == attachments.FOLDER:
         return "attachment"
-    if top == originals.FOLDER:
-        return "source"
     return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 
@@ -188,7 +177,7 @@ def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
         if topic is not None:
             left = "made again from what is left"
             found.append(Thing(kind="topic", name=str(each), text=beginning(topic.summary), remedy=left))
-    for chat, number in reach.summaries:
+    for chat, number in reach.keys(SUMMARY):
         text = "".join(SUMMARY.texts(connection, user, summary_key((chat, number))))
         found.append(Thing(kind="summary", name=f"{name_of(chat)} {number}", text=beginning(text)))
     for task in reach.tasks:
@@ -204,11 +193,10 @@ def things_of(connection: apsw.Connection, reach: Reach) -> list[Thing]:
 
 def names_left(reach: Reach) -> list[dict[str, str]]:
     """Names that stay when all is gone that they named, and the folders that have them."""
-    chats_left = [("chat", name_of(chat), messages.chat_folder(chat)) for chat, _ in reach.wanted.deleted]
-    tasks_left = [
-        ("task", name, f"{messages.CONVERSATIONS}/{run_folder(reach.user, name)}") for name in sorted(reach.going_tasks)
-    ]
-    return [{"kind": kind, "name": name, "folder": folder} for kind, name, folder in (*chats_left, *tasks_left)]
+    left = [("chat", name_of(chat), messages.chat_folder(chat)) for chat, _ in reach.wanted.deleted]
+    tasks = sorted(reach.going_tasks)
+    left += [("task", name, f"{messages.CONVERSATIONS}/{run_folder(reach.user, name)}") for name in tasks]
+    return [{"kind": kind, "name": name, "folder": folder} for kind, name, folder in left]
 
 
 def _chat(connection: apsw.Connection, user: UserId, chat: ChatId) -> Thing:
@@ -265,6 +253,6 @@ def _core(connection: apsw.Connection, reach: Reach) -> Iterator[Thing]:
         remedy = "core_memory.json cannot be read: correct it, and look for it there"
         yield Thing(kind="core memory", name="core_memory.json", goes=False, remedy=remedy)
         return
-    there = {(each.section, each.key): each.value for each in made if each.is_in(document)}
-    for (section, key), value in there.items():
-        yield Thing(kind="core memory", name=f"{section}, {key}", text=beginning(value), goes=reach.with_facts)
+    there = {f"{each.section}, {each.key}": each.value for each in made if each.is_in(document)}
+    for name, value in there.items():
+        yield Thing(kind="core memory", name=name, text=beginning(value), goes=reach.with_facts)

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 import apsw
 import attrs
 
-from klaw.domain.fact import FactId
 from klaw.domain.forget import PieceFinder, fragments, most_pieces
-from klaw.domain.message import Role
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.message import Message, Role
+from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import forgotten, people
+from klaw.store.engine.tables import index_row
+from klaw.store.kinds import forgotten, messages, people
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.messages import MESSAGE
@@ -31,6 +31,8 @@ from klaw.store.kinds.runs import RUN
 from klaw.store.kinds.summaries import NOTE, SUMMARY, having_notes, read_key
 from klaw.store.kinds.topic_changes import TOPIC, TOPIC_CHANGE
 from klaw.store.kinds.turns import TURN
+from klaw.store.rows import dumps
+from klaw.store.search import vector_codes
 
 Key: TypeAlias = int | str
 
@@ -57,13 +59,8 @@ class QuotesFound:
 def look(
     connection: apsw.Connection, user: UserId, texts: Sequence[str], own: Sequence[int], asked: Sequence[int]
 ) -> QuotesFound:
-    """Look for quotes of texts in all rows of a user.
-
-    Args:
-        texts: what is forgotten.
-        own: row ids of the messages that go.
-        asked: row ids of those that say the texts.
-    """
+    """Look in all rows of a user for quotes of texts that are forgotten. ``own`` are the row ids of the messages that
+    go, ``asked`` of those that say the texts."""
     finder = PieceFinder.of(fragments(texts, most_pieces(len(asked))))
     kinds = redacted()
     last = {kind.table: f"SELECT coalesce(max({kind.changed}), 0) FROM {kind.table}" for kind in kinds}  # noqa: S608
@@ -98,23 +95,6 @@ def look(
     )
 
 
-def rows_with(
-    connection: apsw.Connection, user: UserId, found: QuotesFound, own: Sequence[int], asked: Sequence[int]
-) -> Iterator[tuple[Kind[Any], Key]]:
-    """Rows that quote the pieces now: those that a look found, and those that were written since."""
-    first, mine = min(asked, default=0), frozenset(own)
-    for kind in redacted():
-        since = found.up_to.get(kind.table, 0)
-        newer: Iterable[Key]
-        if kind is MESSAGE:
-            said = _quoting_messages(connection, user, found.finder, max(since, first), mine)
-            newer = [rowid for rowid, says_again, _ in said if not says_again]
-        else:
-            newer = list(quoting(connection, user, kind, found.finder, since))
-        for key in dict.fromkeys((*found.rows.get(kind.table, ()), *newer)):
-            yield kind, key
-
-
 def _quoting_messages(
     connection: apsw.Connection, user: UserId, finder: PieceFinder, since: int, own: Collection[int]
 ) -> Iterator[tuple[int, bool, list[str]]]:
@@ -145,9 +125,10 @@ def quoting(
         return
     newer = f" AND {kind.changed} > ?" if kind.changed else ""
     statement = f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.table} WHERE user_id = ?{newer}"  # noqa: S608
-    documents = [column in kind.documents for column in kind.quotes]
     for key, *values in connection.execute(statement, (user, since)[: 1 + bool(newer)]):
-        if any(_says(finder, value, document) for value, document in zip(values, documents, strict=True)):
+        if any(
+            _says(finder, value, column in kind.documents) for column, value in zip(kind.quotes, values, strict=True)
+        ):
             yield key
 
 
@@ -155,7 +136,7 @@ def once_quoting(
     connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: PieceFinder, *, gone: bool = False
 ) -> Iterator[Key]:
     """Keys of a user's things that once said one of the pieces; ``gone``: only of those that were removed."""
-    if not finder or not kind.past:
+    if not finder or not kind.past or kind.forgets_past:
         return
     statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
     if gone:
@@ -171,7 +152,83 @@ def _says(finder: PieceFinder, value: str | None, document: bool) -> bool:
     return finder.may_stand_in(value) and any(True for _ in finder.texts_with(json.loads(value)))
 
 
-# -- who is named -----------------------------------------------------------------------------------------------------
+# -- taking them out ---------------------------------------------------------------------------------------------------
+
+
+def redact(
+    connection: apsw.Connection, user: UserId, found: QuotesFound, own: Sequence[int], asked: Sequence[int]
+) -> None:
+    """Put MARK in place of each piece in the rows that a look found, and in those that were written since. For ``own``
+    and ``asked`` see ``look``."""
+    finder = found.finder
+    first, mine = min(asked, default=0), frozenset(own)
+    for kind in redacted() if finder else ():
+        since = found.up_to.get(kind.table, 0)
+        newer: Iterable[Key] = quoting(connection, user, kind, finder, since)
+        if kind is MESSAGE:
+            said = _quoting_messages(connection, user, finder, max(since, first), mine)
+            newer = [rowid for rowid, says_again, _ in said if not says_again]
+        for key in dict.fromkeys((*found.rows.get(kind.table, ()), *newer)):
+            _redact_row(connection, user, kind, key, finder)
+        if kind.past:
+            rows = f"SELECT value, entry FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+            for value, number in connection.execute(rows, (user,)).fetchall():
+                new = _redacted(str(value), finder, document=True)
+                connection.execute(f"UPDATE {kind.past} SET value = ? WHERE entry = ?", (new, number))  # noqa: S608
+
+
+def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key: Key, finder: PieceFinder) -> None:
+    columns = [column for column, note in kind.quotes.items() if not note.stays]
+    which = f"WHERE {kind.id} = ? AND +user_id = ?"
+    values = connection.execute(f"SELECT {', '.join(columns)} FROM {kind.table} {which}", (key, user)).fetchone()  # noqa: S608
+    if values is None:
+        return
+    new = [
+        _redacted(value, finder, document=column in kind.documents)
+        for column, value in zip(columns, values, strict=True)
+    ]
+    if new == list(values):
+        return
+    if kind is MESSAGE:
+        drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
+    if kind.full_text or kind.vectors:
+        kind.unindex(connection, int(key))
+    write = f"UPDATE {kind.table} SET {', '.join(f'{column} = ?' for column in columns)} {which}"  # noqa: S608
+    connection.execute(write, (*new, key, user))
+    if kind.full_text:
+        index_row(connection, kind.table, int(key))
+    if kind is MESSAGE:
+        forgotten.text_changed(connection, int(key))
+
+
+def _redacted(value: str | None, finder: PieceFinder, *, document: bool) -> str | None:
+    if value is None or not document:
+        return value and str(finder.taken_out(value))
+    found = json.loads(value)
+    cut = finder.taken_out(found)
+    return value if cut == found else dumps(cut)
+
+
+_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
+
+
+def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
+    """Overwrite the vectors of messages, and of those behind them, and their codes, and remove the vectors: vec0 leaves
+    the bytes of a removed one."""
+    going = [*own, *forgotten.embed_following(connection, own)]
+    for chat, found in forgotten.by_chat(going).items():
+        session = messages.session(connection, chat)
+        if session is not None:
+            vector_codes.erase(connection, session.key, [each.rowid for each in found])
+    for message in going:
+        size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
+        if size is not None:
+            zeros = (bytes(size), message.rowid)
+            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
+            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+
+
+# -- who is named ------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -183,61 +240,66 @@ class PersonTraces:
     """The person, those who were merged into it, and those of its names who were removed."""
     namesakes: tuple[PersonId, ...] = ()
     """Others with one of the names: what names them is found too."""
-    facts: Mapping[FactId, str] = attrs.field(factory=dict)
-    """With their last texts; also history."""
-    messages: tuple[int, ...] = ()
-    """Row ids."""
-    topics: tuple[TopicId, ...] = ()
-    """Those whose summary names it, or once did."""
-    summaries: tuple[tuple[ChatId, int], ...] = ()
-    """Those that name it, also in their notes on tool calls."""
-    turns: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    titles: tuple[ChatId, ...] = ()
-    others: Mapping[str, int] = attrs.field(factory=dict)
-    """How many rows of anything else."""
+    found: Mapping[str, Mapping[Any, str]] = attrs.field(factory=dict)
+    """Keys of what names it, or once did, with the last texts; by the words of kinds."""
+    with_messages: bool = False
+    """The messages, topics and summaries go too, and titles, receipts and runs lose the names."""
+
+    def keys(self, kind: Kind[Any]) -> tuple[Any, ...]:
+        return tuple(self.found.get(kind.what, ()))
+
+    @property
+    def topics(self) -> tuple[TopicId, ...]:
+        return self.keys(TOPIC)
+
+    @property
+    def messages(self) -> tuple[int, ...]:
+        return self.keys(MESSAGE)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many things of each kind name it, by what people call them."""
+        return {kind.plural: len(self.keys(kind)) for kind in KINDS if self.keys(kind)}
+
+    @property
+    def others(self) -> dict[str, int]:
+        """How many name it that are not listed one by one, and keep the name."""
+        listed = [FACT, MESSAGE, TOPIC, SUMMARY, *((TURN, RUN, CHAT) if self.with_messages else ())]
+        plurals = {kind.plural for kind in listed}
+        return {plural: count for plural, count in self.counts.items() if plural not in plurals}
 
 
 def look_for_person(connection: apsw.Connection, user: UserId, person: PersonId) -> PersonTraces | None:
     """What names a user's person, by any name that it ever had; None when there never was one of this id."""
     with snapshot(connection):
         names, same = forgotten.all_names(connection, user, person)
-        return _named(connection, user, names, same) if same else None
+    return look_for_names(connection, user, names, same) if same else None
 
 
-def count_naming(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> dict[str, int]:
-    """How many rows of each kind name somebody now."""
-    with snapshot(connection):
-        found = _named(connection, user, tuple(names), ())
-    kinds = {"facts": found.facts, "messages": found.messages, "topics": found.topics, "summaries": found.summaries}
-    return {kind: len(each) for kind, each in kinds.items() if each} | dict(found.others)
-
-
-def _named(
-    connection: apsw.Connection, user: UserId, names: tuple[str, ...], same: tuple[PersonId, ...]
+def look_for_names(
+    connection: apsw.Connection, user: UserId, names: Sequence[str], same: Sequence[PersonId] = ()
 ) -> PersonTraces:
-    finder = Finder(names)
-    found = {kind.what: dict(_naming(connection, user, kind, finder)) for kind in KINDS if kind.quotes}
-    topics = set(found[TOPIC.what])
-    for states in found[TOPIC_CHANGE.what].values():
-        topics |= {state["id"] for state in json.loads(states) if finder.finds(state["summary"])}
-    summaries = {read_key(each) for each in found[SUMMARY.what]}
-    listed = (FACT, MESSAGE, TOPIC, TOPIC_CHANGE, SUMMARY, NOTE)
-    others = {kind.plural: len(found[kind.what]) for kind in KINDS if kind.quotes and kind not in listed}
-    others[PERSON.plural] = len(found[PERSON.what].keys() - set(same))
-    namesakes = people.by_names(connection, user, names) if names else []
+    """What names somebody; ``same``: all people who are that one."""
+    finder = Finder(tuple(names))
+    with snapshot(connection):
+        found = {kind.what: dict(_naming(connection, user, kind, finder)) for kind in KINDS if kind.quotes}
+        namesakes = people.by_names(connection, user, names) if names else []
+        notes, changes = found.pop(NOTE.what), found.pop(TOPIC_CHANGE.what)
+        summaries: dict[Any, str] = {read_key(key): text for key, text in found[SUMMARY.what].items()}
+        summaries |= dict.fromkeys(having_notes(connection, user, list(notes)), "")
+    states = [state for each in changes.values() for state in json.loads(each) if finder.finds(state["summary"])]
+    topics = found[TOPIC.what] | {state["id"]: state["summary"] for state in states}
+    others = {key: text for key, text in found[PERSON.what].items() if key not in same}
+    found |= {
+        TOPIC.what: dict(sorted(topics.items())),
+        SUMMARY.what: dict(sorted(summaries.items())),
+        PERSON.what: others,
+    }
     return PersonTraces(
-        names=names,
-        people=same,
+        names=tuple(names),
+        people=tuple(same),
         namesakes=tuple(each.id for each in namesakes if each.id not in same),
-        facts={FactId(str(fact)): text for fact, text in found[FACT.what].items()},
-        messages=tuple(map(int, found[MESSAGE.what])),
-        topics=tuple(TopicId(int(each)) for each in sorted(topics)),
-        summaries=tuple(sorted(summaries | having_notes(connection, user, list(found[NOTE.what])))),
-        turns=tuple(map(str, found[TURN.what])),
-        runs=tuple(map(str, found[RUN.what])),
-        titles=tuple(ChatId(str(each)) for each in found[CHAT.what]),
-        others={kind: number for kind, number in others.items() if number},
+        found=found,
     )
 
 
@@ -245,10 +307,11 @@ def _naming(connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: 
     """Keys of a user's things, with their last texts, that name somebody, or once did."""
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in kind.quotes)
     statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
-    if kind.past:
+    by_past = kind.past and not kind.forgets_past
+    if by_past:
         statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value <> '' ORDER BY entry"  # noqa: S608
     for key, value in connection.execute(statement, (user,)):
-        text = " ".join(kind.said(json.loads(value))) if kind.past else value
+        text = " ".join(kind.said(json.loads(value))) if by_past else value
         # JSON's escaped line ends would be letters of the word behind them.
         if finder.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
             yield key, text

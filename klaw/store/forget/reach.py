@@ -9,7 +9,7 @@ forgetting carries out the same.
 
 import heapq
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import apsw
@@ -43,7 +43,7 @@ MAX_ROUNDS = 20
 
 @attrs.frozen(kw_only=True)
 class ForgetTarget:
-    """What is to be forgotten; it goes in any case."""
+    """What is to be forgotten."""
 
     user: UserId
     rowids: tuple[int, ...] = ()
@@ -52,8 +52,7 @@ class ForgetTarget:
     tasks: tuple[TaskMade, ...] = ()
     """All that they ever asked; their runs go too."""
     named: PersonTraces | None = None
-    with_messages: bool = False
-    """For a person: the messages, topics and summaries that name it go too, and titles, receipts and runs lose it."""
+    """What names a person that is to be forgotten."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
     """Chats that go as a whole, up to a ``seq``."""
     channel: str = ""
@@ -61,13 +60,13 @@ class ForgetTarget:
 
     @property
     def traces(self) -> PersonTraces:
-        """What loses the names of a person."""
-        return self.named if self.named is not None and self.with_messages else PersonTraces()
+        """What goes with a person, or loses its names."""
+        return self.named if self.named is not None and self.named.with_messages else PersonTraces()
 
 
 @attrs.frozen(kw_only=True)
 class Reach:
-    """What a forgetting takes, and what quotes that, at one moment."""
+    """What a forgetting takes, and what quotes that, at one moment. Kinds are named by their words."""
 
     wanted: ForgetTarget
     with_facts: bool
@@ -96,13 +95,11 @@ class Reach:
     # -- what was made of that, and what quotes it ---------------------------------------------------------------------
 
     gone: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
-    """Keys of what goes, by the words of kinds."""
+    """Keys of what goes, by kind."""
     kept: Mapping[str, tuple[Any, ...]] = attrs.field(factory=dict)
     """Keys of what was made of it, or says the same, and stays because people keep it on purpose."""
     tasks: tuple[TaskMade, ...] = ()
-    """Those that are as a call made them; they go with the facts."""
-    changed_tasks: tuple[TaskName, ...] = ()
-    """Those that a call made, and that are gone or other ones now: of what they were nothing stays."""
+    """Those that are as a call made them; they go with the facts. What others were goes with any forgetting."""
     texts: tuple[str, ...] = ()
     """``said``, and what else goes. Content: never logged."""
     quotes: QuotesFound = attrs.field(factory=QuotesFound)
@@ -118,21 +115,21 @@ class Reach:
         """Row ids of all messages that go."""
         return (*self.made, *self.shown)
 
+    def keys(self, kind: Kind[Any]) -> tuple[Any, ...]:
+        """What goes of a kind."""
+        return self.gone.get(kind.what, ())
+
     @property
     def facts(self) -> tuple[FactId, ...]:
-        return self.gone.get(FACT.what, ())
+        return self.keys(FACT)
 
     @property
     def people(self) -> tuple[PersonId, ...]:
-        return self.gone.get(PERSON.what, ())
+        return self.keys(PERSON)
 
     @property
     def topics(self) -> tuple[TopicId, ...]:
-        return self.gone.get(TOPIC.what, ())
-
-    @property
-    def summaries(self) -> tuple[tuple[ChatId, int], ...]:
-        return self.gone.get(SUMMARY.what, ())
+        return self.keys(TOPIC)
 
     @property
     def going_tasks(self) -> set[TaskName]:
@@ -148,9 +145,8 @@ def plan(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool)
     with snapshot(connection):
         found = _with_made(connection, _traced(connection, wanted, with_facts=with_facts))
         quoting = quotes.look(connection, wanted.user, found.texts, found.rowids, found.asked)
-        return attrs.evolve(
-            found, quotes=quoting, marks=(last_numbers(connection)["rowid"], *_marks(connection, found))
-        )
+        marks = (last_numbers(connection)["rowid"], *_marks(connection, found))
+        return attrs.evolve(found, quotes=quoting, marks=marks)
 
 
 def renewed(connection: apsw.Connection, found: Reach) -> Reach:
@@ -242,7 +238,7 @@ def _follow(
         for made in effects.tasks:
             if made.message and (with_tasks or not _is_there(connection, user, made)):
                 runs |= forgotten.runs_asked(connection, user, made.name, made.message, spawned=False)
-        runs = forgotten.with_children(connection, user, runs, effects.runs)
+        runs = forgotten.with_children(connection, user, {*runs, *effects.runs})
         found = forgotten.made_by(connection, user, turns, runs, min(own, default=0))
         for chat, calls in forgotten.by_chat(
             each for each in own.values() if each.type is MessageKind.TOOL_CALL
@@ -268,7 +264,7 @@ def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
         FACT.what: wanted.facts,
         PERSON.what: wanted.people,
         TOPIC.what: wanted.traces.topics,
-        SUMMARY.what: wanted.traces.summaries,
+        SUMMARY.what: wanted.traces.keys(SUMMARY),
     }
     makers: dict[str, Collection[Any]] = {
         "message": messages.ids_of(connection, user, traced.made),
@@ -278,16 +274,17 @@ def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
     gone: dict[str, set[Any]] = {what: set(keys) for what, keys in named.items()}
     kept: dict[str, set[Any]] = {}
     looked_at: dict[str, int] = {}
-    while stale := [kind for kind in _followed() if looked_at.get(kind.what) != _size(kind, makers)]:
+    # Topics and the like first: what was made of them follows.
+    kinds = sorted((kind for kind in KINDS if _can_be_made(kind)), key=lambda kind: kind.made_of is None)
+    while stale := [kind for kind in kinds if looked_at.get(kind.what) != _size(kind, makers)]:
         for kind in stale:
             looked_at[kind.what] = _size(kind, makers)
             made, dead = _made(connection, user, kind, makers, traced)
-            made |= kind.made_of(connection, user, traced.made) if kind.made_of is not None else set()
             makers[kind.what] = made if with_facts or not kind.on_purpose else set()
             gone[kind.what] = {*gone.get(kind.what, ()), *dead, *makers[kind.what]}
             kept[kind.what] = made - gone[kind.what]
     texts = [*traced.said]
-    for kind in (kind for kind in _followed() if "message" in _makers(kind)):
+    for kind in (kind for kind in kinds if "message" in _makers(kind)):
         for key in sorted(set(makers[kind.what]) - set(named.get(kind.what, ()))):
             texts += kind.texts(connection, user, key)
     there = {made.name: made for made in traced.effects.tasks if made.message and _is_there(connection, user, made)}
@@ -296,15 +293,12 @@ def _with_made(connection: apsw.Connection, traced: Reach) -> Reach:
         gone={what: tuple(sorted(keys)) for what, keys in gone.items()},
         kept={what: tuple(sorted(keys)) for what, keys in kept.items()},
         tasks=tuple(there.values()),
-        changed_tasks=tuple(sorted({each.name for each in traced.effects.tasks} - there.keys())),
         texts=tuple(texts),
     )
 
 
-def _followed() -> list[Kind[Any]]:
-    """The kinds that can be made of something; what was made of topics comes behind them."""
-    found = [kind for kind in KINDS if kind.made_of is not None or (kind.made_from and (kind.on_purpose or kind.past))]
-    return sorted(found, key=lambda kind: kind.made_of is None)
+def _can_be_made(kind: Kind[Any]) -> bool:
+    return kind.made_of is not None or bool(kind.made_from and (kind.on_purpose or kind.past))
 
 
 def _makers(kind: Kind[Any]) -> set[str]:
@@ -315,54 +309,49 @@ def _size(kind: Kind[Any], makers: Mapping[str, Collection[Any]]) -> int:
     return sum(len(makers.get(maker, ())) for maker in _makers(kind))
 
 
-_AMONG = "IN (SELECT value FROM json_each(?))"
-
-
 def _made(
     connection: apsw.Connection, user: UserId, kind: Kind[Any], makers: Mapping[str, Collection[Any]], traced: Reach
 ) -> tuple[set[Any], set[Any]]:
     """The keys of a kind's things that were ever made of something that goes, or say the same: of those that are there,
     and of removed ones whose history is there."""
-    table, key, value = kind.source
-    exact = {name: note for name, note in kind.made_from.items() if note.what != "topic" and makers.get(note.what)}
-    ids = traced.effects.facts if kind is FACT else ()
+    table, key, field = kind.source
+    linked = {
+        field.format(name): makers.get(note.what, ()) for name, note in kind.made_from.items() if note.what != "topic"
+    }
+    linked[key] = traced.effects.facts if kind is FACT else ()
+    linked = {column: among for column, among in linked.items() if among}
     there = f"EXISTS (SELECT 1 FROM {kind.table} AS t WHERE t.user_id = p.user_id AND t.{kind.id} = p.{key})"  # noqa: S608
-    linked = " OR ".join([*(f"{value.format(name)} {_AMONG}" for name in exact), f"{key} {_AMONG}"])
-    statement = (
-        f"SELECT DISTINCT {key}, {there} FROM {table} AS p WHERE user_id = ? AND ({linked})"  # noqa: S608 - constants
-        f"{' AND value IS NOT NULL' if kind.past else ''}"
-    )
-    among = [*(makers[note.what] for note in exact.values()), ids]
-    bound = (user, *(json.dumps(list(each)) for each in among))
-    rows = connection.execute(statement, bound).fetchall() if exact or ids else []
+    among = " OR ".join(f"{column} IN (SELECT value FROM json_each(?))" for column in linked)  # noqa: S608
+    statement = f"SELECT DISTINCT {key}, {there} FROM {table} AS p WHERE user_id = ? AND ({among})"  # noqa: S608
+    if kind.past:
+        statement += " AND value IS NOT NULL"
+    bound = (user, *(json.dumps(list(each)) for each in linked.values()))
+    rows = connection.execute(statement, bound).fetchall() if linked else []
     made = {each for each, is_there in rows if is_there}
     dead = {each for each, is_there in rows if not is_there}
-    by_topic = [name for name, note in kind.made_from.items() if note.what == "topic" and makers.get("topic")]
-    if by_topic:
-        made |= _of_topics_only(connection, user, kind, by_topic, makers)
+    if makers.get("topic"):
+        made |= _of_topics_only(connection, user, kind, makers)
     if kind.on_purpose and "message" in _makers(kind):  # others only lose the words
         made |= set(quotes.quoting(connection, user, kind, traced.finder))
         dead |= set(quotes.once_quoting(connection, user, kind, traced.finder, gone=True))
+    if kind.made_of is not None:
+        made |= kind.made_of(connection, user, traced.made)
     return made, dead
 
 
 def _of_topics_only(
-    connection: apsw.Connection,
-    user: UserId,
-    kind: Kind[Any],
-    columns: Sequence[str],
-    makers: Mapping[str, Collection[Any]],
+    connection: apsw.Connection, user: UserId, kind: Kind[Any], makers: Mapping[str, Collection[Any]]
 ) -> set[Any]:
     """What was made of a topic that goes, but not what was made of another message of it, which stays."""
-    exact = [name for name, note in kind.made_from.items() if note.what == "message"]
-    linked = " OR ".join(f"{column} IN (SELECT CAST(value AS TEXT) FROM json_each(?))" for column in columns)  # noqa: S608
-    statement = f"SELECT {', '.join([kind.id, *exact])} FROM {kind.table} WHERE user_id = ? AND ({linked})"  # noqa: S608
-    bound = (user, *[json.dumps(list(makers["topic"]))] * len(columns))
-    going = set(makers["message"])
+    columns = {maker: [name for name, note in kind.made_from.items() if note.what == maker] for maker in _makers(kind)}
+    going, topics = set(makers["message"]), json.dumps(list(makers["topic"]))
+    linked = [f"{column} IN (SELECT CAST(value AS TEXT) FROM json_each(?2))" for column in columns.get("topic", ())]  # noqa: S608
+    of = ", ".join([kind.id, *columns.get("message", ())])
+    statement = f"SELECT {of} FROM {kind.table} WHERE user_id = ?1 AND ({' OR '.join(linked)})"  # noqa: S608
 
     def stays(message: str | None) -> bool:
         found = messages.find(connection, user, message) if message and message not in going else None
         return found is not None and found.content != ""
 
-    rows: list[Any] = connection.execute(statement, bound).fetchall()
+    rows: list[Any] = connection.execute(statement, (user, topics)).fetchall() if linked else []
     return {key for key, *of_messages in rows if not any(map(stays, of_messages))}

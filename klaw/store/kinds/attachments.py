@@ -29,26 +29,28 @@ from klaw.domain.text import span
 from klaw.domain.turn import TurnRecord
 from klaw.errors import AttachmentRefused, StorageError, TooMuchToday
 from klaw.store import attachments
-from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage
 
-_STORED_TODAY = "stored_today:"
-"""With a user's name behind it: a day, and the bytes of lines of that user's messages that were stored on it."""
+_COUNT_TODAY = """
+INSERT INTO meta (key, value) VALUES ('stored_today:' || ?1, ?2 || ' ' || ?3)
+ON CONFLICT (key) DO UPDATE
+SET value = iif(substr(value, 1, 10) = ?2, ?2 || ' ' || (substr(value, 12) + ?3), excluded.value)
+RETURNING CAST(substr(value, 12) AS INTEGER)
+"""
+"""The value is a day, and the bytes of lines of the user's messages that were stored on it. One statement, since each
+gives the interpreter to another thread."""
 
 
 def append_plain(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[AppendedMessage, ...]:
-    """Store a message of a user, without files; one that is there already costs nothing. Raises IdConflict;
-    TooMuchToday: the user would store more than ``most_bytes`` (0: any number) in a day, and nothing was stored."""
+    """Store a message of a user without files. Raises IdConflict; TooMuchToday: the user would store more than
+    ``most_bytes`` (0: no limit) in a day, and nothing was stored."""
     appended = messages.append_one(tx, new)
     if most_bytes and not appended.repeated:
-        key, today = f"{_STORED_TODAY}{new.user}", new.created_at[:10]
-        day, _, stored = (meta.get(tx.connection, key) or "").partition(" ")
-        total = (int(stored) if day == today else 0) + len(tx.entries[-1].line.encode())
-        if total > most_bytes:
+        size = len(tx.entries[-1].line.encode())
+        if tx.connection.execute(_COUNT_TODAY, (new.user, new.created_at[:10], size)).get > most_bytes:
             raise _refusal(new, most_bytes)
-        meta.put(tx.connection, key, f"{today} {total}")
     return (appended,)
 
 
@@ -68,9 +70,8 @@ def append(
     most_bytes: int = 0,
     turn: TurnRecord | None = None,
 ) -> tuple[AppendedMessage, ...]:
-    """Store a message with files that were kept before: a user's, see ``append_plain``, or with its turn an answer.
-    Raises IdConflict, TooMuchToday; AttachmentRefused: ``unknown_file``, ``files_too_large``; StorageError: a file
-    cannot be read."""
+    """Store a message with files that were kept before: a user's, or an answer with its turn. Raises IdConflict,
+    TooMuchToday; AttachmentRefused: ``unknown_file``, ``files_too_large``; StorageError: a file cannot be read."""
     made = with_files(tx, new, files, limits)
     return append_plain(tx, made, most_bytes) if turn is None else messages.append(tx, [made], turn)
 
@@ -121,8 +122,7 @@ def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -
 
 
 def named(connection: apsw.Connection) -> dict[str, tuple[int, str]]:
-    """Size and newest message (``main#7``) of every file that messages refer to, by its path below the data
-    folder."""
+    """Size and newest message (``main#7``) of every sent file, by its path below the data folder."""
     query = (
         "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metadata, '\"files\":') > 0 ORDER BY rowid"
     )
@@ -139,8 +139,8 @@ def texts_of(files: Sequence[Attachment]) -> list[str]:
 
 
 def remove(tx: Transaction, user: UserId, files: Sequence[Attachment]) -> None:
-    """Remove files from the disk, before the commit: a kill between leaves the message without them, and never the
-    other way round. Raises StorageError: one cannot be removed."""
+    """Remove files from the disk, before the commit: a kill between leaves a message without its files, and no file
+    without its message. Raises StorageError."""
     try:
         attachments.remove(tx.data_dir, user, [each.sha256 for each in files])
     except OSError as error:

@@ -1,5 +1,4 @@
-"""Chats as their user sees them: with a title, archived, deleted, with messages that are not recalled, bound to
-knowledge bases.
+"""Chats as their user sees them: title, archived, deleted, messages that are not recalled, knowledge bases.
 ``kinds.messages`` has their other rows."""
 
 import json
@@ -38,7 +37,7 @@ class StoredChat:
     created_at: str
     updated_at: str
     bases: tuple[BaseId, ...] = ()
-    """Knowledge bases that it is bound to; one may be gone, or not the user's any more (``bound``)."""
+    """Knowledge bases that it is bound to, also those that are gone (``bound``)."""
 
 
 CHATS = rows.Rows(StoredChat, "chat_list")
@@ -103,8 +102,7 @@ def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
 
 
 def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, entry: int) -> None:
-    """Leave nothing of a user's chat but its numbers, by an entry of the memory journal: what was said up to ``seq`` is
-    being forgotten."""
+    """Leave nothing of a user's chat but its numbers; what was said up to ``seq`` is being forgotten."""
     query = """
     INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
     ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, unrecalled = '[]',
@@ -141,8 +139,7 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
 
 
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
-    """Give a user's chat a title (``domain.message.chat_title``), or with an empty one take it away. Raises NoSuchChat:
-    the user has no such chat."""
+    """Give a user's chat a title (``domain.message.chat_title``), which may be empty. Raises NoSuchChat."""
     now, mark = _marked(tx, user, chat)
     if title != mark.title:
         tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))
@@ -159,7 +156,7 @@ def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId],
 
 
 def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> StoredChat:
-    """Take a user's chat out of the lists, or bring it back. See ``rename``."""
+    """Take a user's chat out of the lists, or bring it back. Raises NoSuchChat."""
     now, mark = _marked(tx, user, chat)
     if archived != now.archived:
         tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, archived=now.last_seq if archived else 0), at))
@@ -167,8 +164,7 @@ def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: b
 
 
 def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], at: str, *, recalled: bool) -> None:
-    """Let recall bring messages of a user's chat back by itself, or never. See ``rename``. Raises NoSuchChat: the user
-    has no such chat; InvalidValue: too many of the chat."""
+    """Let recall bring messages of a user's chat back, or never. Raises NoSuchChat; InvalidValue: too many of them."""
     now, mark = _marked(tx, user, chat)
     before = frozenset(mark.unrecalled)
     after = before.difference(seqs) if recalled else before.union(seqs)
@@ -179,9 +175,8 @@ def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], a
 
 
 def bind(tx: Transaction, user: UserId, chat: ChatId, bases: Sequence[BaseId], at: str) -> tuple[BaseId, ...]:
-    """Let a user's chat be answered from knowledge bases, instead of those before; none: from no base. A chat may be
-    bound before its first message. See ``rename``. Raises NoSuchBase: the user is not a member of one of them;
-    StorageError: too many of them."""
+    """Let a user's chat, which may have no messages yet, be answered from these knowledge bases only. Raises
+    NoSuchBase: the user is not a member of one of them; StorageError: too many of them."""
     mark = _mark(tx.connection, user, chat)
     wanted = tuple(dict.fromkeys(bases))
     try:
@@ -201,7 +196,7 @@ class BoundBases:
 
     bases: tuple[Membership, ...]
     gone: tuple[BaseId, ...] = ()
-    """Bases to which it is bound, and that were deleted or are not shared with its user any more."""
+    """Bases that were deleted or are not shared with its user any more."""
 
 
 def bound(connection: apsw.Connection, user: UserId, chat: ChatId) -> BoundBases | None:

@@ -1,9 +1,8 @@
-"""Core memory: the values that each user's turns always have, and their files ``core_memory.json``, read for a change
-and written after its commit. In the writer's thread.
+"""Core memory, the values that each user's turns always have, and its files ``core_memory.json``, which are read for a
+change and written after its commit.
 
 A person may edit the file, so it counts; what Klaw wrote last is in the memory journal. A file that is still the one
-which a change took the place of was not written yet (the process was killed in between) and is written now. A file that
-is neither is the person's and is taken as it is. One that is missing is written again.
+before the last change (a kill came between) or is missing is written again; any other is the person's.
 """
 
 import hashlib
@@ -112,10 +111,7 @@ def read_core(connection: apsw.Connection, user: UserId) -> Document:
 
 
 def settle(connection: apsw.Connection, data_dir: Path) -> int:
-    """Write the files that are not written yet, each at once or not at all. Returns how many could not be.
-
-    Outside of a transaction. A file that cannot be read is left alone.
-    """
+    """Write the files that are not written yet, outside of a transaction. Returns how many could not be."""
     failed = 0
     for row in _ROWS.all(connection, "ORDER BY user_id"):
         try:
@@ -143,10 +139,9 @@ def _digest(data: bytes | None) -> str:
 
 
 def change(tx: Transaction, user: UserId, section: str, key: str | None, value: str | None, at: str) -> Document:
-    """Set a value of a user's core memory, or delete one (``value`` None) or a whole section (``key`` None). Returns
-    what it has become. See ``domain.core_memory.updated``. Raises CoreNotChanged: a name or the value breaks its rule,
-    or there is no room; CoreUnreadable: the file is no core memory; StorageError: it is kept, but the file could not be
-    written; the next start does it."""
+    """Set a value of a user's core memory (``domain.core_memory.updated``), or delete one (``value`` None) or a whole
+    section (``key`` None). Returns what it has become. Raises CoreNotChanged: a name or the value breaks its rule, or
+    there is no room; CoreUnreadable; StorageError: it is kept, but the next start has to write the file."""
     present = current(tx.connection, tx.data_dir, user)
     try:
         if value is None:

@@ -62,8 +62,7 @@ _MOST_STANDING = 100
 
 
 def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
-    """A user's facts that stand in every context, the most important first. What a page brought must not get into every
-    prompt, so none that may be somebody else's words."""
+    """A user's facts for every prompt, the most important first; none that may be somebody else's words."""
     return _FACTS.all(connection, _STANDING, user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
 
 
@@ -79,7 +78,7 @@ def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> li
 
 
 def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
-    """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
+    """Active facts that a fact had replaced, and that have not changed since they hold again."""
     query = """
     SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
     """
@@ -130,6 +129,7 @@ FACT: Kind[Fact] = Kind(
     ops={"put": Fact, "remove": None},
     beside=("user_id", "id"),
     check=check,
+    moves=lambda given: attrs.evolve(given, turn=None, topic=None),
     apply=_apply,
     tables=(*tables.with_history("facts", "fact", _CONTENT), tables.full_text("full text of facts", "facts_fts")),
 )
@@ -154,15 +154,13 @@ def put(
     """Store a fact. To put the same new one again is safe.
 
     Args:
-        expected: whether the user has one of its id.
         supersedes: an active fact of the user that becomes history by it.
         vector: None: the embedder makes it.
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
         SourceForgotten: the user has forgotten something since ``as_of``.
-        FactExists: another active fact of the user has the same text, or a new one's id is taken; ``fact`` of the
-            error is that one's id.
+        FactExists: another active fact has the same text, or the id is taken.
         NoSuchFact: the one to change, or to supersede, is not there.
         StorageError: a value breaks its rule.
     """

@@ -6,7 +6,7 @@ nothing that reads conversations looks at those.
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -23,13 +23,6 @@ from klaw.store.kinds import messages, topics, turns
 from klaw.store.kinds.people import by_names, history, merged_into
 from klaw.store.rows import dumps
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
-
-def tombstone(time: str) -> dict[str, str]:
-    """The metadata of a forgotten message's row."""
-    return {FORGOTTEN: time}
-
 
 def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], entry: int, at: str) -> None:
     """Leave nothing of messages but their numbers, by an entry of the memory journal."""
@@ -41,7 +34,7 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
         if messages.MESSAGE.has_text(connection, message.rowid):
             unindex_row(connection, "messages", message.rowid)
     left = topics.topics_of(connection, user, [each.rowid for each in own])
-    connection.executemany(query, [(each.rowid, dumps(tombstone(at))) for each in own])
+    connection.executemany(query, [(each.rowid, dumps({FORGOTTEN: at})) for each in own])
     turns.forget_used(connection, [(each.chat, each.seq) for each in own])
     for topic in set(left.values()):  # that the entry does not name: it was made between two starts
         topics.count_again(connection, user, topic, entry, at)
@@ -49,8 +42,9 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
         messages.choose_model_again(connection, chat)
 
 
-def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
-    """The messages behind some, which were embedded in the light of them (``memory.embed.passage``)."""
+def embed_following(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
+    """Have the messages behind some embedded again, because a passage begins with the message before
+    (``memory.embed.passage``). Returns them."""
     query = """
     SELECT rowid FROM messages
     WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')
@@ -59,11 +53,12 @@ def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]
     rowids, places = {each.rowid for each in own}, {(each.chat, each.seq) for each in own}
     last = [each for each in own if (each.chat, each.seq + 1) not in places]
     following = {connection.execute(query, (each.chat, each.seq)).get for each in last} - {None, *rowids}
-    return messages.by_rowids(connection, sorted(following))
+    found = messages.by_rowids(connection, sorted(following))
+    connection.executemany(_EMBED_AGAIN, [(each.rowid,) for each in found])
+    return found
 
 
-def embed_again(connection: apsw.Connection, rowids: Sequence[int]) -> None:
-    connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(rowid,) for rowid in rowids])
+_EMBED_AGAIN = "UPDATE messages SET embedded = 0 WHERE rowid = ?"
 
 
 def text_changed(connection: apsw.Connection, rowid: int) -> None:
@@ -73,9 +68,8 @@ def text_changed(connection: apsw.Connection, rowid: int) -> None:
     WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
     """
     no_topic_vector = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
-    embed_again(connection, [rowid])
-    connection.execute(topic_chars, (rowid,))
-    connection.execute(no_topic_vector, (rowid,))
+    for statement in (_EMBED_AGAIN, topic_chars, no_topic_vector):
+        connection.execute(statement, (rowid,))
 
 
 def left(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[int]:
@@ -96,73 +90,62 @@ def log_paths(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
     return [messages.day_path(ChatId(chat), day) for chat, day in days]
 
 
-_PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"
-_RUNS = """
-SELECT id, message, result, note, error, details, change FROM runs
-WHERE user_id = ? AND id IN (SELECT value FROM json_each(?))
-"""
-_PUT_RUN = """
-UPDATE runs SET message = ?3, result = ?4, note = ?5, error = ?6, details = ?7 WHERE user_id = ?1 AND id = ?2
-"""
-_EMPTY = """
-UPDATE runs SET message = ?3, result = '', note = NULL,
-    details = json_object('usage', json(coalesce(details -> '$.usage', '{}')))
-WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
-"""
-_GIVEN = f"""
-SELECT turn_id FROM turns WHERE user_id = ?1 AND turn_id IN (SELECT value FROM json_each(?2))
-    AND instr(receipt, '"{KEY}"') ORDER BY turn_id
-"""  # noqa: S608 - a constant
-
-
 def empty_runs(connection: apsw.Connection, user: UserId, runs: Sequence[str]) -> None:
     """Leave nothing of a user's runs but what they cost."""
-    connection.execute(_EMPTY, (user, dumps(list(runs)), MARK))
+    query = """
+    UPDATE runs SET message = ?3, result = '', note = NULL,
+        details = json_object('usage', json(coalesce(details -> '$.usage', '{}')))
+    WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
+    """
+    connection.execute(query, (user, dumps(list(runs)), MARK))
+
+
+_PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"
 
 
 def take_out_names(
     connection: apsw.Connection, user: UserId, finder: Finder, receipts: Sequence[str], runs: Sequence[str]
 ) -> None:
     """Put MARK in place of people's names in the receipts of turns and in runs."""
+    put_run = """
+    UPDATE runs SET message = ?3, result = ?4, note = ?5, error = ?6, details = ?7 WHERE user_id = ?1 AND id = ?2
+    """
 
-    def without(document: Any) -> str:
-        return dumps(each_text(document, lambda text: finder.without(text, MARK)))
+    def without(document: Any) -> Any:
+        return each_text(document, lambda text: finder.without(text, MARK))
 
     for turn, receipt in turns.receipts(connection, user, receipts).items():
-        connection.execute(_PUT_RECEIPT, (user, turn, without(receipt)))
+        connection.execute(_PUT_RECEIPT, (user, turn, dumps(without(receipt))))
     for run, found in run_texts(connection, user, runs).items():
-        texts = [finder.without(text, MARK) if text else text for text in list(found.values())[:4]]
-        connection.execute(_PUT_RUN, (user, run, *texts, without(found["details"])))
+        *texts, details, _change = map(without, found.values())
+        connection.execute(put_run, (user, run, *texts, dumps(details)))
 
 
 def run_texts(connection: apsw.Connection, user: UserId, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Texts, details and ``change`` of the last state of each of a user's runs."""
-    names = ("message", "result", "note", "error")
-    found: list[Any] = connection.execute(_RUNS, (user, dumps(list(runs)))).fetchall()
-    return {
-        run: {**dict(zip(names, texts, strict=True)), "details": json.loads(details), "change": change}
-        for run, *texts, details, change in found
-    }
+    names = ("message", "result", "note", "error", "details", "change")
+    query = f"SELECT id, {', '.join(names)} FROM runs WHERE user_id = ? AND id IN (SELECT value FROM json_each(?))"  # noqa: S608
+    rows: list[Any] = connection.execute(query, (user, dumps(list(runs)))).fetchall()
+    found = {run: dict(zip(names, values, strict=True)) for run, *values in rows}
+    return {run: {**each, "details": json.loads(each["details"])} for run, each in found.items()}
 
 
 def given_passages(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -> tuple[str, ...]:
     """The turns of a user's answers whose receipts hold texts of passages."""
+    query = f"""
+    SELECT turn_id FROM turns WHERE user_id = ?1 AND turn_id IN (SELECT value FROM json_each(?2))
+        AND instr(receipt, '"{KEY}"') ORDER BY turn_id
+    """  # noqa: S608 - a constant
     found = dumps(sorted({str(each.metadata["turn"]) for each in own if "turn" in each.metadata}))
-    return tuple(str(turn) for (turn,) in connection.execute(_GIVEN, (user, found)))
+    return tuple(str(turn) for (turn,) in connection.execute(query, (user, found)))
 
 
 def blank_receipts(connection: apsw.Connection, user: UserId, gone: Collection[str], of_turns: Sequence[str]) -> None:
-    """Take the texts of passages out of a user's receipts.
+    """Take the texts of passages out of receipts of a user's turns: of all, or only of bases and sources (ids)."""
 
-    Args:
-        gone: ids of the bases and sources that they are of; none: of all.
-        of_turns: whose receipts.
-    """
-
-    def goes(each: Mapping[str, Any]) -> bool:
+    def is_gone(each: Mapping[str, Any]) -> bool:
         return not gone or not {each.get("base"), each.get("source")}.isdisjoint(gone)
 
-    is_gone: Callable[[Mapping[str, Any]], bool] = goes
     for turn, receipt in turns.receipts(connection, user, of_turns).items():
         connection.execute(_PUT_RECEIPT, (user, turn, dumps(context_used.blank(receipt, is_gone))))
 
@@ -171,20 +154,16 @@ def blank_receipts(connection: apsw.Connection, user: UserId, gone: Collection[s
 
 
 def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[PersonId]) -> dict[str, str]:
-    """The names that some people have or had, by their normal form; without those that they had for a time only, and
-    that are somebody else's: a merge that was taken back makes nobody another one.
-
-    Args:
-        persons: all who are one.
-    """
+    """The names that some people, who are all one, have or had, by their normal form; without those that they had for a
+    time only, and that are somebody else's: a merge that was taken back makes nobody another one."""
     mine = set(persons)
     ever: dict[str, str] = {}
     last: set[str] = set()
     for person in sorted(mine):
-        states = [change.value for change in history(connection, user, person) if change.value is not None]
-        for name in (name for state in states for name in state.names):
+        states = [change.value.names for change in history(connection, user, person) if change.value is not None]
+        for name in (name for names in states for name in names):
             ever.setdefault(normal_name(name), name)
-        last |= {normal_name(name) for state in states[-1:] for name in state.names}
+        last.update(normal_name(name) for names in states[-1:] for name in names)
     others = [each for each in by_names(connection, user, list(ever.values())) if each.id not in mine]
     theirs = {normal_name(name) for each in others for name in each.names} - last
     return {normal: name for normal, name in ever.items() if normal not in theirs}
@@ -207,9 +186,9 @@ def all_names(
     merged = [each.id for each in merged_into(connection, user, person)]
     same = dict.fromkeys(each for each in (person, *merged) if history(connection, user, each))
     names = own_names(connection, user, same)
-    for gone, value in connection.execute(_DEAD, (user,)):
+    for gone, value in connection.execute(_DEAD, (user,)) if names else ():
         past = json.loads(value)
-        if names and any(normal_name(name) in names for name in (past["name"], *past["aliases"])):
+        if any(normal_name(name) in names for name in (past["name"], *past["aliases"])):
             same[PersonId(gone)] = None
     return tuple(names.values()), tuple(same)
 
@@ -219,11 +198,11 @@ def past_of_others(connection: apsw.Connection, user: UserId, gone: Collection[P
     Namesakes are left alone."""
     query = "SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"
     finders = [Finder((name,)) for name in own_names(connection, user, gone).values()] if gone else []
-    states: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    pasts: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for entry, person, value in connection.execute(query, (user,)) if finders else ():
         if person not in gone:
-            states.setdefault(person, []).append((entry, json.loads(value)))
-    return tuple(sorted(entry for past in states.values() for entry in _naming(past, finders)))
+            pasts.setdefault(person, []).append((entry, json.loads(value)))
+    return tuple(sorted(entry for past in pasts.values() for entry in _naming(past, finders)))
 
 
 def _naming(past: Sequence[tuple[int, Mapping[str, Any]]], finders: Sequence[Finder]) -> list[int]:
@@ -263,16 +242,13 @@ def past_values(connection: apsw.Connection, user: UserId, entries: Sequence[int
 def calls(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The calls in a message's metadata, with all their fields."""
     found = metadata.get("calls")
-    fields = ("id", "name", "arguments")
-    return [
-        {**dict.fromkeys(fields, ""), **call}
-        for call in (found if isinstance(found, list) else [])
-        if isinstance(call, dict) and all(isinstance(call.get(field, ""), str) for field in fields)
-    ]
+    fields = dict.fromkeys(("id", "name", "arguments"), "")
+    whole = ({**fields, **call} for call in (found if isinstance(found, list) else []) if isinstance(call, dict))
+    return [call for call in whole if all(isinstance(call[field], str) for field in fields)]
 
 
 def by_chat(found: Iterable[Message]) -> dict[ChatId, list[Message]]:
-    """Messages of each chat, in their order: a chat is read once, however many of its messages go."""
+    """Messages of each chat, in their order."""
     chats: dict[ChatId, list[Message]] = {}
     for each in sorted(found, key=lambda message: message.seq):
         chats.setdefault(each.chat, []).append(each)
@@ -354,18 +330,15 @@ def runs_asked(connection: apsw.Connection, user: UserId, name: TaskName, messag
     return {str(run) for (run,) in connection.execute(query, (user, name, message, spawned))}
 
 
-def with_children(connection: apsw.Connection, user: UserId, known: set[str], maybe: Sequence[str]) -> set[str]:
-    """Runs, those of some other ids that there are, and all that they spawned."""
-    known_runs = "SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))"
-    children = """
+def with_children(connection: apsw.Connection, user: UserId, maybe: Collection[str]) -> set[str]:
+    """Those of some ids that are a user's runs, and all that they spawned."""
+    query = """
     WITH RECURSIVE mine (id) AS (
-        SELECT value FROM json_each(?2)
+        SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
         UNION SELECT r.id FROM runs AS r JOIN mine ON r.parent = mine.id WHERE r.user_id = ?1)
     SELECT id FROM mine
     """
-    found = known | {str(run) for (run,) in connection.execute(known_runs, (user, json.dumps(maybe)))}
-    rows = connection.execute(children, (user, json.dumps(sorted(found)))) if found else ()
-    return {str(run) for (run,) in rows}
+    return {str(run) for (run,) in connection.execute(query, (user, json.dumps(sorted(maybe))))}
 
 
 def runs_of_tasks(connection: apsw.Connection, user: UserId, tasks: Sequence[TaskName]) -> set[str]:

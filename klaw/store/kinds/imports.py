@@ -6,22 +6,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import attrs
 
 from klaw import atomic_file
 from klaw.config.schema import AttachmentsConfig
+from klaw.convert import REQUESTS
 from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportedMessage, ImportId, numbered
-from klaw.domain.message import Message, MessageKind, NewMessage
+from klaw.domain.knowledge import Base
+from klaw.domain.message import Message, MessageKind, NewMessage, instant
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
-from klaw.errors import IdConflict
+from klaw.errors import BaseExists, IdConflict
+from klaw.store.changes import Kind
 from klaw.store.engine.transaction import StoppedStore, Transaction, checkpoint
 from klaw.store.kinds import attachments, chats, facts, messages, people
+from klaw.store.kinds.knowledge import bases
 
 MOST_AGAIN = 9
 """So often what one and the same export brings can be undone and imported again."""
@@ -154,41 +159,56 @@ def _id(connection: apsw.Connection, user: UserId, given: str, undone: dict[str,
     return own
 
 
-def remember(tx: Transaction, user: UserId, origin: ImportId, *, given: Sequence[Fact | Person], at: str) -> int:
-    """Store facts and people of another Klaw with their ids and times. Returns how many are new to this one.
+def checked(kind: Kind[Any], fields: Mapping[str, Any]) -> Any:
+    """One thing of an export. Raises BadValue, or ValueError, for one that breaks a rule."""
+    value = REQUESTS.read(fields, kind.cls)
+    for name in attrs.fields_dict(kind.cls):
+        if name.endswith("_at"):
+            instant(getattr(value, name))
+    kind.check(value)
+    return value
+
+
+def remember(tx: Transaction, user: UserId, origin: ImportId, kind: Kind[Any], *, given: Sequence[Any], at: str) -> int:
+    """Store things of a kind that another Klaw has, with their ids and times. Returns how many are new to this one.
 
     What was ever here under its id is left as it is now: edited, replaced, removed or forgotten, that was decided
-    later than the export was made. What is known here by another id becomes history at once, as if this one had taken
-    its place: so it stays known whatever happens to this one. Turns and topics are not moved, so nothing leads there.
+    later than the export was made. A fact or a person known here by another id becomes history at once, as if that one
+    had taken its place: so it stays known whatever happens to that one. Turns and topics are not moved, so nothing
+    leads there.
     """
     undone: dict[str, bool] = {}
-    return sum([_remembered(tx, user, origin, each, at, undone) for each in given])
+    return sum([_remembered(tx, user, origin, kind, each, at, undone) for each in given])
 
 
 def _remembered(
-    tx: Transaction, user: UserId, origin: ImportId, given: Fact | Person, at: str, undone: dict[str, bool]
+    tx: Transaction, user: UserId, origin: ImportId, kind: Kind[Any], given: Any, at: str, undone: dict[str, bool]
 ) -> bool:
-    connection = tx.connection
-    if isinstance(given, Person):
-        if people.history(connection, user, given.id):
-            return False
-        known = [each for each in people.by_names(connection, user, given.names) if each.imported is None]
-        one = next((each.id for each in known if adds_nothing(given, each)), None)
-        people.change(tx, user, at, put=[attrs.evolve(given, user=user, imported=origin, merged_into=one)])
-        return one is None
-    if facts.history(connection, user, given.id):
+    connection, key = tx.connection, getattr(given, kind.id)
+    if kind.history(connection, user, key) if kind.past else kind.is_there(connection, user, key):
         return False
-    same = facts.same_text(connection, user, given.text, given.id)
-    fact = attrs.evolve(
-        _placed(connection, user, given, undone),
-        user=user,
-        imported=origin,
-        turn=None,
-        topic=None,
-        superseded_by=same.id if same is not None else None,
-    )
-    facts.put(tx, fact, "new")
-    return same is None
+    assert callable(kind.moves)
+    moved = attrs.evolve(kind.moves(given), user=user)
+    if isinstance(moved, Person):
+        known = [each for each in people.by_names(connection, user, moved.names) if each.imported is None]
+        one = next((each.id for each in known if adds_nothing(moved, each)), None)
+        people.change(tx, user, at, put=[attrs.evolve(moved, imported=origin, merged_into=one)])
+        return one is None
+    if isinstance(moved, Fact):
+        same = facts.same_text(connection, user, moved.text, moved.id)
+        placed = _placed(connection, user, moved, undone)
+        facts.put(tx, attrs.evolve(placed, imported=origin, superseded_by=same.id if same is not None else None), "new")
+        return same is None
+    if isinstance(moved, Base):
+        if not bases.is_free(connection, moved.id):
+            return False
+        try:
+            bases.create(tx, moved)
+        except BaseExists:
+            return False
+        return True
+    tx.journal(kind.put(user, key, moved, at))
+    return True
 
 
 def _placed(connection: apsw.Connection, user: UserId, fact: Fact, undone: dict[str, bool]) -> Fact:

@@ -19,19 +19,15 @@ from klaw.store.kinds import topics
 
 @attrs.frozen(kw_only=True)
 class FileChunk:
-    """A piece of a Markdown file."""
-
     line: int
     """Where it begins, from 1."""
     heading: Annotated[str, Quotes()]
-    """The headings that it stands under, outermost first, with `` > `` between them; may be empty."""
+    """The headings above it, outermost first, with `` > `` between them; may be empty."""
     text: Annotated[str, Quotes()]
 
 
 @attrs.frozen(kw_only=True)
 class StoredChunk(FileChunk):
-    """A piece with its place."""
-
     rowid: int
     user: Annotated[UserId, Wire("user_id")]
     path: str
@@ -39,8 +35,6 @@ class StoredChunk(FileChunk):
 
 @attrs.frozen(kw_only=True)
 class MemoryFile:
-    """A file as it was when it was read."""
-
     user: Annotated[UserId, Wire("user_id")]
     path: str
     """Relative to the user's workspace, with ``/``."""

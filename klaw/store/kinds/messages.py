@@ -1,4 +1,4 @@
-"""Messages, the turns that they end, and sessions (chats)."""
+"""Messages, and the chats (sessions) that they make."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -165,8 +165,7 @@ RETURNING chat_key
 
 
 def restore(connection: apsw.Connection, message: Message) -> bool:
-    """Insert a message of the logs with the ids it has there. Returns True. Raises apsw.ConstraintError: the row or its
-    place is taken by another message."""
+    """Insert a message of the logs. Returns True. Raises apsw.ConstraintError: another message has its row or place."""
     arguments = (message.chat, message.seq, message.segment, message.created_at)
     key = connection.execute(_SYNC_SESSION, arguments).get
     if key is None:
@@ -236,8 +235,8 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
 
 
 def index_again(connection: apsw.Connection, rowid: int) -> bool:
-    """Give a message that full text lacks its row there; a second one would damage the index. False when there is no
-    such message, or it is not searched."""
+    """Index a message that full text lacks; a second row would damage the index. False: there is no such message, or it
+    is not searched."""
     found = by_rowids(connection, [rowid])
     place = session(connection, found[0].chat) if found else None
     if place is None or not is_searchable(found[0].role, found[0].type):
@@ -276,7 +275,7 @@ def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> l
 
 
 def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq: int, limit: int) -> list[Message]:
-    """What was said and what tools did between two numbers, both left out, oldest first; of very much the newest."""
+    """What was said and what tools did between two numbers, oldest first; at most the newest ``limit``."""
     query = """
     WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
     ORDER BY seq DESC LIMIT ?4
@@ -301,13 +300,12 @@ def ids_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> 
 
 
 HERE = f"channel NOT GLOB '{ORIGIN}*'"
-"""Condition of a message that was said here: nothing that was imported is ever answered."""
+"""Condition of a message that was not imported."""
 PENDING = f"""
 WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {HERE}
     AND seq > coalesce(
         (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
 """  # noqa: S608 - a constant
-"""What no turn of a chat has dealt with, of the segment that begins with a message."""
 
 
 def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
@@ -326,8 +324,7 @@ def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) ->
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
-    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any. They grow
-    with seq inside a chat, so full text can be bounded by them."""
+    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any."""
     query = """
     SELECT
         (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),
@@ -341,12 +338,11 @@ def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_
 class AppendedMessage:
     message: Message
     repeated: bool
-    """The id was there already; ``message`` is the stored one and nothing was written."""
+    """``message`` was there already, and nothing was written."""
 
 
 def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[AppendedMessage, ...]:
-    """Store messages in order and, with them, the turn that they end. The ids make a repetition safe. Raises
-    IdConflict: an id is used in another chat of the user."""
+    """Store messages in order, and the turn that they end. Raises IdConflict, as ``append_one``."""
     appended = tuple(append_one(tx, each) for each in new)
     if turn is not None:
         turn = turns.without_gone(tx.connection, turn)
@@ -356,8 +352,8 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
 
 
 def append_one(tx: Transaction, new: NewMessage) -> AppendedMessage:
-    """Store a message at the end of its chat, unless the user has one of this id. Raises IdConflict: the id is used in
-    another chat of the user."""
+    """Store a message at the end of its chat, unless it is there. Raises IdConflict: the user has the id in another
+    chat."""
     known = find(tx.connection, new.user, new.id)
     if known is not None and known.chat != new.chat:
         raise IdConflict("this message id is already used in another chat")

@@ -15,7 +15,7 @@ from klaw.store.kinds.chats import BoundBases
 from klaw.store.kinds.messages import ChatRow
 
 MAX_PENDING = 200
-"""Pending messages that one turn answers; older ones of a longer queue count as answered with it."""
+"""Pending messages that one turn answers; older ones count as answered with it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -27,13 +27,12 @@ class ChatRows:
     history: tuple[Message, ...]
     has_older: bool
     unfinished: tuple[Message, ...] = ()
-    """Tool messages of an interrupted turn on the pending ones; ``history`` is without them."""
+    """Tool messages of an interrupted turn on the pending ones; not in ``history``."""
     summaries: tuple[Summary, ...] = ()
     """Those that stand for the segment's older part, oldest first."""
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
     bound: BoundBases | None = None
-    """The knowledge bases that the chat is answered from; None: none."""
 
 
 MAX_TOOL_ROWS = 400
@@ -56,8 +55,8 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
 
 
 def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
-    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
-    answers, what an answer said before it called tools, and what is forgotten."""
+    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: also what an
+    answer said before it called tools, and what is forgotten."""
     query = """
     WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
         OR type = 'tool_call' AND content <> ''
@@ -82,22 +81,11 @@ def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
     return [ChatId(row[0]) for row in connection.execute(query, (since,))]
 
 
-def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
-    """How many user messages of the chat's segment no turn has dealt with."""
-    session = messages.session(connection, chat)
-    query = f"SELECT count(*) FROM messages {messages.PENDING}"  # noqa: S608 - a constant condition
-    return int(connection.execute(query, (chat, session.segment_start)).get) if session is not None else 0
-
-
 def read_rows(
     connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
 ) -> ChatRows | None:
-    """A chat's pending messages and the newest of its segment. None when nothing is pending.
-
-    Args:
-        sliding_window: how many messages the window may show.
-        summarised: summaries stand in the place of the messages that they were made of.
-    """
+    """A chat's pending messages and the newest of its segment, at most ``sliding_window``; ``summarised``: summaries
+    stand for older ones. None when nothing is pending."""
     with snapshot(connection):
         return read_next(connection, chat, sliding_window, summarised=summarised, only_pending=True)
 
@@ -110,7 +98,7 @@ def read_next(
     summarised: bool = False,
     only_pending: bool = False,
 ) -> ChatRows | None:
-    """What the next turn of a chat would read now, also while nothing is pending, unless ``only_pending``. None for an
+    """What the next turn of a chat would read now, with ``only_pending`` None while nothing is pending; None for an
     unknown chat. In the caller's snapshot."""
     session = messages.session(connection, chat)
     if session is None:

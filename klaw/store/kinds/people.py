@@ -1,7 +1,5 @@
-"""People that a user talks about: their rows, names, mentions and history. Every question names the user.
-
-``klaw.memory.facts.people`` is the only one who changes them.
-"""
+"""People that a user talks about: their rows, names, mentions and history. Only ``klaw.memory.facts.people`` changes
+them."""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -53,7 +51,7 @@ def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) ->
 class KnownPerson:
     person: Person
     topics: int
-    """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
+    """How many topics name it, and days from whose talk it was drawn."""
     last_at: str | None
 
 
@@ -100,8 +98,7 @@ def count(connection: apsw.Connection, user: UserId) -> int:
 
 
 def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, after: int = 0) -> list[Person]:
-    """Who turned out to be a user's person, also by way of others; ``after``: only those that changed after an entry of
-    the memory journal."""
+    """Who was merged into a user's person, also by way of others. ``after``: only what changed after this entry."""
     merged = f"""
     WITH RECURSIVE into_it (id) AS (
         VALUES (?2) UNION SELECT p.id FROM people AS p JOIN into_it ON p.merged_into = into_it.id WHERE p.user_id = ?1)
@@ -118,11 +115,11 @@ class PlacedMention:
 
     mention: Mention
     topic: TopicId | None
-    """The topic that has it now; None: it is gone, or there was none."""
+    """The topic that has it now."""
 
     @property
     def day(self) -> str | None:
-        """The date of whose talk it was drawn; None: it was drawn of a topic."""
+        """The day from whose talk it was drawn; None: it was drawn from a topic."""
         return self.mention.topic.removeprefix("day ") if self.mention.topic.startswith("day ") else None
 
 
@@ -166,8 +163,8 @@ ChoosePeople: TypeAlias = Callable[[Sequence[tuple[PersonId, Sequence[str]]]], S
 def find_named(
     connection: apsw.Connection, user: UserId, choose: ChoosePeople, facts_each: int
 ) -> tuple[PersonResult, ...]:
-    """The user's people who are chosen by their names, of one moment, each with the most important facts that name it,
-    without those that may be somebody else's words."""
+    """The people who are chosen by their names, each with the most important facts that name it, but for those that may
+    be somebody else's words."""
     with snapshot(connection):
         rows = connection.execute(_NAMES, (user, _MOST_NAMES))
         chosen = choose([(PersonId(person), json.loads(names)) for person, names in rows])
@@ -291,6 +288,7 @@ PERSON: Kind[Person] = Kind(
     beside=("user_id", "id"),
     made_of=only_spoken_of_in,
     check=check,
+    moves=lambda given: given,
     apply=_apply,
     clear=("DELETE FROM person_names",),
     tables=tables.with_history("people", "person", _CONTENT),
@@ -321,12 +319,12 @@ def change(
     mentions: Sequence[tuple[PersonId, Mention]] = (),
     as_of: int | None = None,
 ) -> None:
-    """Change a user's people. To ask again for what is so already writes nothing.
+    """Change a user's people; what is so already is left out.
 
     Args:
-        put: people as they are to be, new ones or in place of those of their ids.
-        removed: ids of people who go; their history stays.
-        mentions: topics that name them; what is noted already is left out.
+        put: new and changed people.
+        removed: people who go; their history stays.
+        mentions: topics that name them.
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
@@ -361,7 +359,7 @@ def change(
 
 
 def part(tx: Transaction, user: UserId, going: Collection[PersonId], at: str) -> None:
-    """Make those who were merged into one of some people that go, and stay themselves, people of their own again."""
+    """Make those who stay, and were merged into people who go, people of their own again."""
     merged = {each.id: each for person in going for each in merged_into(tx.connection, user, person)}
     for each in merged.values():
         if each.id not in going and each.merged_into in going:

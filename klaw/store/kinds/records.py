@@ -75,7 +75,7 @@ def clear(connection: apsw.Connection) -> None:
 def page(connection: apsw.Connection, kind: Kind[Any], user: UserId, limit: int, offset: int) -> list[Any]:
     """A user's ones, those changed last first."""
     return kind.rows.all(
-        connection, f"WHERE user_id = ? ORDER BY {kind.changed} DESC LIMIT ? OFFSET ?", user, limit, offset
+        connection, f"WHERE user_id = ? ORDER BY {kind.changed or kind.id} DESC LIMIT ? OFFSET ?", user, limit, offset
     )
 
 
@@ -86,9 +86,9 @@ def count(connection: apsw.Connection, kind: Kind[Any], user: UserId | None = No
 
 
 def has_history(what: str) -> bool:
-    """Whether this is the word of a kind that keeps a history, so that people know its things by their ids."""
+    """Whether this is the word of a kind that keeps a history of things that people know by their ids."""
     kind = kind_of(what)
-    return kind is not None and bool(kind.past)
+    return kind is not None and bool(kind.past) and kind.id == "id"
 
 
 def beginning_with(connection: apsw.Connection, what: str, user: UserId | None, text: str, limit: int) -> list[str]:

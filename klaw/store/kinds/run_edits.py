@@ -1,11 +1,9 @@
-"""Runs of tasks, their transcripts, and what they say in chats.
+"""Storing runs of tasks, their transcripts, and what they say in chats.
 
-No result is lost or delivered twice when the process dies: a delivery has two lines, the message in its chat's log and
-the run's new state in the log of runs, and they are one group of the journal, so both are there or none. Killed before
-the group is in the commit log, the run is still running, and recovery interrupts it and, where that is due, tries
-again; killed later, the next start has both, and to save the same state again is answered as repeated. In a home that
-an older Klaw left between the two lines, ``runs.delivered_of`` finds the message by its id, which follows from the
-run's.
+No result is lost or delivered twice when the process dies: the message and the run's new state are one group of the
+journal, so both are there or none. After a kill before that, recovery interrupts the run and, where that is due, tries
+again; after it, to save the same state again is answered as repeated. In a home that an older Klaw left between the two
+lines, ``runs.delivered_of`` finds the message by its id.
 """
 
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ from klaw.store.kinds.messages import AppendedMessage, append_one
 
 @attrs.frozen(kw_only=True)
 class RunLines:
-    """Messages of a run for its JSONL. They are no rows of ``messages``, and recall never finds them."""
+    """Messages of a run for its transcript; recall never finds them."""
 
     first_seq: int
     """Place of the first one within the run: 1, 2 …"""
@@ -34,24 +32,21 @@ class RunLines:
 class StartedRun:
     run: Run
     repeated: bool
-    """There was a run of this user, task, kind, due and attempt already; it is ``run``, and nothing was written."""
+    """``run`` was there already, and nothing was written."""
 
 
 @attrs.frozen
 class RunSaved:
     run: Run
     appended: tuple[AppendedMessage, ...]
-    """The delivery and the notice, as far as there were any, in this order."""
+    """The delivery, then the notice."""
     repeated: bool
-    """The same was saved before; nothing was written."""
+    """The same was saved before, and nothing was written."""
 
 
 def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> StartedRun:
-    """Store a run that begins, or one that is refused and so over already. A second one of the same user, task, kind,
-    due and attempt is not stored: so no fire time runs twice.
-
-    Args:
-        notice: what a chat is told of it (``domain.task.notice_message``).
+    """Store a run that begins, or one that was refused. A second one of the same user, task, kind, due and attempt is
+    not stored, so that no fire time runs twice. ``notice``: what a chat is told (``domain.task.notice_message``).
 
     Raises:
         NoSuchChat: that of the notice; nothing was stored.
@@ -70,16 +65,8 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Starte
 
 
 def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
-    """Add messages to the JSONL of a run. Their chat is replaced by the folder's name; their metadata gets the run's id
-    and, unless they name one, its model. A repetition would double them; readers know them by their ids.
-
-    Args:
-        first_seq: place of the first message within the run, from 1.
-
-    Raises:
-        NoSuchRun: it was not begun.
-        RunOver: it has ended.
-    """
+    """Add messages to a run's transcript, the first with the number ``first_seq`` within the run, from 1. A repetition
+    would double them; readers know them by their ids. Raises NoSuchRun, RunOver."""
     if _stored(tx, run).status.over:
         raise _over(run)
     _transcribe(tx, run, first_seq, added)
@@ -93,19 +80,19 @@ def save(
     delivery: NewMessage | None = None,
     notice: NewMessage | None = None,
 ) -> RunSaved:
-    """Store the next state of a run that has not ended: how far it is, a delivery in its middle, or its end.
+    """Store the next state of a run that has not ended.
 
     Args:
         run: the new state. With a delivery its ``delivered`` counts that already.
-        transcript: last lines of its transcript.
+        transcript: its newest lines.
         delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number ``run.delivered``.
         notice: what another chat is told (``domain.task.notice_message``).
 
     Raises:
-        NoSuchChat: that of the delivery or of the notice is unknown or another user's; nothing was stored.
-        NoSuchRun: it was not begun.
-        RunOver: it has ended, in another way.
-        StorageError: the state does not fit the stored one, or the delivery does not fit the state.
+        NoSuchChat: the user has no chat of the delivery or the notice; nothing was stored.
+        NoSuchRun
+        RunOver: it has ended in another way.
+        StorageError: the state does not follow the stored one, or the delivery does not fit the state.
     """
     stored = _stored(tx, run)
     same = runs.fields(stored) == runs.fields(run)

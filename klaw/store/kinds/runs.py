@@ -1,7 +1,7 @@
-"""Runs of tasks: their lines and those of their transcripts, and what is asked of them, also by the scheduler.
+"""Runs of tasks: their lines, rows and transcripts.
 
-A run has a line for each of its states; the one with the highest ``change`` counts. All of them stand in the log of the
-month in which it began, whatever it became later.
+A run has a line for each of its states, all in the log of the month in which it began; the one with the highest
+``change`` counts.
 """
 
 import json
@@ -29,7 +29,7 @@ class RunState:
     """One line of a run's log."""
 
     change: int
-    """Number of the change among all changes of runs; grows."""
+    """Grows over all changes of all runs."""
     run: Run
 
 
@@ -48,12 +48,8 @@ def fields(run: Run) -> dict[str, Any]:
 
 
 def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of a run of whose texts names were taken out.
-
-    Args:
-        last: ``change``, texts and details of the run's last state, without them. Of earlier states, which count no
-            more, only what the run was asked is left.
-    """
+    """A line of a run of whose texts names were taken out. ``last``: ``change``, texts and details of the run's last
+    state, without them; of earlier states only what the run was asked is left."""
     texts = dict(last) if record.get("change") == last["change"] else {"result": "", "details": {}}
     return {**record, "note": None, "error": None, **texts, "message": last["message"], "change": record.get("change")}
 
@@ -87,7 +83,7 @@ class TranscriptLine:
 
 
 def transcript_path(run: Run) -> str:
-    """JSONL of a run: one file a task and UTC day, and all of a run in that of the day on which it began."""
+    """Log of a run's transcript: one file a task and UTC day of the run's beginning."""
     return f"{CONVERSATIONS}/{run_folder(run.user, run.task)}/{run.started_at[:10]}.jsonl"
 
 
@@ -152,16 +148,19 @@ _INSERT = rows.insert("runs", Run, "change")
 
 
 def put(connection: apsw.Connection, run: Run) -> RunState:
-    """Store a run's first or next state, with the next number. Raises apsw.ConstraintError: its start is another
-    run's."""
+    """Store a run's next state. Raises apsw.ConstraintError: its start is another run's."""
     _write(connection, None, run)
     return RunState(connection.last_insert_rowid(), run)
 
 
+def is_known(connection: apsw.Connection, state: RunState) -> bool:
+    return change_of(connection, state.run.id) >= state.change
+
+
 def restore(connection: apsw.Connection, state: RunState) -> bool:
-    """Store a state of the logs with the number it has there. False when it, or a later one, is there already. Raises
-    apsw.ConstraintError: its number or its start is another run's."""
-    if change_of(connection, state.run.id) >= state.change:
+    """Store a state of the logs. False when it, or a later one, is there already. Raises apsw.ConstraintError: its
+    number or its start is another run's."""
+    if is_known(connection, state):
         return False
     _write(connection, state.change, state.run)
     return True
@@ -240,8 +239,7 @@ SELECT rowid FROM messages WHERE user_id = ?1 AND id > ?2 || '/' AND id < ?2 || 
 
 
 def delivered_of(connection: apsw.Connection, user: UserId, run: str) -> list[Message]:
-    """The run's messages that stand in chats, in the order of delivery, without its notice: whatever the run's record
-    says, what this finds was delivered."""
+    """The run's messages in chats, in order, without its notice: what was delivered, whatever the run's record says."""
     rowids = [rowid for (rowid,) in connection.execute(_SAID, (user, run, notice_id(run)))]
     return messages.by_rowids(connection, rowids)
 

@@ -58,7 +58,7 @@ def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int,
 
 
 def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
-    """Tokens that a user's summaries used from a moment on; also attempts that failed, and summaries that are gone."""
+    """Tokens that a user's summaries used since a moment, with failed attempts and summaries that are gone."""
     query = """
     SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
     WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
@@ -77,10 +77,9 @@ class UnsummarisedPart:
     live: tuple[Summary, ...]
     covered_to: int
     history: tuple[Message, ...]
-    """What was said and what tools did, oldest first, before the first question that waits for its answer. Of very much
-    the newest."""
+    """What was said and what tools did before the first unanswered question, oldest first."""
     as_of: int
-    """The memory journal's last entry then: what is forgotten later is in here still."""
+    """The memory journal's last entry then."""
 
 
 _END = (1 << 62) - 1
@@ -107,8 +106,8 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Unsummar
 
 
 def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
-    """Chats with so many messages after their last summary, the last used first. Whether they need one is not said. A
-    chat that was imported, and in which nothing was answered since, needs none."""
+    """Chats with so many messages after their last summary, the last used first; not those in which nothing was ever
+    answered, such as imported ones."""
     query = """
     SELECT s.chat_id FROM sessions s
     WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
@@ -162,8 +161,7 @@ def read_key(key: object) -> tuple[ChatId, int]:
 
 
 def copy_path(chat: ChatId, number: int) -> str:
-    """Where the Markdown copy of a summary is, relative to the data folder. The chat's name is encoded, so it leads
-    nowhere else."""
+    """The Markdown copy of a summary, relative to the data folder."""
     return f"{COPIES}/{encode_name(chat)}/{number:04d}.md"
 
 
@@ -172,14 +170,13 @@ _OF_SUMMARY = frozenset(attrs.fields_dict(Summary))
 
 @attrs.frozen(kw_only=True)
 class SummaryPut(NewSummary):
-    """A summary that was stored, and what it did to the others of its segment: one line, so that a kill leaves all of
-    it or nothing."""
+    """A summary that was stored, and what it did to the others of its segment."""
 
     number: int
     supersedes: tuple[int, ...] = ()
-    """Numbers of the summaries whose ranges it holds now."""
+    """Summaries whose ranges it holds now."""
     evicts: tuple[int, ...] = ()
-    """Numbers of the summaries that had to make room."""
+    """Summaries that had to make room."""
     notes: tuple[ToolNote, ...] = ()
 
     @property
@@ -245,6 +242,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     beside=("user_id", "chat_id", "number"),
     made_of=covering,
     check=_check,
+    moves="they name messages by numbers that differ here",
     apply=_apply,
     tables=(
         table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),
@@ -262,14 +260,12 @@ def put(
     notes: Sequence[ToolNote] = (),
     as_of: int | None = None,
 ) -> Summary:
-    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures. Two
-    summaries must not speak for the same messages, nor leave one out between them.
+    """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures. No two
+    summaries hold the same messages, or leave one out between them.
 
     Args:
         new: its range begins after all summaries that it does not supersede.
-        supersedes: numbers of live summaries whose ranges it holds too.
-        evicts: numbers of live summaries that make room for it.
-        notes: on the tool calls of its range.
+        supersedes, evicts: numbers of live summaries; see ``SummaryPut``.
         as_of: the memory journal's last entry when the messages were read.
 
     Raises:
@@ -315,8 +311,7 @@ _PUT_FAILURE = rows.insert("summary_failures", SummaryFailure).replace("INSERT",
 
 
 def note_failure(tx: Transaction, failure: SummaryFailure) -> None:
-    """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
-    logs."""
+    """Remember over a restart that a chat's summary failed, and when to try again. It is not in the logs."""
     tx.connection.execute(_PUT_FAILURE, rows.values(failure))
 
 
@@ -349,7 +344,7 @@ class StoredNote:
     chat: ChatId
     note: ToolNote
     created_at: str
-    """When the tool was called, ISO-8601 UTC."""
+    """When the tool was called."""
 
 
 def notes_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredNote]:

@@ -1,16 +1,20 @@
-"""Tasks."""
+"""Tasks: their rows and history."""
 
+import json
+from collections.abc import Sequence
 from typing import Literal
 
 import apsw
+import attrs
 
 from klaw.convert import Form
+from klaw.domain.forget import MARK
 from klaw.domain.names import UserId
 from klaw.domain.task import Task, TaskName, task_name
 from klaw.errors import NoSuchTask, TaskExists
 from klaw.store import rows
-from klaw.store.changes import Change, Kind
-from klaw.store.engine.tables import table
+from klaw.store.changes import Kind, earlier
+from klaw.store.engine.tables import entries, table
 from klaw.store.engine.transaction import Transaction
 
 _TASKS = rows.Rows(Task, "tasks")
@@ -33,16 +37,6 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
     return _TASKS.all(connection, "WHERE enabled >= ? ORDER BY user_id, name", enabled_only)
 
 
-_PUT = rows.insert("tasks", Task).replace("INSERT", "INSERT OR REPLACE", 1)
-
-
-def _apply(connection: apsw.Connection, change: Change[Task]) -> None:
-    if change.value is None:
-        connection.execute("DELETE FROM tasks WHERE user_id = ? AND name = ?", (change.user, change.key))
-    else:
-        connection.execute(_PUT, rows.values(change.value))
-
-
 _CONTENT = (
     "user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,"
     " timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at"
@@ -53,16 +47,20 @@ TASK: Kind[Task] = Kind(
     cls=Task,
     table="tasks",
     id="name",
-    changed="",
+    past="task_changes",
+    forgets_past=True,
     on_purpose=True,
     counted="tasks",
     ops={"put": Task, "remove": None},
     key=Form(task_name, str),
     beside=("user_id", "name"),
-    apply=_apply,
-    tables=(table("tasks", "tasks", "key", _CONTENT, first="", small=True),),
+    moves=lambda given: attrs.evolve(given, enabled=False),
+    tables=(
+        table("tasks", "tasks", "key", _CONTENT, first="", small=True),
+        entries("changes of tasks", "task_changes", "entry, user_id, task_id, at, value"),
+    ),
 )
-get = TASK.get
+get, history = TASK.get, TASK.history
 
 
 def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Task:
@@ -81,3 +79,32 @@ def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
     present = existing(tx.connection, user, name)
     tx.journal(TASK.removed(user, name, at))
     return present
+
+
+def undo(tx: Transaction, user: UserId, name: TaskName, to: int | None, at: str) -> Task | None:
+    """Let a task be what it was before its newest change, or by an entry of its history. Fire times up to now are over
+    where that has another trigger, or is enabled again. Returns it; None: it is gone. Raises NoSuchTask, CannotUndo."""
+    past, present = history(tx.connection, user, name), get(tx.connection, user, name)
+    if not past:
+        raise NoSuchTask(f"there is no task {name}, and there was none")
+    wanted = earlier(past, to)
+    if wanted is None or wanted.value is None:
+        tx.journal(TASK.removed(user, name, at))
+        return None
+    same = present is not None and present.trigger == wanted.value.trigger and present.enabled >= wanted.value.enabled
+    anchor = present.anchor_at if present is not None and same else at
+    task = attrs.evolve(wanted.value, updated_at=at, anchor_at=anchor)
+    tx.journal(TASK.put(user, name, task, at))
+    return task
+
+
+_FORGET = f"""
+UPDATE task_changes AS c SET value = json_set(value, '$.message', '{MARK}')
+WHERE user_id = ?1 AND value IS NOT NULL AND (task_id IN (SELECT value FROM json_each(?2))
+    OR value ->> '$.message' IS NOT (SELECT message FROM tasks WHERE user_id = ?1 AND name = c.task_id))
+"""  # noqa: S608 - a constant
+
+
+def forget_past(connection: apsw.Connection, user: UserId, names: Sequence[TaskName]) -> None:
+    """Take out of the history of a user's tasks what they ask no more; of some, all that they ever asked."""
+    connection.execute(_FORGET, (user, json.dumps(list(names))))

@@ -1,8 +1,5 @@
-"""SQL of the history of topics: changes of topics that were there already, with what those were before.
-
-The states before are taken from the database when an entry of the memory journal is carried out, so a database that is
-made from the logs has the same history. Every question names the user.
-"""
+"""The history of topics: changes of topics with what they were before, taken from the database when an entry of the
+memory journal is carried out, so that a database made from the logs has the same history."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +25,7 @@ ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 @attrs.frozen(kw_only=True)
 class TopicChange:
     entry: int
-    """Entry of the memory journal; names the change."""
+    """Of the memory journal; names the change."""
     at: str
     chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp
@@ -37,7 +34,7 @@ class TopicChange:
     """The topics that it changed or ended, as they were, with all their messages."""
     after: tuple[TopicId, ...]
     undoes: int | None
-    """With undo: the change that it took back."""
+    """The change that it undid."""
     undone_by: int | None
 
 
@@ -92,8 +89,8 @@ def _touching(
 
 
 def later(connection: apsw.Connection, user: UserId, change: TopicChange, rowids: Collection[int]) -> int | None:
-    """The newest change of any of these messages' topics that came after a change and still holds. A change that was
-    taken back does not count, nor does what took it back."""
+    """The newest change of these messages' topics that came after a change and still holds; undone changes and their
+    undoing do not count."""
     found = [
         each.entry
         for each, _ in _touching(connection, user, change.entry, rowids)
@@ -197,8 +194,8 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVe
 def forget(
     connection: apsw.Connection, user: UserId, rowids: Collection[int], gone: Collection[TopicId], entry: int
 ) -> None:
-    """Take the states out that had one of the messages, or are of a topic that is ``gone`` with them. A change of which
-    nothing is left goes as well: it cannot be taken back any more."""
+    """Remove states that had one of the messages, or are of a topic that is ``gone``, and changes of which nothing is
+    left."""
     query = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
     forgotten, ended = frozenset(rowids), frozenset(gone)
     for change in _CHANGES.all(connection, "WHERE user_id = ? ORDER BY entry", user):
@@ -254,6 +251,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
+    moves="they name messages by numbers that differ here; --topics makes new ones",
     apply=_apply,
     clear=topics.CLEAR,
     tables=(

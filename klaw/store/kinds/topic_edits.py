@@ -1,8 +1,4 @@
-"""Topics: what parts of a chat are about. Each change is one line of the memory journal, so that a kill leaves all of
-it or nothing.
-
-What is taken back is decided here and not by the caller: between the question and the transaction nothing can change.
-"""
+"""Changes of topics. Each is one line of the memory journal, so that a kill leaves all of it or nothing."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -36,11 +32,11 @@ class TopicDraft:
 @attrs.frozen(kw_only=True)
 class UndoneTopics:
     undone: int
-    """The change that was taken back."""
+    """Entry of the change that was undone."""
     entry: int
-    """The change that took it back."""
+    """Entry of the undoing."""
     topics: tuple[Topic, ...]
-    """That are as they were, as far as their messages are there."""
+    """Restored, as far as their messages are there."""
     ended: tuple[TopicId, ...]
 
 
@@ -97,14 +93,8 @@ def store(
         )
         for place, draft in enumerate(drafts)
     ]
-    tx.journal(
-        TOPIC.put(
-            user,
-            states[0].id,
-            TopicsPut(chat=chat, topics=tuple(states), ended=() if replaces is None else (replaces,), by=by),
-            at,
-        )
-    )
+    change = TopicsPut(chat=chat, topics=tuple(states), ended=() if replaces is None else (replaces,), by=by)
+    tx.journal(TOPIC.put(user, states[0].id, change, at))
     if model_id is not None:
         pairs = zip(states, drafts, strict=True)
         made = [TopicVector(state.id, at, draft.vector) for state, draft in pairs if draft.vector is not None]
@@ -125,13 +115,11 @@ def merge(
     as_of: int | None = None,
     by: Author = "archivist",
 ) -> Topic:
-    """Let ``target`` take in the messages of ``source``, which is gone then. Returns what it has become.
+    """Move the messages of ``source`` and ``others``, which end, to ``target``. Returns the new target.
 
     Args:
-        source, target: as they were when that was decided; without a source only the summary is another one.
-        others: more sources.
-        vector: of what it becomes, if there is one already; else the archivist makes it.
-        model_id: what made it.
+        source, target: as they were when that was decided; without a source only the summary changes.
+        vector: of the new target, made by ``model_id``; without one the archivist makes it.
         as_of, by: see ``store``.
 
     Raises:
@@ -157,23 +145,15 @@ def merge(
         consolidated=True,
         facts=all(each.facts for each in whole),
     )
-    tx.journal(
-        TOPIC.put(
-            target.user,
-            target.id,
-            TopicsPut(chat=target.chat, topics=(state,), ended=tuple(each.id for each in sources), by=by),
-            at,
-            "merge",
-        )
-    )
+    change = TopicsPut(chat=target.chat, topics=(state,), ended=tuple(each.id for each in sources), by=by)
+    tx.journal(TOPIC.put(target.user, target.id, change, at, "merge"))
     if vector is not None and model_id is not None:
         topic_vectors.store(tx, model_id, [TopicVector(target.id, at, vector)])
     return _present(tx, target.user, target.id)
 
 
 def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolidated", "facts"], at: str) -> bool:
-    """Remember that a step of the archivist is done for a topic, once and for all. Returns whether the topic is
-    there."""
+    """Note that a step of the archivist is done for a topic. Returns whether the topic is there."""
     present = topics.get(tx.connection, user, topic)
     if present is None:
         return False
@@ -184,42 +164,32 @@ def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolida
 
 
 def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
-    """Remove a topic and return what it was. Its messages have none then, so that the archivist makes new ones. Raises
-    NoSuchTopic: the user has none of this id."""
+    """Remove a topic and return what it was; the archivist makes new ones of its messages. Raises NoSuchTopic."""
     present = _present(tx, user, topic)
     tx.journal(TOPIC.removed(user, topic, at))
     return present
 
 
 def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | None, at: str) -> list[int]:
-    """Drop a user's topics, so that the archivist makes new ones of their messages: by one change for each chat, so
-    that each can be taken back by itself. Returns the changes.
-
-    Args:
-        since: only topics whose last message is not older.
-    """
+    """Drop a user's topics, so that the archivist makes new ones of their messages. Each chat is one change, which can
+    be undone by itself. Returns the entries of the changes. ``since``: only topics whose last message is not older."""
     of: dict[ChatId, list[TopicId]] = {}
     for topic in topics.of_user(tx.connection, user, chat=chat, limit=_MOST):
         if since is None or topic.last_at >= since:
             of.setdefault(topic.chat, []).append(topic.id)
-    return [
-        tx.journal(
-            TOPIC.put(user, min(own), TopicsPut(chat=chat, ended=tuple(sorted(own)), by="person"), at, "rebuild")
-        )
-        for chat, own in sorted(of.items())
+    changes = [
+        (min(own), TopicsPut(chat=chat, ended=tuple(sorted(own)), by="person")) for chat, own in sorted(of.items())
     ]
+    return [tx.journal(TOPIC.put(user, first, change, at, "rebuild")) for first, change in changes]
 
 
 def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTopics:
-    """Let topics be again what they were before a change (a merge, a split, a rebuild, or the taking back of one), as
-    far as their messages are there.
-
-    Args:
-        entry: the change; None for the newest that a person asked for.
+    """Restore topics as they were before a change (merge, split, rebuild or undo), as far as their messages are there.
+    ``entry``: of the change; None for the newest that a person asked for.
 
     Raises:
-        NoSuchChange: there is no such change, or it was taken back already.
-        TopicChanged: a later change of the same messages holds and has to be taken back first, or all was forgotten.
+        NoSuchChange: there is no such change, or it was undone already.
+        TopicChanged: a later change of the same messages has to be undone first, or all was forgotten.
     """
     connection = tx.connection
     wanted = entry if entry is not None else topic_changes.newest(connection, user)
@@ -248,15 +218,8 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
     ended = tuple(sorted({*left, *topics.topics_of(connection, user, sorted(mine)).values()} - back))
     if not states and not ended:
         raise TopicChanged("nothing is left of it")
-    done = tx.journal(
-        TOPIC.put(
-            user,
-            min([*back, *ended]),
-            TopicsPut(chat=change.chat, topics=tuple(states), ended=ended, by="person", undoes=change.entry),
-            at,
-            "undo",
-        )
-    )
+    undoing = TopicsPut(chat=change.chat, topics=tuple(states), ended=ended, by="person", undoes=change.entry)
+    done = tx.journal(TOPIC.put(user, min([*back, *ended]), undoing, at, "undo"))
     there = [found for each in sorted(back) if (found := topics.get(connection, user, TopicId(each))) is not None]
     return UndoneTopics(undone=change.entry, entry=done, topics=tuple(there), ended=ended)
 

@@ -1,7 +1,4 @@
-"""SQL of topics' vectors, and of the search by vector. In a plain table, read as a whole for a user.
-
-A vector holds for a topic as an entry of the memory journal left it; a change of the topic drops it.
-"""
+"""Topics' vectors and the search by vector, in a plain table. A change of a topic drops its vector."""
 
 from collections.abc import Sequence
 
@@ -16,8 +13,6 @@ from klaw.store.engine.transaction import Transaction
 
 @attrs.frozen
 class TopicVector:
-    """A vector, and of which topic in which state."""
-
     topic: TopicId
     updated_at: str
     vector: bytes
@@ -25,8 +20,8 @@ class TopicVector:
 
 
 def store(tx: Transaction, model: str, made: Sequence[TopicVector], as_of: int | None = None) -> int:
-    """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, or whose user
-    has forgotten something since ``as_of``, none is."""
+    """Store vectors of the model in use; not of topics that changed meanwhile, or whose user has forgotten something
+    since ``as_of``. Returns how many."""
     query = f"""
     INSERT OR REPLACE INTO vec_topics (rowid, user_id, model, embedding)
     SELECT id, user_id, ?3, ?4 FROM topics

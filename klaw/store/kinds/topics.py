@@ -50,7 +50,7 @@ def count(connection: apsw.Connection, user: UserId, chat: ChatId | None = None)
 
 
 def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicId | None:
-    """The topic that has a topic's messages now: itself, or the one that took it in. None when it is gone."""
+    """The topic itself, or the one that took it in. None when it is gone."""
     seen: set[TopicId] = set()
     while topic not in seen:
         if get(connection, user, topic) is not None:
@@ -194,23 +194,23 @@ class TopicVersion:
     summary: str
     general: bool
     members: RowIds
-    """Row ids of messages that join it; those that it has stay."""
+    """Row ids of messages that join those that it has."""
     consolidated: bool
     facts: bool
 
 
 @attrs.frozen(kw_only=True)
 class TopicsPut:
-    """What topics of a chat become by one change, whose key is the first of them. ``put``: new ones are stored, or in
-    place of others. ``merge``: one takes in others. ``rebuild``: they are dropped. ``undo``: they are as before."""
+    """What topics of a chat become by one change, whose key is the first of them: ``put`` (new ones, or in place of
+    others), ``merge``, ``rebuild`` (they are dropped) or ``undo``."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
     topics: tuple[TopicVersion, ...] = ()
     ended: tuple[TopicId, ...] = ()
     by: Annotated[Author | None, OMIT] = None
-    """Whose change it is; None in lines of before there was a history of changes, which are no part of it."""
+    """None in lines from before there was a history."""
     undoes: Annotated[int | None, OMIT] = None
-    """With undo: number of the change that is taken back."""
+    """The entry of the change that is undone."""
 
 
 @attrs.frozen(kw_only=True)
@@ -222,8 +222,8 @@ class TopicMark:
 
 
 def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
-    """Carry out a change. A vector of another summary, or of other messages, goes; a topic without messages goes as
-    well. Raises apsw.ConstraintError: its value breaks a rule of topics."""
+    """Carry out a change. Outdated vectors and topics without messages go. Raises apsw.ConstraintError: its value
+    breaks a rule of topics."""
     value = change.value
     if value is None:
         end(connection, change, change.key, None)
@@ -265,8 +265,7 @@ def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: T
 
 
 def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry: int, at: str) -> None:
-    """Count a topic's messages again, after some joined or left it by an entry of the memory journal; without any it is
-    gone. Its vector goes."""
+    """Count a topic's messages again, after some joined or left it; without any it ends. Its vector goes."""
     left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
     if left is None:
         return

@@ -1,8 +1,5 @@
-"""What calls to models used: sums over a span of time, and what work in the background used.
-
-For a user's own questions always with their id; without one only for the operator, and for the daily limits,
-which are the installation's.
-"""
+"""What calls to models used: sums over a span of time, and what work in the background used. Without a user only for
+the operator, and for the daily limits of the whole installation."""
 
 import datetime as dt
 import json
@@ -40,8 +37,7 @@ class UsageFilters:
 @attrs.frozen(kw_only=True)
 class UsageGroup:
     key: str | None
-    """The chat's id, the model, the UTC date, the task's name or the source (turn, run, summary, topics, facts …);
-    None for what belongs to no chat or no task."""
+    """Id of a chat, model, UTC date, name of a task, or source (turn, run, summary …); None: no chat or no task."""
     spent: UsageSum
 
 
@@ -68,7 +64,7 @@ _DAYS = f"SELECT {_KEYS['day']}, {_SUMS} {_WHERE} GROUP BY 1 ORDER BY 1 DESC LIM
 
 
 def groups(connection: apsw.Connection, filters: UsageFilters, by: By) -> list[UsageGroup]:
-    """The same by chat, model, task or source, the dearest first; by day, the newest first. At most ``MAX_GROUPS``."""
+    """By chat, model, task or source, the dearest first; by day, the newest first."""
     statement = _DAYS if by == "day" else _GROUPS[by]
     rows = connection.execute(statement, {**attrs.asdict(filters), "limit": MAX_GROUPS})
     return [UsageGroup(key=row[0], spent=_spent(row[1:])) for row in rows]
@@ -221,10 +217,6 @@ SPENT: Kind[BackgroundCharge] = Kind(
 def note_spent(
     tx: Transaction, source: str, user: UserId, chat: ChatId | None, parts: Sequence[Mapping[str, Any]], at: str
 ) -> None:
-    """Remember what a piece of work in the background used, for usage and the daily limits.
-
-    Args:
-        source: what it was for: ``topics``, ``facts``, ``reranker`` …
-        parts: of ``Meter.record()["models"]``.
-    """
+    """Note what work in the background used. ``source``: ``topics``, ``facts``, ``reranker`` … ``parts``: of
+    ``Meter.record()["models"]``."""
     tx.journal(SPENT.put(user, source, BackgroundCharge(chat=chat, parts=tuple(parts)), at))

@@ -41,54 +41,16 @@ def _words(connection: apsw.Connection) -> Iterator[Row]:
         yield word, [list(row[1:]) for row in found]
 
 
-class _Table:
-    """Counts and digests of one table while its rows come in."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.rows = [0, 0]
-        self.hashes = [hashlib.sha256(), hashlib.sha256()]
-        self.only = [0, 0]
-        self.differing = 0
-        self.examples: list[str] = []
-
-    def take(self, side: int, data: bytes) -> None:
-        self.rows[side] += 1
-        self.hashes[side].update(data)
-
-    def example(self, key: object) -> None:
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(str(key))
-
-    def result(self, *, missing_is_fine: bool = False, show_keys: bool = True) -> TableComparison:
-        sides = [Side(rows=rows, digest=hash_.hexdigest()) for rows, hash_ in zip(self.rows, self.hashes, strict=True)]
-        same = self.differing == 0 if missing_is_fine else sides[0] == sides[1]
-        return TableComparison(
-            name=self.name,
-            live=sides[0],
-            built=sides[1],
-            only_live=self.only[0],
-            only_built=self.only[1],
-            differing=self.differing,
-            examples=tuple(self.examples) if show_keys else (),
-            same=same,
-        )
-
-
 def _canonical(row: Row) -> bytes:
     return dumps(list(row)).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progress, None, list[TableComparison]]":
-    """Compare all tables. Raises apsw.Error: one of them cannot be read.
-
-    Args:
-        live: the database in use, which does not change: nobody writes to it, or this reads one moment of it. It
-            must be allowed to make temporary tables.
-        built: the new one, made from the logs as they were then.
-    """
-    steps = [_merge(_Table(table.name), table.rows(live), table.rows(built)) for table in TABLES]
-    steps += [_merge(_Table("words"), _words(live), _words(built), show_keys=False), _compare_vectors(live, built)]
+def compare(live: apsw.Connection, built: apsw.Connection) -> Generator[Progress, None, list[TableComparison]]:
+    """Compare all tables of the database in use, which does not change (nobody writes to it, or this reads one
+    moment of it) and allows temporary tables, and of the new one, made from the logs as they were then. Raises
+    apsw.Error: one of them cannot be read."""
+    steps = [_merge(table.name, table.rows(live), table.rows(built)) for table in TABLES]
+    steps += [_merge("words", _words(live), _words(built), show_keys=False), _compare_vectors(live, built)]
     found = []
     for each in steps:
         comparison = yield from each
@@ -114,7 +76,7 @@ def _same_tail(table: ContentTable, live: apsw.Connection, built: apsw.Connectio
 
 
 def _merge(
-    state: _Table,
+    name: str,
     live: Iterator[Row],
     built: Iterator[Row],
     *,
@@ -123,40 +85,48 @@ def _merge(
     show_keys: bool = True,
 ) -> Steps:
     """Walk two ordered lists of rows side by side. ``also`` is asked about rows that are equal."""
-    sides = (live, built)
     rows = [next(live, None), next(built, None)]
-    seen = 0
+    counts, hashes, only = [0, 0], [hashlib.sha256(), hashlib.sha256()], [0, 0]
+    differing, seen, examples = 0, 0, list[str]()
     while rows[0] is not None or rows[1] is not None:
         seen += 1
         if seen % _REPORT_EVERY == 1:
             yield Progress("compare", seen)
         left, right = rows
+        equal = left == right
         if left is not None and right is not None and left[0] == right[0]:
-            taken = [0, 1]
-            if not (left == right and also(left)):
-                state.differing += 1
-                state.example(left[0])
+            taken, same = [0, 1], equal and also(left)
+            differing += not same
         else:
-            taken = [0] if right is None or (left is not None and left[0] < right[0]) else [1]
-            state.only[taken[0]] += 1
-        data, equal = b"", left == right
+            taken, same = [0 if right is None or (left is not None and left[0] < right[0]) else 1], missing_is_fine
+            only[taken[0]] += 1
+        data = b""
         for side in taken:
             row = rows[side]
             assert row is not None
             data = data if side and equal else _canonical(row)
-            state.take(side, data)
-            if len(taken) == 1 and not missing_is_fine:
-                state.example(row[0])
-            rows[side] = next(sides[side], None)
-    return state.result(missing_is_fine=missing_is_fine, show_keys=show_keys)
+            counts[side] += 1
+            hashes[side].update(data)
+            if not same and side == taken[0] and show_keys and len(examples) < EXAMPLES:
+                examples.append(str(row[0]))
+            rows[side] = next((live, built)[side], None)
+    sides = [Side(rows=count, digest=hash_.hexdigest()) for count, hash_ in zip(counts, hashes, strict=True)]
+    return TableComparison(
+        name=name,
+        live=sides[0],
+        built=sides[1],
+        only_live=only[0],
+        only_built=only[1],
+        differing=differing,
+        examples=tuple(examples),
+        same=differing == 0 if missing_is_fine else sides[0] == sides[1],
+    )
 
 
 def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
-    if vector_model.current(live) != vector_model.current(built):
-        # Another model's: nothing can be compared, and nothing has to be the same.
-        yield Progress("compare")
-        return _Table("vectors").result(missing_is_fine=True)
-    stride = max(1, vectors.count_embedded(built) // SAMPLE)
+    """Another model's vectors cannot be compared, and do not have to be the same."""
+    comparable = vector_model.current(live) == vector_model.current(built)
+    stride = max(1, vectors.count_embedded(built) // SAMPLE) if comparable else 1
 
     def same_direction(row: Row) -> bool:
         if row[0] % stride:
@@ -166,10 +136,8 @@ def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
             return one is None and other is not None  # damaged in the live database, made again in the new one
         return one == other or vectors.distance(built, one, other) <= 1 - MIN_COSINE
 
-    places = vectors.places
-    return (
-        yield from _merge(_Table("vectors"), places(live), places(built), also=same_direction, missing_is_fine=True)
-    )
+    places = [vectors.places(each) if comparable else iter(()) for each in (live, built)]
+    return (yield from _merge("vectors", *places, also=same_direction, missing_is_fine=True))
 
 
 def digests(connection: apsw.Connection) -> dict[str, str]:
@@ -177,8 +145,8 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
     found = {}
     tables = {table.name: table.rows(connection) for table in TABLES}
     for name, rows in {**tables, "vectors": vectors.places(connection), "words": _words(connection)}.items():
-        state = _Table(name)
+        digest = hashlib.sha256()
         for row in rows:
-            state.take(0, _canonical(row))
-        found[name] = state.hashes[0].hexdigest()
+            digest.update(_canonical(row))
+        found[name] = digest.hexdigest()
     return found

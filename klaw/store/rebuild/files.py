@@ -11,6 +11,8 @@ import attrs
 import structlog
 
 from klaw import atomic_file
+from klaw.store.engine.log_files import files
+from klaw.store.kinds import runs
 from klaw.store.rebuild.values import ReindexRefused
 
 RESERVE_BYTES = 64 << 20
@@ -20,37 +22,29 @@ _WAL, _SHM = "-wal", "-shm"
 log = structlog.get_logger("klaw.reindex")
 
 
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
 @attrs.frozen
 class Places:
     database: Path
-
-    @property
-    def building(self) -> Path:
-        return self.database.with_name(f"{self.database.name}.reindex")
-
-    @property
-    def ready(self) -> Path:
-        return self.database.with_name(f"{self.database.name}.new")
-
-    @property
-    def old(self) -> Path:
-        return self.database.with_name(f"{self.database.name}.old")
+    building: Path = attrs.Factory(lambda self: beside(self.database, ".reindex"), takes_self=True)
+    ready: Path = attrs.Factory(lambda self: beside(self.database, ".new"), takes_self=True)
+    old: Path = attrs.Factory(lambda self: beside(self.database, ".old"), takes_self=True)
 
 
-def beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+def log_sizes(root: Path) -> dict[str, int]:
+    """Size of every log by its path below the data folder, but for transcripts of runs: no database has them."""
+    return {path: found.st_size for path, found in files(root) if not runs.is_transcript(path)}
 
 
 def remove(path: Path) -> int:
     """Remove a database file with what SQLite keeps beside it. Returns the bytes that were freed."""
     freed = 0
     for each in (beside(path, _SHM), beside(path, _WAL), path):  # what is cut off here can be repeated
-        try:
-            size = each.stat().st_size
-            each.unlink()
-        except FileNotFoundError:
-            continue
-        freed += size
+        freed += size(each)
+        each.unlink(missing_ok=True)
     atomic_file.sync(path.parent)
     return freed
 
@@ -85,27 +79,15 @@ def exchange(places: Places) -> None:
     atomic_file.sync(live.parent)
 
 
-def recover(places: Places) -> bool:
-    """Finish a swap that was cut off. Returns whether there was one. Call it with the store's lock, before opening.
-    Raises OSError: the files cannot be renamed."""
-    if not places.ready.exists():
-        return False
-    exchange(places)
-    log.warning("swap_finished", file=places.database.name)
-    return True
+def recover(places: Places) -> None:
+    """Finish a swap that was cut off, if one was. Call it with the store's lock, before opening. Raises OSError: the
+    files cannot be renamed."""
+    if places.ready.exists():
+        exchange(places)
+        log.warning("swap_finished", file=places.database.name)
 
 
-def drop_old(places: Places) -> int:
-    """Remove the database of before the last reindex. Returns the bytes that were freed, 0 if there was none. Raises
-    ReindexRefused: there is no other database."""
-    if not places.old.exists():
-        return 0
-    if not places.database.exists():
-        raise ReindexRefused(f"{places.database} is not there: {places.old.name} stays")
-    return remove(places.old)
-
-
-def check_begin(places: Places, logs_bytes: int) -> None:
+def check_begin(places: Places) -> None:
     """Raises ReindexRefused where a reindex could not end; the text says what to do."""
     if places.old.exists():
         raise ReindexRefused(
@@ -113,7 +95,7 @@ def check_begin(places: Places, logs_bytes: int) -> None:
         )
     present = size(places.database) + size(beside(places.database, _WAL))
     # Without a database to judge by: rows, indexes and vectors are up to three times what the logs are.
-    needed = present + present // 8 if present else 3 * logs_bytes
+    needed = present + present // 8 if present else 3 * sum(log_sizes(places.database.parent).values())
     needed = max(0, needed - size(places.building)) + RESERVE_BYTES
     free = shutil.disk_usage(places.database.parent).free
     if free < needed:

@@ -2,7 +2,8 @@
 
 import os
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from sys import intern
@@ -23,7 +24,7 @@ from klaw.store.kinds import records
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns
 from klaw.store.kinds.inventory import LoggedMessage, last_numbers, unknown_messages
-from klaw.store.rebuild.line_inserter import FARTHEST
+from klaw.store.rebuild.reconcile import FARTHEST
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""
@@ -102,16 +103,32 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
     """Read the ends of the newest logs, or with ``whole`` every line of all. What cannot be read is reported, never
     raised."""
     report = LogReport()
-    try:
+    with _reported(report, set_aside.FOLDER):
         report.set_aside = set_aside.count(data_dir)
-    except OSError:
-        report.unreadable.append(set_aside.FOLDER)
-    folders = _folders(data_dir / stored_messages.CONVERSATIONS, report, data_dir)
-    folders += [data_dir / name for name in (stored_turns.TURNS, changes.MEMORY, stored_runs.RUNS)]
+    folders = [data_dir / name for name in (stored_turns.TURNS, changes.MEMORY, stored_runs.RUNS)]
+    with _reported(report, stored_messages.CONVERSATIONS):
+        chats = (data_dir / stored_messages.CONVERSATIONS).iterdir()
+        folders = [*sorted(each for each in chats if each.is_dir()), *folders]
     for folder in folders:
-        _read_folder(folder, report, data_dir, whole=whole)
-    _read_commit_log(data_dir / COMMIT_LOG, report)
+        for place, path in enumerate(sorted(folder.glob("*.jsonl"), reverse=True)):
+            most = None if whole else TAIL_LINES if place < TAIL_LOGS else OLDER_LINES
+            name = path.relative_to(data_dir).as_posix()
+            report.logs += 1
+            with _reported(report, name):
+                _read_log(path, name, report, most)
+    with _reported(report, COMMIT_LOG):
+        _read_commit_log(data_dir / COMMIT_LOG, report)
     return report
+
+
+@contextmanager
+def _reported(report: LogReport, name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError:
+        report.unreadable.append(name)
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +136,7 @@ class LackingRecords:
     """What of the logs a database lacks."""
 
     messages: Mapping[ChatId, int]
-    """By chat; chats without any are left out."""
+    """How many by chat; chats without any are left out."""
     others: Mapping[str, int]
     """How many turns, runs and changes of memory, by their word."""
 
@@ -178,28 +195,6 @@ def _take_message(report: LogReport, message: Message) -> None:
     report.last_seqs[message.chat] = max(message.seq, report.last_seqs.get(message.chat, 0))
 
 
-def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
-    try:
-        return sorted(entry for entry in root.iterdir() if entry.is_dir())
-    except FileNotFoundError:
-        return []
-    except OSError:
-        report.unreadable.append(str(root.relative_to(data_dir)))
-        return []
-
-
-def _read_folder(folder: Path, report: LogReport, data_dir: Path, *, whole: bool) -> None:
-    logs = sorted(folder.glob("*.jsonl"), reverse=True)
-    for place, path in enumerate(logs):
-        most = None if whole else TAIL_LINES if place < TAIL_LOGS else OLDER_LINES
-        name = path.relative_to(data_dir).as_posix()
-        report.logs += 1
-        try:
-            _read_log(path, name, report, most)
-        except OSError:
-            report.unreadable.append(name)
-
-
 def _read_log(path: Path, name: str, report: LogReport, most: int | None) -> None:
     torn = _is_torn(path)
     if torn:
@@ -220,14 +215,9 @@ def _is_torn(path: Path) -> bool:
 
 def _read_commit_log(path: Path, report: LogReport) -> None:
     """Count its lines, and learn what they name: the next start puts them into the logs."""
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    log, _, record = line.partition(b"\t")
-                    report.pending_lines += 1
-                    _take(report, log.decode(errors="replace"), record)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        report.unreadable.append(COMMIT_LOG)
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                log, _, record = line.partition(b"\t")
+                report.pending_lines += 1
+                _take(report, log.decode(errors="replace"), record)

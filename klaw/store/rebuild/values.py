@@ -60,26 +60,21 @@ class TableComparison:
 
 @attrs.frozen(kw_only=True)
 class Tally:
-    """What the logs held."""
+    """What the logs held: messages, turns, runs, and changes of the kinds (``Kind.counted``)."""
 
     messages: int = 0
     turns: int = 0
     tasks: int = 0
     facts: int = 0
     chats: int = 0
-    """Titles of chats, and chats that were archived or brought back."""
     core: int = 0
     summaries: int = 0
     topics: int = 0
     people: int = 0
-    """Changes of people, and mentions."""
     bases: int = 0
     forgets: int = 0
-    """Forgettings, and notes that they are finished."""
     days: int = 0
-    """Notes on days whose talk was drawn into facts."""
     spendings: int = 0
-    """Notes on what work in the background used of models."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""
@@ -95,8 +90,6 @@ class Tally:
 
 @attrs.frozen(kw_only=True)
 class Vectors:
-    """Where the new database's vectors are from."""
-
     taken_over: int = 0
     waiting: int = 0
     """Left for the server's embedder."""

@@ -15,7 +15,7 @@ import trio.testing
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.admin import notify
-from klaw.admin.notify import LifeCheck, Notifier, accepts, watchdog_interval_s
+from klaw.admin.notify import Notifier, Prove, accepts, watchdog_interval_s
 from klaw.app.app import App
 from klaw.app.serve import _tell
 from klaw.errors import ActorStopped
@@ -106,18 +106,18 @@ class Part:
     def __init__(self) -> None:
         self.prove: Callable[[], Any] = trio.lowlevel.checkpoint
 
-    def check(self, name: str) -> LifeCheck:
+    def check(self, name: str) -> tuple[str, Prove]:
         async def prove() -> None:
             await self.prove()
 
-        return LifeCheck(name=name, prove=prove)
+        return name, prove
 
 
 @asynccontextmanager
-async def watching(notifier: Notifier, *checks: LifeCheck) -> AsyncIterator[Supervisor]:
+async def watching(notifier: Notifier, *checks: tuple[str, Prove]) -> AsyncIterator[Supervisor]:
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        await supervisor.start(notify.spec(notifier, INTERVAL_S, checks))
+        await supervisor.start(notify.spec(notifier, INTERVAL_S, dict(checks)))
         yield supervisor
         await supervisor.stop(notify.ACTOR_NAME, "the test is over")
 
@@ -170,18 +170,18 @@ async def test_the_listener_proves_its_life_by_accepting() -> None:
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             port = listener.socket.getsockname()[1]
-            check = LifeCheck(name="listener", prove=partial(accepts, lambda: ("0.0.0.0", port)))
+            prove = partial(accepts, lambda: ("0.0.0.0", port))
             with trio.move_on_after(0.1) as stuck:
-                await check.prove()
+                await prove()
             assert stuck.cancelled_caught
 
             async def hang_up(stream: trio.SocketStream) -> None:
                 await stream.aclose()
 
             nursery.start_soon(trio.serve_listeners, hang_up, [listener])
-            await check.prove()
+            await prove()
             nursery.cancel_scope.cancel(reason="the listener stops")
         with pytest.raises(OSError, match="connect"):
-            await check.prove()
+            await prove()
         with pytest.raises(ConnectionRefusedError):
             await accepts(lambda: None)

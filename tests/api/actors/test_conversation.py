@@ -29,7 +29,7 @@ async def klaw(tmp_path, **sections):
 
 
 def asking(w, text="Привет", id="m1", chat="main"):  # noqa: A002
-    return ask(w.app.chats, w.app.hub, LOCAL_USER, chat, id, text)
+    return ask(w.app, LOCAL_USER, chat, id, text)
 
 
 async def answered(w, *what, **how):

@@ -16,10 +16,9 @@ import trio
 
 from klaw.backup import create as making
 from klaw.backup import folder as folders
-from klaw.backup import manifest as manifests
+from klaw.backup import folder as manifests
 from klaw.backup.create import create
-from klaw.backup.folder import BackupRefused, chosen, listed
-from klaw.backup.manifest import BackupItem, BrokenBackup
+from klaw.backup.folder import BackupItem, BackupRefused, BrokenBackup, chosen, listed
 from klaw.backup.restore import differing, paths_below, restore, verify
 from klaw.cli.backup import _told
 from klaw.cli.main import main
@@ -42,7 +41,7 @@ def test_one_made_while_something_is_forgotten_may_still_hold_it(paths: Paths) -
 
     root, made = create(paths, paths.backups_dir, forgetting, secrets=False)
     assert made.last["entry"] >= last_forgetting(paths.database)
-    assert (made.forgetting, manifests.read(root).forgetting) == (True, True)
+    assert (made.forgetting, manifests.read_manifest(root).forgetting) == (True, True)
     again, later = create(paths, paths.backups_dir, marker(paths), secrets=False)
     assert (later.forgetting, "forgetting" in (again / manifests.FILE).read_text()) == (False, False)
     told = [_told(each, last_forgetting(paths.database))["holds_forgotten"] for each in listed(paths.backups_dir)]
@@ -245,7 +244,7 @@ def test_logs_that_make_another_database_are_found(paths: Paths) -> None:
         items = [attrs.evolve(each, sha256=digest, size=size) if each.path == path else each for each in found.items]
         for name in ("manifest.json", "manifest.sha256"):
             (root / name).unlink()
-        manifests.write(root, attrs.evolve(found, items=tuple(items)))
+        manifests.write_manifest(root, attrs.evolve(found, items=tuple(items)))
         assert any(each.startswith(problem) for each in checked(paths)), problem
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from klaw.backup import manifest as manifests
+from klaw.backup import folder as manifests
 from klaw.backup.create import _below
-from klaw.backup.folder import chosen
-from klaw.backup.manifest import MAX_DEPTH, BackupItem, BackupManifest, BrokenBackup
+from klaw.backup.folder import MAX_DEPTH, BackupItem, BackupManifest, BrokenBackup, chosen
 from klaw.backup.restore import restore, verify
 from klaw.config.paths import Paths
 from klaw.store import migrations
@@ -30,7 +29,9 @@ def backup(folder: Path, *items: BackupItem, **changes: Any) -> Path:
     root = folder / NAME
     root.mkdir(parents=True)
     about = {"klaw": "1", "schema": migrations.latest(), "time": "2026-11-25T10:00:00.000Z", "last": {}, "digests": {}}
-    manifests.write(root, BackupManifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes}))
+    manifests.write_manifest(
+        root, BackupManifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes})
+    )
     return root
 
 

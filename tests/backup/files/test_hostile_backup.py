@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from klaw.backup import manifest as manifests
-from klaw.backup.folder import chosen
-from klaw.backup.manifest import BackupItem, BackupManifest, BrokenBackup
+from klaw.backup import folder as manifests
+from klaw.backup.folder import BackupItem, BackupManifest, BrokenBackup, chosen
 from klaw.backup.restore import differing, restore
 from klaw.config.paths import Paths
 
@@ -30,7 +29,9 @@ def written(root: Path, *items: BackupItem, **changes: Any) -> None:
     for name in (manifests.FILE, manifests.DIGEST):
         (root / name).unlink(missing_ok=True)
     about = {"klaw": "0.1.0", "schema": 1, "time": "2026-11-20T03:30:00.000Z", "last": {}, "digests": {}}
-    manifests.write(root, BackupManifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes}))
+    manifests.write_manifest(
+        root, BackupManifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes})
+    )
 
 
 def restored(root: Path) -> Paths:

@@ -43,7 +43,7 @@ async def test_a_turn_keeps_its_tokens_and_cost(tmp_path: Path) -> None:
         assert kept["cost_nano"] == round(0.4 * NANO)
         assert [part["model"] for part in kept["models"]] == ["stub/big"]
         told = await w.command("/usage")
-        assert "$0.4000; 100 tokens in, 30 out; 1 call." in told
+        assert "1 call, 100 tokens in, 30 out, $0.4000." in told
         assert (await spent_today(w)).cost_nano == kept["cost_nano"]
 
 
@@ -56,7 +56,7 @@ async def test_an_unknown_price_is_said(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await w.send("hi")
         await w.turn(1)
-        assert "price unknown; 11 tokens in, 7 out" in await w.command("/usage")
+        assert "11 tokens in, 7 out, price unknown" in await w.command("/usage")
 
 
 async def test_a_provider_that_does_not_count_is_estimated(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_a_provider_that_does_not_count_is_estimated(tmp_path: Path) -> No
         kept = (await w.receipt()).usage
         assert kept["estimated_calls"] == 1
         assert 40 <= kept["completion_tokens"] <= 80
-        assert "1 call; 1 estimated." in await w.command("/usage")
+        assert "out, partly estimated, " in await w.command("/usage")
 
 
 async def test_a_stopped_and_a_torn_answer_count(tmp_path: Path) -> None:

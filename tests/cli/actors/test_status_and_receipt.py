@@ -13,7 +13,7 @@ from klaw.actor import log as logging
 from klaw.admin import socket as admin_socket
 from klaw.app.app import App, running
 from klaw.cli import operations
-from klaw.cli.admin_call import NoServer, RefusedByServer, call
+from klaw.cli.admin_call import TIMEOUT_S, NoServer, RefusedByServer, call
 from klaw.cli.main import main
 from klaw.config.load import parse
 from klaw.config.paths import Paths
@@ -50,7 +50,7 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
         assert "there is no such turn" in capsys.readouterr().err
         with pytest.raises(RefusedByServer) as caught:
-            await trio.to_thread.run_sync(lambda: call(app.core.paths, "chat", chat="anna:nowhere"))
+            await trio.to_thread.run_sync(lambda: call(app.core.paths, "chats_status", chat="nowhere"))
         assert caught.value.code == "unknown_chat"
 
 
@@ -101,7 +101,7 @@ def test_a_stale_socket_is_no_server(home: Path) -> None:
 
 
 async def answering(
-    home: Path, answer: bytes, *, timeout_s: float | None = None, error: type[Exception] = NoServer
+    home: Path, answer: bytes, *, timeout_s: float = TIMEOUT_S, error: type[Exception] = NoServer
 ) -> str:
     """Ask somebody who answers this to everything; returns the error's text."""
     paths = Paths.resolve(home, {})

@@ -24,6 +24,7 @@ from tests.support.waiting import HANG_S, until
 
 SECRET = "Ключ от сейфа называется Kanarienvogel8842, запомни это"
 CHATS, EACH = 12, 120
+EXPORTED = ("bases", "facts", "people", "sources", "summaries", "tasks", "topics")
 
 
 def large(folder: Path) -> Path:
@@ -188,10 +189,8 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
             assert code == 0, err
         code, out, err = await run_klaw("export", "--to", str(folder), *where)
         assert code == 0, err
-        assert sorted(each.name for each in folder.iterdir()) == [
-            "chats",
-            *(f"{name}.{ending}" for name in ("facts", "people", "summaries", "topics") for ending in ("json", "md")),
-        ]
+        lists = {f"{name}.{ending}" for name in EXPORTED for ending in ("json", "md")}
+        assert {each.name for each in folder.iterdir()} == {"chats", *lists}
         names = sorted(each.name for each in (folder / "chats").iterdir())
         main = names[2].removesuffix(".json")  # not the same on a stick that knows no capital letters
         assert names == ["Main.json", "Main.md", f"{main}.json", f"{main}.md", "сад.json", "сад.md"]
@@ -205,14 +204,16 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
     async with serve_llm() as llm, served(write_home(other, llm=llm.url)) as server:
         where = ("--home", str(other))
         code, out, err = await run_klaw("import", "klaw", str(folder), "--dry-run", *where)
-        assert (code, "2 facts and 2 people\n" in out) == (0, True), err
+        assert (code, "2 facts and 2 people and 1 task\n" in out) == (0, True), err
         code, out, err = await run_klaw("import", "klaw", str(folder), *where)
-        assert (code, "2 facts and 2 people: 4 added, 0 were here before" in out) == (0, True), err
+        assert (code, "2 facts and 2 people and 1 task: 5 added, 0 were here before" in out) == (0, True), err
         code, out, err = await run_klaw("facts", "list", *where)
         assert (code, out.count("import:klaw-"), "Аня живёт в Берлине" in out) == (0, 2, True), err
         code, out, err = await run_klaw("people", "show", "аня", *where)
         assert (code, "import:klaw-" in out) == (0, True), err
         again = tmp_path / "again"
+        code, out, err = await run_klaw("schedule", "list", *where)
+        assert (code, "water" in out, "disabled" in out, "сад" in out) == (0, True, True, True), err
         assert (await run_klaw("export", "--to", str(again), *where))[0] == 0
         for name in ("Main", main, "сад"):
             one, two = (json.loads((each / "chats" / f"{name}.json").read_text()) for each in (folder, again))

@@ -34,17 +34,17 @@ def test_without_home_there_is_none() -> None:
 
 
 def test_texts_need_no_quotes() -> None:
-    assert parse("search", "summer", "house", "--limit", "3").asked_query == "summer house"
-    assert parse("search", "--limit", "3", "летний", "дом").asked_query == "летний дом"
-    assert parse("search", "chat", "about", "tea").asked_query == "chat about tea"
-    assert parse("--home", "chat", "search", "serve").asked_query == "serve"
+    assert parse("search", "summer", "house", "--limit", "3").asked_query == ["summer", "house"]
+    assert parse("search", "--limit", "3", "летний", "дом").asked_query == ["летний", "дом"]
+    assert parse("search", "chat", "about", "tea").asked_query == ["chat", "about", "tea"]
+    assert parse("--home", "chat", "search", "serve").asked_query == ["serve"]
     assert parse("kb", "chat", "--chat", "workshop").asked_chat == "workshop"
-    assert parse("chat", "Name", "a", "tree").question == "Name a tree"
-    assert parse("chat", "--chat", "x", "Name", "a tree").question == "Name a tree"
-    assert parse("chat").question is None
-    assert parse("--home=chat", "chat", "Tea?").question == "Tea?"
-    assert parse("facts", "add", "Anna", "likes", "tea").asked_text == "Anna likes tea"
-    assert parse("people", "add", "Анна", "Петрова", "--relation", "sister").asked_name == "Анна Петрова"
+    assert parse("chat", "Name", "a", "tree").question == ["Name", "a", "tree"]
+    assert parse("chat", "--chat", "x", "Name", "a tree").question == ["Name", "a tree"]
+    assert parse("chat").question == []
+    assert parse("--home=chat", "chat", "Tea?").question == ["Tea?"]
+    assert parse("facts", "add", "Anna", "likes", "tea").asked_text == ["Anna", "likes", "tea"]
+    assert parse("people", "add", "Анна", "Петрова", "--relation", "sister").asked_name == ["Анна", "Петрова"]
 
 
 @pytest.mark.parametrize(

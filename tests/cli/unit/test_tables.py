@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attrs
+
 from klaw.cli.output import line, table, written
 from klaw.domain import usage
 from klaw.domain.usage import UsageSum
@@ -131,7 +133,7 @@ def test_status_lists_what_is_degraded(golden: Golden) -> None:
         "llm": {
             "model": "local/m",
             "slots": {"busy": 0, "total": 2, "waiting": 0},
-            "today": {"cost_nano": 0, "calls": 2, "unpriced_calls": 2, "prompt_tokens": 5, "completion_tokens": 4},
+            "today": attrs.asdict(UsageSum(calls=2, unpriced_calls=2, prompt_tokens=5, completion_tokens=4)),
             "budget": {"share": None},
             "providers": [
                 {"name": "a", "state": "closed", "failures": 0, "retry_in_s": 0},
@@ -220,7 +222,7 @@ def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
     )
     printed = "\n".join(receipt_lines({**TURN, "usage": record}))
     assert (
-        "usage    3 calls, 1000 tokens in (700 cached), 27 out, $0.0025 + unknown;"
+        "usage    3 calls, 1,000 tokens in (700 cached), 27 out, $0.0025 + unknown;"
         " stub/model: 1 call, 900 tokens in (700 cached), 20 out, $0.0025;"
         " stub/chooser: 2 calls, 100 tokens in, 7 out, price unknown\n"
     ) in printed

@@ -40,7 +40,6 @@ async def test_a_send_returns_its_seq_and_is_seen_as_an_entry() -> None:
         assert await client.send("main", "Привет!") == 1
         (entry,) = await take(client, 1)
         assert (entry.seq, entry.role, entry.content) == (1, "user", "Привет!")
-        assert client.positions() == {"main": 1}
 
 
 async def test_resume_gives_what_was_missed_and_then_what_comes() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
+from klaw.client.editor import EditorKey, LineEditor
 from klaw.client.text_width import width
 
 UP, DOWN, LEFT, RIGHT, HOME, END, DELETE = b"\x1b[A", b"\x1b[B", b"\x1b[D", b"\x1b[C", b"\x1b[H", b"\x1b[F", b"\x1b[3~"
@@ -41,7 +41,7 @@ def test_editing(typed: bytes, line: str) -> None:
 
 def test_enter_submits_and_up_brings_back() -> None:
     editor = LineEditor(["earlier"])
-    assert list(editor.feed(b"first\rsecond\n")) == [SubmittedLine("first"), SubmittedLine("second")]
+    assert list(editor.feed(b"first\rsecond\n")) == ["first", "second"]
     list(editor.feed(b"draft" + UP + UP))
     assert editor.text == "first"
     list(editor.feed(UP + UP))

@@ -172,7 +172,7 @@ def mcp_requests(known):
         return "POST", mcp.PATH, {"json": body, "headers": {"Accept": "application/json, text/event-stream"}}
 
     for name, tool in tools().items():
-        for given in known.calls(tool.operation.arguments):
+        for given in known.calls(tool.arguments):
             flat = given.get("fields", {}) | {field: value for field, value in given.items() if field != "fields"}
             yield asked("tools/call", name=name, arguments=flat)
     yield asked("resources/list")

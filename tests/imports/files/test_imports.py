@@ -14,7 +14,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import take_out
 from klaw.operations.handler import OPERATOR
 from klaw.operations.perform import operations, perform, read
-from klaw.store.forget import execute, finish
+from klaw.store.forget import execute, logs
 from klaw.store.forget.finding import NothingToForget
 from klaw.store.kinds import chats, imports, messages, pending, summaries, topics
 from klaw.store.search import fulltext_renewal, vectors
@@ -223,7 +223,7 @@ async def test_a_kill_while_a_large_import_is_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
 ) -> None:
     """The next start goes on by itself, beside the server."""
-    for module, name, value in ((finish, "MOST_AT_START", 3), (take_out, "MANY", 2), (take_out, "AT_ONCE", 2)):
+    for module, name, value in ((logs, "MOST_AT_START", 3), (take_out, "MANY", 2), (take_out, "AT_ONCE", 2)):
         monkeypatch.setattr(module, name, value)
     data = tmp_path / "data"
     path = chatgpt_export(tmp_path, *(talk(f"c{n}", f"Тайна: {n}", f"Hello {n}", SECRET) for n in range(6)))

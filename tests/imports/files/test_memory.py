@@ -10,13 +10,16 @@ from klaw.actor.clock import iso
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.person import Person, PersonId
+from klaw.domain.task import Cron
 from klaw.errors import KlawError
 from klaw.imports import claude, klaw_export
 from klaw.imports.export_files import opened
 from klaw.imports.feed import ImportReport, feed
 from klaw.operations.handler import OPERATOR
+from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
-from klaw.store.kinds import facts, imports, messages, people
+from klaw.store.kinds import facts, imports, messages, people, tasks
+from klaw.store.kinds.knowledge import bases
 from klaw.store.store import Store
 from tests.support.asking import parts_to_forget
 from tests.support.exports import CASES, FIRST, SECOND, THIRD, imported
@@ -91,7 +94,7 @@ async def test_they_come_with_ids_times_and_links(tmp_path: Path, user: str) -> 
     data, path, own = tmp_path / "data", export(tmp_path), UserId(user)
     with opened(str(path)) as given:
         report = feed(klaw_export.read(given), "klaw", None, lambda _done: None)
-    assert (report.messages, report.facts, report.people, report.unread) == (6, 3, 2, [])
+    assert (report.messages, report.kept, report.unread) == (6, {"facts": 3, "people": 2}, [])
     async with running_store(data) as store:
         await store.writer.run(messages.append, [new("mine", chat="Сад", user=user)])
         report = await moved(store, path, user=user)
@@ -147,7 +150,7 @@ async def test_a_second_import_adds_nothing_whatever_was_done_meanwhile(tmp_path
         now = (["Has sold the boat", "Likes coffee"], ["Борис"])
         assert await known(store) == now
         report = await moved(store, path, SECOND)
-        assert (report.facts, report.people, report.remembered) == (3, 2, 0)
+        assert (report.kept, report.remembered) == ({"facts": 3, "people": 2}, 0)
         assert await known(store) == now
     assert holding(data, "Kanarienvogel8842") == {}
     rebuilt(data)
@@ -233,6 +236,76 @@ async def test_what_cannot_be_read_is_named_and_the_rest_comes(tmp_path: Path) -
     ]
 
 
+TASK: dict[str, Any] = {
+    "user_id": "local",
+    "name": "water",
+    "trigger": {"cron": "0 9 * * *", "zone": "Europe/Berlin"},
+    "message": "Что сухо?",
+    "model": None,
+    "inject_into": "Сад",
+    "enabled": True,
+    "timeout_s": 300,
+    "max_tokens": None,
+    "daily_tokens": None,
+    "created_at": AT,
+    "updated_at": AT,
+    "anchor_at": AT,
+}
+BASE = {"id": "base1", "user_id": "local", "name": "Garden", "description": "", "language": "ru"}
+BASE |= {"members": {"anna": "viewer"}, "created_at": AT, "updated_at": AT}
+SOURCE = {"id": "s1", "user_id": "local", "base_id": "base1", "kind": "folder", "name": "notes", "place": "/etc"}
+
+
+async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_named(tmp_path: Path) -> None:
+    """Topics and summaries as 52f6777d exported them: they hold numbers of messages."""
+    data, path = tmp_path / "data", export(tmp_path, facts=[], people=[])
+    bad: list[dict[str, Any]] = [
+        {"name": "heartbeat"},
+        {"name": "cron", "trigger": {"cron": "99 9 * * *", "zone": "UTC"}},
+        {"name": "every", "trigger": {"every_s": 0}},
+        {"name": "blank", "message": ""},
+        {"name": "odd", "trigger": {"cron": 5}},
+    ]
+    there = {
+        "tasks": [TASK, *({**TASK, **each} for each in bad), {**TASK, "name": "late", "inject_into": "x"}],
+        "bases": [BASE, {**BASE, "id": "base2"}],
+        "sources": [SOURCE],
+        "topics": [{"id": 7, "chat": "local:Сад", "summary": "Roses", "first_rowid": 1}] * 3,
+        "summaries": [{"chat": "local:Сад", "first_seq": 1, "last_seq": 9, "text": "Roses"}],
+    }
+    for name, things in there.items():
+        (path / f"{name}.json").write_text(json.dumps(things))
+    async with running_store(data) as store:
+        report = await moved(store, path)
+        assert report.kept == {"tasks": 6, "bases": 2}
+        assert report.remembered == 3
+        water, late = sorted(await store.readers.run(tasks.of_user, LOCAL_USER), key=lambda each: each.name != "water")
+        assert (water.enabled, water.inject_into, water.timeout_s) == (False, "Сад", 300)
+        assert water.trigger == Cron(expression="0 9 * * *", zone="Europe/Berlin")
+        assert (late.name, late.inject_into) == ("late", None)
+        (base,) = await store.readers.run(bases.of_user, LOCAL_USER)
+        assert (base.base.id, base.base.name, base.base.members) == ("base1", "Garden", {})
+        assert (await moved(store, path, SECOND)).remembered == 0
+        assert (await moved(store, path / "bases.json", THIRD, user="anna")).remembered == 1, "base1 is another user's"
+        for what in ("topic", "kb_source", "message", "nonsense"):
+            call = read(operations()["import_remember"], {"origin": FIRST, "what": what, "values": [{}]})
+            with pytest.raises(OperationError, match="things of this kind are not moved"):
+                await perform(call, OPERATOR, store)
+    assert report.left_out == {
+        "topics: they name messages by numbers that differ here; --topics makes new ones": 3,
+        "summaries: they name messages by numbers that differ here": 1,
+    }
+    unread = sorted(f"{each.what}: {each.why}" for each in report.unread)
+    assert [each.partition(": ")[0] for each in unread] == [
+        *["a task"] * 4,
+        "sources.json, entry 1 (notes)",
+        "tasks.json, entry 6",
+    ]
+    assert [each.split(": ")[1] for each in unread[:4]] == ["blank", "cron", "every", "heartbeat"]
+    assert "klaw kb add" in unread[4]
+    rebuilt(data)
+
+
 async def test_two_of_one_name_in_an_export_stay_two(tmp_path: Path) -> None:
     path = export(tmp_path, [], [somebody("who1", "Anna"), somebody("who2", "Anna")])
     async with running_store(tmp_path / "data") as store:
@@ -246,7 +319,7 @@ async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> 
     path = CASES / "claude_memories_and_projects_ignored.zip"
     async with running_store(tmp_path / "data") as store:
         report = await imported(store, "claude", path, reader=claude.read)
-        assert (report.added, report.facts, report.remembered, report.documents) == (2, 1, 1, 1)
+        assert (report.added, report.kept, report.remembered, report.documents) == (2, {"facts": 1}, 1, 1)
         (fact_,) = await store.readers.run(facts.of_user, LOCAL_USER)
         assert (fact_.text, fact_.origin, fact_.imported) == (
             "Anna lives in Riga and grows apples.",

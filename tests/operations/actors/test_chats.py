@@ -225,7 +225,7 @@ async def test_a_long_chat_comes_in_parts(app: App, commands: Commands, form: st
     rows += [new("я" * PART_CHARS + str(number), user="anna", chat="сад") for number in range(3)]
     await app.core.writer.run(messages.append, rows)
     text, parts = await exported(commands, format=form)
-    assert parts == 5
+    assert parts == 6
     if form == "markdown":
         assert text.count("> m") == 2 * PART_MESSAGES + 1
     else:

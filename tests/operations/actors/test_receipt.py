@@ -1,4 +1,4 @@
-"""What ``receipt`` and ``chat`` tell, asked of a real server."""
+"""What ``receipt`` tells, asked of a real server."""
 
 import json
 from typing import Any
@@ -16,26 +16,11 @@ async def ask(app: App, name: str, **args: str) -> dict[str, Any]:
     return await ask_operation(name, app, **args)
 
 
-async def test_chat(app: App) -> None:
-    """Row, actor, what is pending and the last turn; nothing of what was said."""
-    await fail_a_turn(app, ANNA, "Работа", f"вопрос {CANARY}")
-    answer = await ask(app, "chat", chat="anna:Работа")
-    assert answer["session"]["name"] == "Работа"
-    assert answer["session"]["last_seq"] == 1
-    assert answer["pending"] == 1
-    assert answer["now"] == {"state": "failed"}
-    assert answer["actor"]["name"] == "chat anna:Работа"
-    assert answer["last_turn"]["status"] == "failed"
-    assert "receipt" not in answer["last_turn"]
-    assert CANARY not in json.dumps(answer, ensure_ascii=False)
-
-
 @pytest.mark.parametrize("chat", ["-main", "anna:../x", "UP:main", "anna:"])
 async def test_a_malformed_chat_id_names_its_rule(app: App, chat: str) -> None:
-    for name in ("chat", "receipt"):
-        with pytest.raises(OperationError, match=r"args\.chat: ") as caught:
-            await ask(app, name, chat=chat)
-        assert caught.value.code == "bad_args"
+    with pytest.raises(OperationError, match=r"args\.chat: ") as caught:
+        await ask(app, "receipt", chat=chat)
+    assert caught.value.code == "bad_args"
 
 
 async def test_receipt_of_a_turn_a_chat_a_user_or_all(app: App) -> None:
@@ -62,4 +47,4 @@ async def test_receipt_says_what_does_not_exist(app: App) -> None:
     with pytest.raises(OperationError, match=r"args\.user"):
         await ask(app, "receipt", user="Anna")
     with pytest.raises(OperationError, match="there is no such chat"):
-        await ask(app, "chat", chat="anna:nowhere")
+        await ask(app, "chats_status", user="anna", chat="nowhere")

@@ -6,6 +6,8 @@ import pytest
 
 from klaw.actor.clock import iso
 from klaw.app.app import App
+from klaw.cli.output import written
+from klaw.operations import schedule
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
 from tests.support.admin import Commands
@@ -94,6 +96,30 @@ async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> 
     assert (await commands.run(asked("schedule_enable", name="day")))["task"]["enabled"]
     assert await commands.run(asked("schedule_remove", name="day")) == {"removed": {"user": "local", "name": "day"}}
     assert (await commands.run(asked("schedule_list")))["tasks"] == []
+
+
+async def test_a_task_has_a_history_and_goes_back(commands: Commands) -> None:
+    await add(commands)
+    await commands.run(asked("schedule_edit", name="day", fields={"every": "2h", "message": "Что нового?"}))
+    await commands.run(asked("schedule_remove", name="day"))
+    told = await commands.run(asked("task_history", task="day"))
+    versions = [
+        each["task"] and (each["task"]["trigger"]["shown"], each["task"]["message"]) for each in told["changes"]
+    ]
+    old, new = ("cron 0 9 * * * Europe/Berlin", "Подведи итоги дня"), ("every 2h", "Что нового?")
+    assert versions == [old, new, None]
+    lines = written(schedule.TASKS.history_lines(told))
+    assert lines[0].split() == ["entry", "at", "task", "runs", "asks"]
+    assert [line.split()[-1] for line in lines[1:]] == ["дня", "нового?", "(removed)"]
+    back = (await commands.run(asked("task_undo", task="day")))["task"]
+    assert (back["trigger"]["shown"], back["running"]) == ("every 2h", False)
+    first = told["changes"][0]["entry"]
+    back = (await commands.run(asked("task_undo", task="day", entry=first)))["task"]
+    assert (back["trigger"]["shown"], back["message"], len(back["next_fires"])) == (*old, 3)
+    assert (await refused(commands, "task_undo", task="day", entry=999)).code == "cannot_undo"
+    for user, name in (("anna", "day"), ("local", "never")):
+        for operation in ("task_history", "task_undo"):
+            assert (await refused(commands, operation, task=name, user=user)).code == "unknown_task"
 
 
 async def test_every_wrong_field_is_named(commands: Commands) -> None:

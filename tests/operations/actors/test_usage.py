@@ -113,7 +113,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
                 told = await output(usage_command, by="chat")
                 assert "today: $0.2500 of $1.00 and 50 of 500 tokens of unknown price used" in told
                 assert json.loads(await output(usage_command, json=True))["budget"]["share"] == 0.25
-                assert "$0.2500, 3 calls, 1 of unknown price, 1,050 tokens; $0.2500 of $1.00" in await output(
+                assert "3 calls, 950 tokens in, 100 out, $0.2500 + unknown; $0.2500 of $1.00" in await output(
                     status_command, code=3
                 )
     assert await trio.to_thread.run_sync(usage_command, arguments(home, by="chat", days=7)) == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.operations.chat import NamedChat
+from klaw.operations.chats import OfChat
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, operations, read_call
 from klaw.operations.server import Log, Reindex
@@ -45,7 +45,7 @@ def test_every_operation_has_a_deadline_and_a_meaning() -> None:
 def test_requests_are_structured() -> None:
     """Names in Russian are names."""
     assert read_call("actors", {}).operation.name == "actors"
-    assert read_call("chat", {"chat": "anna:Работа"}).asked == NamedChat(chat="anna:Работа")
+    assert read_call("chats_stop", {"chat": "anna:Работа"}).asked == OfChat(chat="anna:Работа")
     assert read_call("receipt", {"turn": "t1"}).asked == Receipt(turn="t1")
     assert read_call("receipt", {"turn": None}).asked == Receipt()
     assert read_call("log", {"level": "debug"}).asked == Log(level="debug")
@@ -62,12 +62,12 @@ def test_requests_are_structured() -> None:
         ("fact_lst", {}, "unknown_operation", "did you mean fact_list?"),
         ("actors", {"depth": 1}, "bad_args", "known are none"),
         ("receipt", {"trun": "x"}, "bad_args", "did you mean turn?"),
-        ("chat", {}, "bad_args", "args.chat: is required"),
-        ("chat", {"chat": 7}, "bad_args", "args.chat: must be a text"),
-        ("chat", {"chat": ""}, "bad_args", "args.chat: must have 1 to 128 characters"),
-        ("chat", {"chat": "x" * 129}, "bad_args", "args.chat: must have 1 to 128 characters"),
-        ("chat", {"chat": "a:\0"}, "bad_args", "args.chat: must not hold NUL"),
-        ("chat", {"chat": "a:\ud800"}, "bad_args", "args.chat: must not hold NUL"),
+        ("kb_show", {}, "bad_args", "args.base: is required"),
+        ("kb_show", {"base": 7}, "bad_args", "args.base: must be a text"),
+        ("kb_show", {"base": ""}, "bad_args", "args.base: must have 1 to 128 characters"),
+        ("kb_show", {"base": "x" * 129}, "bad_args", "args.base: must have 1 to 128 characters"),
+        ("kb_show", {"base": "a:\0"}, "bad_args", "args.base: must not hold NUL"),
+        ("kb_show", {"base": "a:\ud800"}, "bad_args", "args.base: must not hold NUL"),
         ("log", {"level": "DEBUG"}, "bad_args", "args.level: must be one of debug, info, warning, error"),
         ("log", {"level": ["debug"]}, "bad_args", "args.level: must be one of"),
         ("reindex", {"action": "drop"}, "bad_args", "args.action: must be one of start, status, cancel"),
@@ -83,7 +83,7 @@ def test_bad_requests_name_the_field(name: str, args: dict[str, Any], code: str,
 
 
 def test_errors_quote_no_value() -> None:
-    for name, args in (("chat", {"chat": ["секрет"]}), ("секрет", {}), ("chat", {"секрет": 1})):
+    for name, args in (("chats_stop", {"chat": ["секрет"]}), ("секрет", {}), ("chats_stop", {"секрет": 1})):
         with pytest.raises(OperationError) as caught:
             read_call(name, args)
         assert "секрет" not in str(caught.value)

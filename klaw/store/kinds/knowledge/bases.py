@@ -87,21 +87,26 @@ BASE: Kind[Base] = Kind(
     ops={"put": Base, "remove": None},
     beside=("user_id", "id"),
     check=check_base,
+    moves=lambda given: attrs.evolve(given, members={}),
     apply=_apply,
     clear=("DELETE FROM kb_members",),
     tables=(table("knowledge bases", "kb_bases", "id", _CONTENT, first="", small=True),),
 )
 
 
+def is_free(connection: apsw.Connection, base: BaseId) -> bool:
+    """Whether no user's base has this id."""
+    return BASE.rows.one(connection, "WHERE id = ?", base) is None
+
+
 def create(tx: Transaction, base: Base) -> Base:
-    """Store a new base. To create the same again is safe. Raises BaseExists: its owner has another base of this name;
-    InvalidValue: a value breaks its rule."""
+    """Store a new base. Raises BaseExists: its owner has another base of this name; InvalidValue."""
     return _put(tx, base)
 
 
 def change(tx: Transaction, user: UserId, base: BaseId, at: str, fields: Mapping[str, Any]) -> Base:
-    """Change fields of a base (``name``, ``description``, ``language``) that a user owns. Raises NoSuchBase,
-    NotAllowed: the user does not own it; BaseExists, InvalidValue: see ``create``."""
+    """Change name, description or language of a base that a user owns. Raises NoSuchBase, NotAllowed, BaseExists,
+    InvalidValue."""
     now = owned(tx.connection, user, base)
     changed = attrs.evolve(now, **fields)
     return now if changed == now else _put(tx, attrs.evolve(changed, updated_at=at))
@@ -146,7 +151,7 @@ def _put(tx: Transaction, base: Base) -> Base:
 
 def remove(tx: Transaction, user: UserId, base: BaseId, at: str) -> Base:
     """Remove a base that a user owns, with its sources; ``klaw.knowledge.removal`` removes their documents. Raises
-    NoSuchBase, NotAllowed: the user does not own it."""
+    NoSuchBase, NotAllowed."""
     now = owned(tx.connection, user, base)
     tx.journal(BASE.removed(now.user, base, at))
     return now

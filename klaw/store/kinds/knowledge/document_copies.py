@@ -39,11 +39,9 @@ _SEQUENCE = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'kb_
 
 
 def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Step, None, int]:
-    """Make the documents of the new database those of the live one, with their passages, whose row ids stay, and the
-    full text. Can be done again: what is the same stays. Returns how many were copied.
-
-    What is just being read, what changes meanwhile, and what cannot be read of a damaged database is left out.
-    """
+    """Copy documents of the live database with their passages, whose row ids stay, and the full text to the new one,
+    which may have some. What is just being read, changes meanwhile, or is damaged is left out. Returns how many were
+    copied."""
     copied = done = total = 0
     try:
         total = int(live.execute("SELECT count(*) FROM kb_documents").get)
@@ -71,8 +69,8 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
 
 
 def hand_over(built: apsw.Connection, live: apsw.Connection) -> None:
-    """Nothing is written to the live database any more: what has changed since it was taken over is read again, and
-    what was removed goes."""
+    """While nothing is written to the live database: read again what has changed since ``take_over``, remove what was
+    removed."""
     theirs = {row[0]: row for row in live.execute(_STATES)}
     with built:
         for row in built.execute(_STATES).fetchall():

@@ -1,11 +1,10 @@
 """Storing documents of knowledge bases and their passages.
 
-The full text and the vectors hold a document's name and title with each passage, so a title is changed only while the
-document has no passages.
+Full text and vectors hold a document's name and title with each passage, so its title changes only while it has none.
 
-A long document is stored in steps, each of them short, and a kill between two loses and doubles nothing: ``begin``,
-``fill`` again and again, ``trim``, ``finish``. From ``begin`` to ``finish`` it is ``waiting``, so that it is read again
-after a kill; meanwhile what it had before and what it has already are found.
+A document is stored in short steps, between which a kill loses and doubles nothing: ``begin``, ``fill`` again and
+again, ``trim``, ``finish``. From ``begin`` to ``finish`` it is ``waiting``, so that it is read again after a kill;
+meanwhile what it had before and what it has already are found.
 """
 
 import hashlib
@@ -90,17 +89,15 @@ def wait(tx: Transaction, found: Sequence[Document]) -> int:
 
 
 def wait_again(tx: Transaction, source: SourceId) -> int:
-    """What could not be read of a source is to be read again; so are graphs, of which only the row may be left. Returns
-    how many documents that are."""
+    """What could not be read of a source, and graphs, are to be read again. Returns how many documents that are."""
     again = "UPDATE kb_documents SET state = 'waiting' WHERE source_id = ? AND (state = 'failed' OR format = 'rdf')"
     tx.connection.execute(again, (source,))
     return tx.connection.changes()
 
 
 def begin(tx: Transaction, document: Document) -> str | None:
-    """Begin to store a document that was read. Returns the title that it has now: while there are passages with
-    another one, that; they have to be removed (``trim``), and this called again. None: its source is gone meanwhile,
-    and nothing was stored."""
+    """Begin to store a document. Returns the title that it has now: while there are passages with another one, that;
+    then remove them (``trim``) and begin again. None: its source is gone, and nothing was stored."""
     connection = tx.connection
     if not connection.execute(_SOURCE, (document.source, document.base)).get:
         return None
@@ -112,7 +109,7 @@ def begin(tx: Transaction, document: Document) -> str | None:
 
 
 def claimed(had: Same, found: Iterable[Passage]) -> Iterator[tuple[Passage, int | None]]:
-    """Passages with the row that each takes over of those that the document had, which is taken out of them."""
+    """Passages with the row of ``had`` that each takes over, which is taken out of it."""
     for each in found:
         rowids = had.get(same_key(each.heading, each.text))
         yield each, rowids.pop(0) if rowids else None
@@ -121,8 +118,8 @@ def claimed(had: Same, found: Iterable[Passage]) -> Iterator[tuple[Passage, int 
 def fill(
     tx: Transaction, document: DocumentId, found: Sequence[tuple[Passage, int | None]], seconds: float = float("inf")
 ) -> int:
-    """Store the next passages of a document, each in a row that it has already or in a new one, for so long at most.
-    Returns how many were stored: at least one, but 0 when the document is gone meanwhile."""
+    """Store the next passages of a document, each in its old row or a new one, for so long at most. Returns how many
+    were stored; 0: the document is gone."""
     connection = tx.connection
     until = time.monotonic() + seconds
     for done, (each, rowid) in enumerate(found):

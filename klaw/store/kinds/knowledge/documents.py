@@ -45,8 +45,8 @@ def of_base(
     limit: int = 1_000,
     offset: int = 0,
 ) -> list[Document]:
-    """The documents of a base of which a user is a member, or of one of its sources, by their names; ``problems``: only
-    those of which not all could be read."""
+    """The documents of a user's base, or of one of its sources, by their names; ``problems``: only those of which not
+    all could be read."""
     troubled = "AND d.problems <> '[]'" if problems else ""
     some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {troubled}"
     rest = f"{_MINE} {some} ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
@@ -64,7 +64,7 @@ def get(connection: apsw.Connection, user: UserId, document: DocumentId) -> Docu
 def passages(
     connection: apsw.Connection, user: UserId, document: DocumentId, *, first: int = 0, limit: int = 1_000
 ) -> list[StoredPassage]:
-    """The passages of a document of a base of which a user is a member, in order, from an ordinal on."""
+    """The passages of a document in a user's base, in order, from an ordinal on."""
     rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= ?3 ORDER BY p.ordinal LIMIT ?4"
     return _PASSAGES.all(connection, rest, user, document, first, limit)
 
@@ -101,7 +101,7 @@ class SourceCounts:
 
 
 def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[SourceCounts]:
-    """How many documents each source has that has some, of a base of which a user is a member, or of all of them."""
+    """How many documents the sources of a user's base, or of all, have; sources without any are left out."""
     query = """
     SELECT d.base_id, d.source_id, count(*), count(iif(d.state = 'waiting', 1, NULL)),
         count(iif(d.state = 'failed', 1, NULL)), count(iif(d.problems <> '[]', 1, NULL)), sum(d.passages), sum(d.size)
@@ -113,7 +113,7 @@ def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None)
 
 
 def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
-    """How many passages of a base of which a user is a member wait for a vector of the model in use."""
+    """How many passages of a user's base wait for a vector of the model in use."""
     query = """
     SELECT count(*) FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
     JOIN kb_passages AS p ON p.base_key = b.rowid
@@ -129,8 +129,7 @@ def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:
 
 
 def waiting(connection: apsw.Connection, source: SourceId, limit: int) -> list[Document]:
-    """Documents of a source that are to be read, the smallest first, so that none waits long for a large one: for the
-    indexer."""
+    """Documents of a source that are to be read, the smallest first, for the indexer."""
     index = "INDEXED BY kb_documents_waiting WHERE d.source_id = ? AND d.state = 'waiting'"
     rest = f"{index} ORDER BY d.size, d.name LIMIT ?"
     return _DOCUMENTS.all(connection, rest, source, limit)
@@ -183,8 +182,7 @@ def renamed(connection: apsw.Connection, limit: int) -> list[DocumentId]:
 
 
 def counts(connection: apsw.Connection) -> dict[str, int]:
-    """How many documents of all users there are, by their state; ``unreadable`` are those that failed although
-    their format is known."""
+    """How many documents of all users there are, by state; ``unreadable``: failed, although the format is known."""
     unreadable = "state = 'failed' AND coalesce(problems ->> '$[0].code', '') <> 'unsupported'"
     rows = connection.execute(f"SELECT state, count(*), sum({unreadable}) FROM kb_documents GROUP BY state")  # noqa: S608
     found, failed = {state.value: 0 for state in DocumentState}, 0

@@ -1,4 +1,4 @@
-"""The passages of documents in knowledge bases, where they are searched: by the bases of which a user is a member."""
+"""The passages of documents, as they are searched: in the bases of which a user is a member."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ PASSAGE: Kind[StoredPassage] = Kind(
 
 @attrs.frozen(kw_only=True)
 class PassageScope:
-    """Where passages are searched: bases of which the user is a member, or only some documents of these."""
+    """Bases of which the user is a member, or only some documents of these."""
 
     user: UserId
     bases: Collection[BaseId]

@@ -1,5 +1,4 @@
-"""What goes with a knowledge base or a source, and what knows of it: the texts of passages that receipts of answers
-hold. The answers themselves stay."""
+"""What goes with a knowledge base or a source: also texts of passages in receipts. The answers themselves stay."""
 
 import json
 
@@ -68,8 +67,8 @@ _LAST_TURN = "SELECT coalesce(max(rowid), 0) FROM turns"
 def look(
     connection: apsw.Connection, user: UserId, *, base: BaseId | None = None, source: SourceId | None = None
 ) -> Going:
-    """What goes with a base that a user owns, or with a source of a base that a user may edit. Raises NoSuchBase,
-    NoSuchSource, NotAllowed: the user may not."""
+    """What goes with a base that a user owns, or a source that a user may edit. Raises NoSuchBase, NoSuchSource,
+    NotAllowed."""
     if source is not None:
         going = [sources.get(connection, user, source)]
         of = bases.editable(connection, user, going[0].base)

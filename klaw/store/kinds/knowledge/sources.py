@@ -71,15 +71,15 @@ SOURCE: Kind[Source] = Kind(
     ops={"put": Source, "remove": None},
     beside=("user_id", "id"),
     check=check_source,
+    moves="add its file, folder or page again: klaw kb add",
     apply=_apply,
     tables=(table("sources of knowledge bases", "kb_sources", "id", _CONTENT, first="", small=True),),
 )
 
 
 def put(tx: Transaction, user: UserId, source: Source) -> Source:
-    """Add a source to a base that a user may edit, or change it. To put the same again is safe. Raises NoSuchBase,
-    NotAllowed: the user may not edit the base; InvalidValue: a value breaks its rule; StorageError: the id is another
-    base's source's."""
+    """Add a source to a base that a user may edit, or change it. Raises NoSuchBase, NotAllowed; InvalidValue;
+    StorageError: the id is another base's source's."""
     base = bases.editable(tx.connection, user, source.base)
     check_source(source)
     if source.user != base.user:
@@ -108,16 +108,9 @@ _KEPT_BYTES = "SELECT coalesce(sum(size), 0) FROM kb_sources WHERE added_by = ?"
 
 
 def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
-    """Add a source to a base that a user may edit, unless it has the same one already, which then is returned: by its
-    address or path, of a file by its name and content.
-
-    Args:
-        most: bytes that all files of the user who adds it may have; no limit for the operator (``added_by`` is empty).
-
-    Raises:
-        AttachmentRefused: ``files_full``.
-        NoSuchBase, NotAllowed, InvalidValue: see ``put``.
-    """
+    """Add a source to a base, unless it has the same one already (by address or path, of a file by name and content),
+    which then is returned. ``most``: bytes that all files of who adds it may have; the operator (``added_by`` is empty)
+    has no limit. Raises AttachmentRefused: ``files_full``; else as ``put``."""
     bases.editable(tx.connection, user, source.base)
     same = (source.base, source.kind, source.where, source.sha256, source.name)
     there = _SOURCES.one(tx.connection, _SAME, *same)
@@ -131,8 +124,8 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
 
 
 def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
-    """Remove a source of a base that a user may edit; nobody sees its documents any more, and
-    ``klaw.knowledge.removal`` removes them. Raises NoSuchSource, NotAllowed: the user may not edit its base."""
+    """Remove a source of a base that a user may edit; ``klaw.knowledge.removal`` removes its documents. Raises
+    NoSuchSource, NotAllowed."""
     now = get(tx.connection, user, source)
     bases.editable(tx.connection, user, now.base)
     tx.journal(SOURCE.removed(now.user, source, at))

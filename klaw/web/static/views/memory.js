@@ -37,13 +37,13 @@ export function showAgain() {
   document.querySelector("klaw-memory")?.go(document.querySelector("klaw-memory").where);
 }
 
-/** Say that something was done, with a button that takes it back, and show what there is now; elsewhere with `hash`. */
-export function done(text, undo, hash = location.hash) {
+/** Say that something was done, with a button that takes it back, and show what there is now (`again`); elsewhere with `hash`. */
+export function done(text, undo, hash = location.hash, again = showAgain) {
   toast([text, " ", h("button", { onclick: (event) => {
     event.target.disabled = true;
-    undo().then(showAgain, (error) => toast(error.message));
+    undo().then(again, (error) => toast(error.message));
   } }, t("Undo"))], 15000);
-  if (hash === location.hash) showAgain();
+  if (hash === location.hash) again();
   else location.hash = hash;
 }
 
@@ -56,8 +56,8 @@ export async function attempt(work) {
   }
 }
 
-/** All versions of a fact or a person, the newest first; any of them can be gone back to. `told` says what one was. */
-export async function showHistory(path, told) {
+/** All versions of a fact, a person or a task, the newest first; any can be gone back to. `told` says what one was. */
+export async function showHistory(path, told, again = showAgain) {
   const dialog = openDialog(t("History"));
   try {
     const { changes } = await get(`${path}/history`);
@@ -65,7 +65,7 @@ export async function showHistory(path, told) {
     dialog.show(h("ol", { class: "lines" }, [...changes].reverse().map((each, index) => h("li", {},
       h("p", { class: "hint" }, when(each.at)), h("p", { class: "quote" }, told(each) || t("(removed)")),
       index > 0 && h("div", { class: "buttons" }, h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
-        () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
+        () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
   } catch (error) {
     dialog.show(failure(error));
   }

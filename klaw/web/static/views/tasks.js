@@ -6,6 +6,7 @@ import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, said, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 import { fieldsOf } from "/static/records.js";
+import { done, showHistory } from "/static/views/memory.js";
 
 const MOMENT = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
 
@@ -16,6 +17,7 @@ function moment(iso, zone) {
 
 const status = (run) => t(run.status === "waiting" ? "queued" : run.status.replace("_", " "));
 const path = (...names) => `#/tasks/${names.map(encodeURIComponent).join("/")}`;
+const versionOf = (task) => [task.trigger.shown, !task.enabled && t("switched off"), task.inject_into, task.message].filter(Boolean).join(" · ");
 const tokens = (run) => number(run.prompt_tokens + run.completion_tokens);
 
 class Tasks extends Panel {
@@ -54,7 +56,8 @@ class Tasks extends Panel {
     const { name, enabled, last_run: last } = task;
     const url = `/schedule/${encodeURIComponent(name)}`;
     const next = !enabled ? t("switched off") : task.running ? t("running now") : task.next_fires.length ? moment(task.next_fires[0], task.zone) : t("never");
-    const button = (word, done) => h("button", { "data-key": `${name} ${word}`, "aria-label": `${t(word)}: ${name}`, onclick: done }, t(word));
+    const again = () => this.refresh();
+    const button = (word, work) => h("button", { "data-key": `${name} ${word}`, "aria-label": `${t(word)}: ${name}`, onclick: work }, t(word));
     return h("li", { "data-task": name },
       h("h2", {}, h("a", { href: path(name), "data-key": name }, name), " ", h("code", {}, task.trigger.shown)),
       h("p", { class: "clamp" }, task.message),
@@ -67,7 +70,8 @@ class Tasks extends Panel {
         button("Run now", () => this.change(() => post(`${url}/run`))),
         button("Edit", () => this.edit(task)),
         button(enabled ? "Switch off" : "Switch on", () => this.change(() => post(`${url}/${enabled ? "disable" : "enable"}`))),
-        button("Remove", () => this.change(() => remove(url), `${t("Remove this task? Its runs stay.")} (${name})`))));
+        button("History", () => showHistory(url, (each) => each.task && versionOf(each.task), again)),
+        button("Remove", () => this.change(async () => { await remove(url); done(t("Removed."), () => post(`${url}/undo`), location.hash, again); }))));
   }
 
   // -- the form --------------------------------------------------------------------------------------------------------

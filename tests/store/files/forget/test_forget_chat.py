@@ -15,8 +15,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChat
 from klaw.memory.forget import take_out
 from klaw.store.forget import execute
-from klaw.store.forget.execute import forget_rest
-from klaw.store.forget.journal_entry import ForgetEntry, merged, together
+from klaw.store.forget.execute import ForgetEntry, forget_rest, merged, together
 from klaw.store.kinds import chats, facts, messages, topics
 from klaw.store.store import Store
 from tests.store.files.forget.test_forget import CANARY, KILLED, REPOSITORY

@@ -12,6 +12,7 @@ from klaw.domain.forget import MARK
 from klaw.domain.knowledge import Base, BaseId
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
+from klaw.errors import CannotUndo
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import execute, reach
 from klaw.store.forget.finding import NothingToForget
@@ -138,6 +139,19 @@ async def test_what_titles_tasks_and_bases_said_before_goes_with_any_forgetting(
         assert (await store.readers.run(chats.get, ANNA, chat_id(ANNA, "plans"))).title == TITLES[1]
         assert (await store.readers.run(bases.get, ANNA, BaseId("b1"))).base.description == ABOUT[1]
         assert {each.message for each in await store.readers.run(tasks.of_user, ANNA)} == {ASKS}
+    await _same_after_rebuilds(tmp_path)
+
+
+async def test_what_a_task_asked_before_cannot_come_back_after_a_forgetting(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        await titled(store)
+        said = await store.writer.run(facts.put, fact("A fact of no weight", user="anna"), "new")
+        await forget(store, tmp_path, f"fact:{said.id}")
+        past = await store.readers.run(tasks.history, ANNA, "kept")
+        assert [change.value.message for change in past] == [MARK, ASKS]
+        for name in ("kept", "gone"):
+            with pytest.raises(CannotUndo, match="forgotten"):
+                await store.writer.run(tasks.undo, ANNA, name, None, AT)
     await _same_after_rebuilds(tmp_path)
 
 

@@ -17,7 +17,7 @@ from klaw.config.schema import AttachmentsConfig
 from klaw.domain.attachment import Attachment, NamedFile, files_of
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.errors import AttachmentRefused, StorageFull
+from klaw.errors import AttachmentRefused, StorageFull, TooMuchToday
 from klaw.store import attachments as on_disk
 from klaw.store.attachments import UNSENT_S, Attachments
 from klaw.store.kinds import attachments, messages
@@ -257,3 +257,23 @@ async def test_a_kill_between_upload_and_send_loses_nothing(tmp_path: Path) -> N
     assert len(names(tmp_path / "attachments")) == 2  # with the draft
     assert on_disk.sweep(tmp_path, SystemClock().now() + 1) == 1
     assert names(tmp_path / "attachments") == [sha256]
+
+
+async def test_the_limit_of_a_day_begins_anew_at_midnight_and_is_of_each_user(tmp_path: Path) -> None:
+    evening, midnight = 1_764_115_199.0, 1_764_115_200.0  # 25 and 26 November 2025, UTC
+
+    async with running_store(tmp_path) as store:
+
+        async def stored(user: str, at: float) -> bool:
+            message = new("ж" * 1_000, user=user, at=at)
+            try:
+                await store.writer.run(attachments.append_plain, message, 5_000)
+            except TooMuchToday:
+                return False
+            return True
+
+        assert [await stored("Анна", evening) for _ in range(3)] == [True, True, False]
+        assert await stored("local", evening)
+        assert [await stored("Анна", midnight) for _ in range(3)] == [True, True, False]
+        kept = await store.readers.run(messages.after, new(user="Анна").chat, 0, 10)
+        assert len(kept) == 4

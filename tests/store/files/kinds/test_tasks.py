@@ -12,8 +12,9 @@ import trio
 from klaw.actor.clock import iso
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.task import At, Every, Run, RunKind, RunStatus, TaskName, delivery_id, notice_message, task_name
+from klaw.domain.task import At, Every, Run, RunKind, RunStatus, Task, TaskName, delivery_id, notice_message, task_name
 from klaw.errors import (
+    CannotUndo,
     IdConflict,
     InvalidName,
     NoSuchChat,
@@ -119,6 +120,41 @@ async def test_a_task_is_changed_removed_and_made_again(tmp_path: Path) -> None:
         (3, "remove"),
         (4, "put"),
     ]
+
+
+async def test_a_task_goes_back_to_what_it_was(tmp_path: Path) -> None:
+    """Another trigger, or enabling, starts no run for the past; any other change neither repeats nor drops one."""
+    first = task(message="Полить цветы")
+    name = first.name
+    async with running_store(tmp_path) as store:
+
+        async def undo(seconds: int, to: int | None = None, user: UserId = LOCAL) -> Task | None:
+            return await store.writer.run(tasks.undo, user, name, to, iso(START + seconds))
+
+        await store.writer.run(tasks.put, first, "new")
+        other = attrs.evolve(first, message="Вынести мусор", trigger=Every(seconds=90), updated_at=iso(START + 1))
+        await store.writer.run(tasks.put, attrs.evolve(first, message="Вынести мусор"), "existing")
+        await store.writer.run(tasks.put, other, "existing")
+        assert await undo(2, to=2) == attrs.evolve(
+            other, trigger=first.trigger, updated_at=iso(START + 2), anchor_at=iso(START + 2)
+        )
+        back = await undo(3, to=1)
+        assert back == attrs.evolve(first, updated_at=iso(START + 3), anchor_at=iso(START + 2))
+        await store.writer.run(tasks.remove, LOCAL, name, iso(START + 4))
+        assert await undo(5) == attrs.evolve(first, updated_at=iso(START + 5), anchor_at=iso(START + 5))
+        for wrong, to in (("no.*number", 99), ("so already", 7)):
+            with pytest.raises(CannotUndo, match=wrong):
+                await undo(6, to)
+        with pytest.raises(NoSuchTask):
+            await undo(6, user=UserId("anna"))
+        assert [change.value is None for change in await store.readers.run(tasks.history, LOCAL, name)] == [
+            *[False] * 5,
+            True,
+            False,
+        ]
+        await store.writer.run(tasks.put, task("new"), "new")
+        assert await store.writer.run(tasks.undo, LOCAL, TaskName("new"), None, iso(START + 7)) is None
+        assert await store.readers.run(tasks.get, LOCAL, TaskName("new")) is None
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "", "x" * 65, "Ä", "a.b"])

@@ -4,7 +4,7 @@ form to the byte."""
 from pathlib import Path
 
 from klaw.store import changes
-from klaw.store.kinds import messages, records, runs, turns
+from klaw.store.kinds import messages, records, runs, tasks, turns
 from tests.support.forgetting import forgetter
 from tests.support.old_home import lines_of, old_data, old_digests
 from tests.support.reindexing import differing, digests_of, run
@@ -14,7 +14,7 @@ from tests.support.topics import ANNA
 KINDS = {"task", "fact", "core", "summary", "topic", "person", "mention", "forget", "day", "spent"}
 NOT_IN_LOGS = {"vectors"}
 """Tables that are made by the model."""
-SINCE = {"chats", "knowledge bases", "sources of knowledge bases", "uses of documents"}
+SINCE = {"changes of tasks", "chats", "knowledge bases", "sources of knowledge bases", "uses of documents"}
 """Tables that this home does not have yet."""
 
 
@@ -39,6 +39,9 @@ async def test_with_its_database(tmp_path: Path) -> None:
     async with running_store(data) as store:
         assert store.opened.reconciled.changes() == 0
         assert store.opened.reconciled.malformed == 0
+        for task in await store.readers.run(tasks.everybodys, enabled_only=False):
+            *_, last = await store.readers.run(tasks.history, task.user, task.name)
+            assert last.value == task
     digests = digests_of(data / "klaw.db")
     assert {name: digests[name] for name in old_digests()} == old_digests()
     assert set(digests) - set(old_digests()) == SINCE

@@ -18,8 +18,7 @@ from klaw.store.kinds import messages, run_edits, runs, tasks
 from klaw.store.kinds.run_edits import RunLines
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.building import Building
-from klaw.store.rebuild.files import Places, remove
-from klaw.store.rebuild.logs import sizes
+from klaw.store.rebuild.files import Places, log_sizes, remove
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reached, reindexing_store, run, talk
@@ -253,7 +252,7 @@ async def test_what_was_built_before_a_task_was_removed_is_gone_on_with(tmp_path
     await filled(tmp_path)
     building = Building(Places(tmp_path / "klaw.db"), slice_s=1.0)
     building.open(embed_again=False)
-    for _ in building.read(sizes(tmp_path), whole=True):
+    for _ in building.read(log_sizes(tmp_path), whole=True):
         pass
     assert (building.tally.runs, building.tally.conflicts) == (20, 0)
     building.close()
