@@ -1,8 +1,6 @@
 """The KlawError tree: one class for each situation that a caller can tell apart. Those of models: ``klaw.llm.errors``.
-
 Foreign exceptions are translated into these at one boundary each. Their text never holds message content, tokens or
-keys, because it may reach a log line or a client.
-"""
+keys, because it may reach a log line or a client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

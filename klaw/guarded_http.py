@@ -1,9 +1,6 @@
-"""The guard of requests that go out: which addresses may be connected to, and how much of an answer is read.
-
-The check of a URL is for a clear answer; what protects is that of the IP address that is connected to: a name is
-resolved here, its addresses are checked, and one of those is what is connected to. Nothing resolves the name again, so
-a name server that answers differently the second time gains nothing; TLS and the Host header keep the name.
-"""
+"""The guard of requests that go out: which addresses may be connected to, and how much of an answer is read. A name is
+resolved here, its IP addresses are checked, and one of those is connected to: a name server that answers differently
+the second time gains nothing. TLS and the Host header keep the name. The check of a URL only gives a clear answer."""
 
 import ipaddress
 import re

@@ -1,8 +1,6 @@
-"""JSON schemas of what models are to write, made of the types that also check it (``klaw.convert``). Pure.
-
-Every request carries all tools and each word is paid for, so what helps no model to write a call is left out: that
-unknown members are refused, and that an optional member may be null. Grammars of local models are made of the bounds.
-"""
+"""JSON schemas of what models are to write, made of the types that also check it (``klaw.convert``). Each word of a
+request is paid for, so what helps no model to write a call is left out: that unknown members are refused, and that an
+optional member may be null. Grammars of local models are made of the bounds. Pure."""
 
 import enum
 import inspect
@@ -33,13 +31,9 @@ class SchemaType:
 def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
     """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``dict[str, Any]``,
     ``Literal``, an enum of texts, a ``NewType``, ``T | None``, an attrs class, or one of these in ``Annotated`` with a
-    description (a text), ``Bounds`` and ``SchemaType``.
-
-    Args:
-        closed: as every provider takes the form of an answer: objects have all their members and no others.
-        exact: also what helps no model: what may be null, that objects have no other members, and limits of numbers and
-            lists that everything has which comes from outside.
-    """
+    description (a text), ``Bounds`` and ``SchemaType``. ``closed``: objects have all their members and no others, as
+    every provider takes the form of an answer. ``exact``: also what helps no model, that is null, no other members, and
+    general limits of numbers and lists."""
     kind = getattr(kind, "__supertype__", kind)  # of a NewType
     origin, inner = get_origin(kind), get_args(kind)
     part = partial(schema_of, closed=closed, exact=exact)

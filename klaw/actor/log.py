@@ -1,13 +1,10 @@
-"""Logging: event name plus key=value fields from an allow-list, never content. A chat, whose name a person chose, is
-a mark in it that is another one after each start; the turn's id leads to the chat (``klaw receipt TURN``).
+"""Logging: event name plus key=value fields from an allow-list, never content. Any other field is dropped and its name
+listed in ``dropped_fields``, so a slip loses a detail instead of leaking a message. A chat, whose name a person chose,
+is a mark that is another one after each start; the turn's id leads to the chat (``klaw receipt TURN``).
 
-A field that is not on the list is dropped and its name listed in ``dropped_fields``, so a slip loses a detail instead
-of leaking a message. Whose work it is (user, chat, turn, run, connection) is bound in the task's context where the work
-begins; code within logs only what it alone knows. Library loggers (trio-websocket, httpx …) are reduced to name and
-level, because their texts may quote what users wrote.
-
-An event is one line and one write, whatever thread logs it: lines of threads do not run into one another, and a process
-that is killed leaves no line without its end.
+Whose work it is (user, chat, turn, run, connection) is bound in the task's context where the work begins. Library
+loggers are reduced to name and level, because their texts may quote what users wrote. An event is one line and one
+write, whatever thread logs it, so lines do not run into one another, and a kill leaves no half of one.
 """
 
 import hashlib

@@ -1,9 +1,6 @@
 """Bounded typed mailbox, the only way into an actor; the reply cell by which it answers; and ``Nudge``, for actors that
-find their work in the database.
-
-``tell`` never waits and reports a full mailbox, ``ask`` waits for room and for the reply. The mailbox outlives a
-crashed incarnation of its actor: the supervisor fails everybody who waits and hands the same mailbox to the next one.
-"""
+find their work in the database. The mailbox outlives a crashed incarnation of its actor: the supervisor fails everybody
+who waits and hands the same mailbox to the next one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -148,12 +145,9 @@ class Mailbox(Generic[M]):
     # -- the consumer ----------------------------------------------------------------------------------------------
 
     async def receive(self, at_once: Callable[[M], bool] | None = None) -> M:
-        """Take the next message; the one taken before counts as handled. Raises trio.EndOfChannel: closed and empty.
-
-        Args:
-            at_once: handles a message while this waits, in the sender's task, without waking the actor; returns
-                whether it did. It neither waits nor raises.
-        """
+        """Take the next message; the one taken before counts as handled. ``at_once`` handles a message while this
+        waits, in the sender's task, without waking the actor, and returns whether it did; it neither waits nor raises.
+        Raises trio.EndOfChannel: closed and empty."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._counts.handled += len(self._current)
         self._current = []

@@ -1,10 +1,7 @@
-"""Supervision: starts actors, restarts the transient ones, ends the process for the vital ones, stops in stages.
-
-Exactly one level restarts. A transient actor may crash ``MAX_RESTARTS`` times in ``WINDOW_S`` seconds with a growing
-pause; then it is marked failed (shown as degraded) and tried again every ``RETRY_FAILED_S``. A vital actor's failure
-leaves the supervisor's nursery and so ends the process; systemd restarts that. ``Vitals`` are what every actor reports
-about itself.
-"""
+"""Supervision: starts actors, restarts the transient ones, ends the process for the vital ones, stops in stages. A
+transient actor may crash ``MAX_RESTARTS`` times in ``WINDOW_S`` seconds with a growing pause; then it is marked failed
+(shown as degraded) and tried again every ``RETRY_FAILED_S``. A vital actor's failure leaves the supervisor's nursery
+and so ends the process, and systemd restarts that."""
 
 import enum
 from collections.abc import Awaitable, Callable

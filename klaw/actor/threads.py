@@ -1,7 +1,5 @@
-"""The only door to worker threads outside the store: named limiters, so that one use cannot starve another.
-
-``trio.to_thread``'s default limiter of 40 is shared by everything, DNS included; Klaw never uses it.
-"""
+"""The only door to worker threads outside the store: named limiters, so that one use cannot starve another. The default
+limiter of ``trio.to_thread`` is shared by everything, DNS included; Klaw never uses it."""
 
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple

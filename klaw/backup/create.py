@@ -1,10 +1,7 @@
-"""Making a backup beside a running server: logs up to a mark, and the other files as they are. Files that have not
-changed since the backup before are shared with it by hard links.
-
-Lines are only added to logs; when one was rewritten meanwhile, because something was forgotten, the next round begins
-with a new mark. The database is left out: it is made again from the logs, and as a file it would still hold what was
-forgotten.
-"""
+"""Making a backup beside a running server: logs up to a mark, and the other files as they are; hard links share what
+has not changed with the backup before. When a log was rewritten meanwhile, because something was forgotten, the next
+round begins with a new mark. The database is left out: it is made again from the logs, and as a file it would still
+hold what was forgotten."""
 
 import errno
 import hashlib

@@ -1,9 +1,6 @@
-"""Checking a backup, and putting it in place.
-
-A check looks at every byte, and whether the database that the logs make is the one that there was. A restore makes all
-ready beside where it belongs, and moves it there by renames: the data folder last, so a kill leaves it whole or not
-there, and the same command again does the rest.
-"""
+"""Checking a backup, and putting it in place. A check looks at every byte, and whether the database that the logs make
+is the one that there was. A restore makes all ready beside where it belongs, and moves it there by renames: the data
+folder last, so a kill leaves it whole or not there, and the same command again does the rest."""
 
 import hashlib
 import os

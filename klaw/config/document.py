@@ -33,13 +33,10 @@ INVALID: Final = object()
 
 
 def read_document(text: str, environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Read a configuration text; an empty one is an empty mapping. Raises ConfigError: the text is not YAML, or holds
-    no mapping at the top.
-
-    Returns:
-        The tree, whose values are dict, list, ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and
-        ``INVALID``; and duplicate keys, numbers that cannot be held, and malformed references.
-    """
+    """Read a configuration text; an empty one is an empty mapping. Returns the tree, whose values are dict, list,
+    ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and ``INVALID``; and duplicate keys, numbers
+    that cannot be held, and malformed references. Raises ConfigError: the text is not YAML, or holds no mapping at the
+    top."""
     reader = _TreeReader(environ)
     node = _compose(text)
     tree = None if node is None else reader.value(node, "")

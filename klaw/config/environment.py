@@ -1,8 +1,6 @@
-"""References such as ``${NAME}`` in the texts of the configuration file, and secrets, which are never printed.
-
-What a reference stands for is looked up when it is needed: a command that calls no provider must not fail because a key
-is only in the environment of the service.
-"""
+"""References such as ``${NAME}`` in the texts of the configuration file, and secrets, which are never printed. A
+reference is looked up when it is needed: a command that calls no provider must not fail because a key is only in the
+environment of the service."""
 
 import os
 import re

@@ -1,8 +1,6 @@
-"""The configuration file -> ``EngineConfig`` and warnings. Every mistake is reported with the path of its key.
-
-Values are read strictly: ``"3"`` is no number and ``yes`` is no boolean. No message quotes a text that could hold a
-secret, nor anything that came from the environment.
-"""
+"""The configuration file -> ``EngineConfig`` and warnings. Every mistake is reported with the path of its key. Values
+are read strictly: ``"3"`` is no number and ``yes`` is no boolean. No message quotes a text that could hold a secret,
+nor anything that came from the environment."""
 
 import difflib
 import json

@@ -1,7 +1,5 @@
-"""Where Klaw keeps its files, and how names from outside become folder names.
-
-Nothing else in Klaw joins a path from an environment variable or from a name that a client sent.
-"""
+"""Where Klaw keeps its files, and how names from outside become folder names. Nothing else in Klaw joins a path from an
+environment variable or from a name that a client sent."""
 
 import hashlib
 import os
@@ -64,14 +62,10 @@ class Paths:
 
     @classmethod
     def resolve(cls, home: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
-        """Find the places. Raises ConfigError: there is no home folder, or the admin socket's path is too long.
-
-        Args:
-            home: the value of ``--home``: everything under this one folder, whatever the environment says, so that
-                a scratch copy never touches the real workspace.
-            environ: without ``home``, ``KLAW_HOME`` does the same (but ``KLAW_WORKSPACE`` still applies), else the
-                XDG variables and their standard defaults. Relative XDG values are ignored, as that standard asks.
-        """
+        """Find the places: all under ``home`` (``--home``), whatever the environment says, so that a scratch copy never
+        touches the real workspace; else under ``KLAW_HOME``, but for ``KLAW_WORKSPACE``; else by the XDG variables, of
+        which relative ones are ignored, as that standard asks. Raises ConfigError: there is no home folder, or the
+        admin socket's path is too long."""
         workspace = _folder(environ.get("KLAW_WORKSPACE"), environ) if home is None else None
         root = _folder(home, environ) or _folder(environ.get("KLAW_HOME"), environ)
         paths = cls._under(root, workspace) if root else cls._by_xdg(environ, workspace)

@@ -1,9 +1,6 @@
-"""Whose an installation is, and acting as that user.
-
-A command that root runs on another user's installation (``sudo klaw token add``) does all of it as that user: whatever
-it makes, SQLite's and pip's files included, belongs to the one who runs the server, and no link that this user has put
-there can make root write elsewhere. The one place for it is the command line, before a command does anything.
-"""
+"""Whose an installation is, and acting as that user. A command that root runs on another user's installation (``sudo
+klaw token add``) does all of it as that user: whatever it makes belongs to the one who runs the server, and no link
+that this user has put there can make root write elsewhere. The command line does so before a command does anything."""
 
 import os
 import pwd

@@ -1,9 +1,6 @@
-"""The one way to a file by its path where a user, a tool or a program can write: never through a link, never in a
-way that can wait, and never more of it than is wanted. Blocks.
-
-The folder that a person chose (workspace, data) may be reached by links; below it each folder is opened from the open
-one before it, by its name, so nothing can be exchanged between a look and its use.
-"""
+"""The one way to a file by its path where a user, a tool or a program can write: never through a link, never in a way
+that can wait, and never more of it than is wanted. Links may lead to the folder that a person chose; below it each
+folder is opened from the open one before it, so nothing can be exchanged between a look and its use. Blocks."""
 
 import errno
 import os

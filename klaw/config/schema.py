@@ -1,7 +1,5 @@
-"""Every key of engine.yaml, with its default, its meaning and its rule. Attribute names carry units (``_s``, ``_ms``).
-
-Values only: ``load`` reads the file. Rules between keys of one section are its ``mistakes``.
-"""
+"""Every key of engine.yaml, with its default, its meaning and its rule; rules between keys of one section are its
+``mistakes``. Attribute names carry units (``_s``, ``_ms``). Values only: ``load`` reads the file."""
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 

@@ -1,8 +1,6 @@
-"""Exports of ChatGPT: ``conversations.json``, or ``conversations-000.json`` and so on, of a ZIP or a folder.
-
-A conversation is a tree of nodes: an edited question, or an answer that was made again, is a branch. What its user sees
-is the way from the root to ``current_node``; the rest was replaced.
-"""
+"""Exports of ChatGPT: ``conversations.json``, or ``conversations-000.json`` and so on. A conversation is a tree of
+nodes: an edited question, or an answer that was made again, is a branch. Its user sees the way from the root to
+``current_node``; the rest was replaced."""
 
 import json
 import re

@@ -1,8 +1,6 @@
-"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB are not unusual.
-
-Newer ones also have memories and projects, or come as a list of parts (``manifest-0001.json``), each part a ZIP. A file
-that is given alone may be any of these.
-"""
+"""Exports of Claude: ``conversations.json``, one list; 175 MB are not unusual. Newer ones also have memories and
+projects, or come as a list of parts (``manifest-0001.json``), each a ZIP. A file that is given alone may be any of
+these."""
 
 import hashlib
 import re

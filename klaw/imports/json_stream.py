@@ -204,14 +204,9 @@ def pieces(stream: IO[bytes], mark: re.Pattern[bytes]) -> Iterator[tuple[bytes, 
 
 
 def way(parents: Mapping[str, str | None], made: Mapping[str, float], current: object) -> list[str]:
-    """The keys from the root to the leaf that the user saw.
-
-    Args:
-        parents: of each key, in the order of the export; None for a root. A missing parent was lost: the key before it
-            is taken instead, so that nothing before it is lost too.
-        made: when each was made.
-        current: a key on the way; without one, the leaf that was made last counts.
-    """
+    """The keys from the root to the leaf that the user saw: behind ``current``, a key on the way, else the one that was
+    made last. ``parents`` are in the order of the export; None for a root. A missing parent was lost: the key before it
+    is taken instead, so that nothing before it is lost too."""
     before: dict[str, str | None] = {}
     children: dict[str | None, list[str]] = {}
     last, has_root = None, None in parents.values()

@@ -1,8 +1,6 @@
 """Sessions of OpenClaw: ``~/.openclaw``, or one of its agents, with ``sessions/sessions.json`` and ``SESSION.jsonl``
-for each session; or one such file.
-
-Events name their parents: the way from the last event to the first was kept, the others were replaced.
-"""
+for each session; or one such file. Events name their parents: what is not on the way from the last to the first was
+replaced."""
 
 import json
 import re

@@ -1,8 +1,6 @@
-"""Chats of WhatsApp: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
-
-Whether 3/4 is the third of April or the fourth of March is decided over the whole file: by a number over 12, else by
-the order of the messages.
-"""
+"""Chats of WhatsApp: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media. Whether 3/4 is
+the third of April or the fourth of March is decided over the whole file: by a number over 12, else by the order of the
+messages."""
 
 import datetime as dt
 import re

@@ -1,8 +1,6 @@
-"""What WhatsApp itself writes into a chat, in many languages: dates and times before messages, in any locale's order,
-digits and words, and notices. Pure.
-
-The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
-"""
+"""What WhatsApp itself writes into a chat: dates and times before messages, in any locale's order, digits and words,
+and notices. The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
+Pure."""
 
 import datetime as dt
 import re
@@ -248,10 +246,8 @@ def is_sender(name: str, known: dict[str, int]) -> bool:
 
 
 def said(text: str, is_marked: bool) -> tuple[str, list[str]]:
-    """What a person wrote, files in brackets, and the names of these files. Empty: it was the program.
-
-    ``is_marked``: an iPhone puts U+200E before what the program writes.
-    """
+    """What a person wrote, files in brackets, and the names of these files. Empty: it was the program, before whose
+    words an iPhone puts U+200E (``is_marked``)."""
     if not _SIGNS.search(text):
         return "" if _is_programs(text) else re.sub(f"[{MARKS}]", "", text).strip(), []
     files: list[str] = []

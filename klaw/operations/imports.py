@@ -25,7 +25,7 @@ from klaw.operations.uploads import UploadedPiece, UploadId, piece
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
     from klaw.core import Core
-    from klaw.operations.answers import ForgottenChats
+    from klaw.operations.answers import ForgetAnswer
     from klaw.store.changes import Kind
     from klaw.store.kinds.imports import ImportSummary
 
@@ -183,10 +183,11 @@ async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> StoredMes
     return cast("StoredMessages", {"chat": into.partition(":")[2], **counts})
 
 
-def _moving(what: str) -> "Kind[Any]":
+def _moving(what: str, *, into: bool) -> "Kind[Any]":
+    """A kind of things of exports, or of those that come ``into`` another Klaw. Raises OperationError."""
     kind = stored.records.kind_of(what)
-    if kind is None or not kind.moves:
-        raise op.OperationError("bad_args", "no export has this kind of things", field="what")
+    if kind is None or not (callable(kind.moves) if into else kind.moves):
+        raise op.OperationError("bad_args", "things of this kind are not moved", field="what")
     return kind
 
 
@@ -197,7 +198,7 @@ async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) ->
 
     from klaw.runs import task_input
 
-    kind, good, refused, added = _moving(asked.what), [], [], 0
+    kind, good, refused, added = _moving(asked.what, into=True), [], [], 0
     for fields in asked.values:
         try:
             value = stored.imports.checked(kind, fields)
@@ -218,7 +219,7 @@ async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) ->
 @NOUN.operation("export_records", ExportRecords, scope=op.Scope.OPERATOR, offline=True)
 async def export(asked: ExportRecords, caller: Caller, parts: DatabaseParts) -> ExportedRecords:
     """A page of what is kept of one kind, as its journal has it."""
-    kind = _moving(asked.what)
+    kind = _moving(asked.what, into=False)
     total = await parts.readers.run(stored.records.count, kind, caller.user)
     found = await parts.readers.run(stored.records.page, kind, caller.user, asked.limit, asked.offset)
     return {"records": [JOURNAL.write(each) for each in found], "next": asked.following(total)}
@@ -267,7 +268,7 @@ async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) 
     deadline_s=6 * 3600.0,
     confirm="This cannot be undone. Forget what the import brought?",
 )
-async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenChats":
+async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer":
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
     When the server is interrupted meanwhile, it goes on with it at its next start.

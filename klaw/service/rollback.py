@@ -1,8 +1,6 @@
-"""Keeps the environment, by hard links, and the database until the new version works. Blocks.
-
-A kill at any step leaves what works or can be put back: drafts have ``.part`` behind their names, the environment gets
-its name last, and going back begins with it.
-"""
+"""Keeps the environment, by hard links, and the database until the new version works. A kill at any step leaves what
+works or can be put back: drafts have ``.part`` behind their names, the environment gets its name last, and going back
+begins with it. Blocks."""
 
 import os
 import shutil

@@ -1,7 +1,5 @@
-"""The files of a system service, made from those of conf/, and the state of an installed one. Blocks.
-
-A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is updated, an edited one is kept.
-"""
+"""The files of a system service, made from those of conf/, and the state of an installed one. A unit carries the
+SHA-256 of its own text: an untouched one of an older Klaw is updated, an edited one is kept. Blocks."""
 
 import hashlib
 import re

@@ -16,6 +16,7 @@ from klaw.imports import claude, klaw_export
 from klaw.imports.export_files import opened
 from klaw.imports.feed import ImportReport, feed
 from klaw.operations.handler import OPERATOR
+from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds import facts, imports, messages, people, tasks
 from klaw.store.kinds.knowledge import bases
@@ -286,6 +287,10 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
         assert (base.base.id, base.base.name, base.base.members) == ("base1", "Garden", {})
         assert (await moved(store, path, SECOND)).remembered == 0
         assert (await moved(store, path / "bases.json", THIRD, user="anna")).remembered == 1, "base1 is another user's"
+        for what in ("topic", "kb_source", "message", "nonsense"):
+            call = read(operations()["import_remember"], {"origin": FIRST, "what": what, "values": [{}]})
+            with pytest.raises(OperationError, match="things of this kind are not moved"):
+                await perform(call, OPERATOR, store)
     assert report.left_out == {
         "topics: they name messages by numbers that differ here; --topics makes new ones": 3,
         "summaries: they name messages by numbers that differ here": 1,
