@@ -53,10 +53,7 @@ class RoutingConfig:
         **_ROUTE,
     )
     fallback: tuple[str, ...] = key(
-        "Models that are asked in turn when the one that chats fails before its first word.",
-        (),
-        **_ROUTE,
-        one_or_more=True,
+        "Models asked in turn when the one that chats fails before its first word.", (), **_ROUTE, one_or_more=True
     )
     tasks: TaskRoutingConfig = section(TaskRoutingConfig)
 
@@ -85,19 +82,13 @@ class ProviderModelConfig:
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, within=(1, TOKENS_MAX))
     tools: bool = key("The model can call tools: it is offered Klaw's.", False)
     images: bool | None = key("The model takes images; null: only Anthropic's own do.", None)
-    json_schema: bool = key(
-        "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
-    )
+    json_schema: bool = key("The API takes a JSON schema for the answer; false: the prompt has the schema.", True)
     input_price: float | None = key(
         "US dollars for a million tokens of the prompt; 0 = free; null takes the price list.", None, **_PRICE
     )
     output_price: float | None = key("The same of the answer; goes with inputPrice.", None, **_PRICE)
-    cached_input_price: float | None = key(
-        "The same of what the provider had cached; null takes inputPrice.", None, **_PRICE
-    )
-    cache_write_price: float | None = key(
-        "The same of what is written to its cache; null takes inputPrice.", None, **_PRICE
-    )
+    cached_input_price: float | None = key("The same of what was cached; null takes inputPrice.", None, **_PRICE)
+    cache_write_price: float | None = key("The same of what it caches; null takes inputPrice.", None, **_PRICE)
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         prices = self.input_price, self.output_price, self.cached_input_price, self.cache_write_price
@@ -112,9 +103,7 @@ class ProviderConfig:
 
     type: Literal["openai", "anthropic"] = key("The API that the provider speaks.", "openai")
     base_url: str | None = key(
-        "Address of the API, up to and with its version part (usually /v1); anthropic has one of its own.",
-        None,
-        **ADDRESS,
+        "Address of the API, up to and with its version (usually /v1); anthropic has one of its own.", None, **ADDRESS
     )
     api_key: Secret | None = key(
         "The key of the account; take it from the environment or a file.",
@@ -156,13 +145,9 @@ class LlmConfig:
         "US dollars that all chats and tasks together may spend in one UTC day; null = no limit.", None, up_to=1_000_000
     )
     daily_tokens: int | None = key(
-        "Tokens that may be used in one UTC day with models whose price is not known; null = no limit.",
-        None,
-        within=(1, 1_000_000_000_000),
+        "Tokens of a UTC day with models of unknown price; null = no limit.", None, within=(1, 1_000_000_000_000)
     )
-    budget_warn_share: float = key(
-        "A notice is sent, once a day, when this share of a daily limit is used up.", 0.8, up_to=1
-    )
+    budget_warn_share: float = key("A notice is sent, once a day, when this share of a limit is used up.", 0.8, up_to=1)
 
 
 @attrs.frozen(kw_only=True)
@@ -171,14 +156,10 @@ class LocalModelConfig:
 
     model: str = key("Name of the model, as `klaw models list` shows it.", "smollm2-135m-instruct", **MODEL_NAME)
     path: Path | None = key("A GGUF file to use in place of the pulled model.", None)
-    threads: int = key(
-        "Threads for inference; 0 = one for each core, and one less while it writes.", 0, within=(0, 1024)
-    )
+    threads: int = key("Threads for inference; 0 = one for each core, one less while it writes.", 0, within=(0, 1024))
     context_tokens: int = key("Context length of each slot.", 8192, within=(256, TOKENS_MAX))
     max_reply_tokens: int = key(
-        "Longest answer; llm.maxReplyTokens holds too. A model as small as the built-in one has said it all by then.",
-        512,
-        within=(1, TOKENS_MAX),
+        "Longest answer, beside llm.maxReplyTokens: a small model has said it all by then.", 512, within=(1, TOKENS_MAX)
     )
     parallel: int = key("Requests that the model process works on at the same time.", 2, within=(1, 64))
     start_timeout_s: float = key("The model process must be ready within this time.", 120.0, up_to=DAY_S)
