@@ -33,7 +33,7 @@ def fill(connection: apsw.Connection, count: int) -> bytes:
     chance = np.random.default_rng(1)
     vector = b""
     with connection:
-        vectors.prepare(connection, MODEL, DIMENSION)
+        vectors.prepare_at_once(connection, MODEL, DIMENSION)
         for number in range(1, 2 * count + 1):
             now = iso(1_790_000_000 + number)
             fact = Fact(

@@ -62,7 +62,7 @@ from klaw.memory.recall.ranker import Pool, built_in
 from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.search import passages
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
 from tests.support import stored_documents

@@ -57,7 +57,7 @@ from klaw.memory.recall.ranker import Ranker
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.chat_search import ChatScope, Depth, read_messages, search_chat
 from klaw.store.store import Store
 from tests.support.memory.ready_embedder import ReadyEmbedder

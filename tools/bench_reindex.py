@@ -20,7 +20,7 @@ from klaw.store.kinds import messages
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import ReindexOptions
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import ended, reindexing_store
 from tests.support.stores import new

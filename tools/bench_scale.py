@@ -181,7 +181,7 @@ def grow(connection: apsw.Connection, material: Material, size: int) -> dict[str
             with connection:
                 part = slice(start, start + vector_codes.STEP)
                 rows = [(rowid, row.tobytes()) for rowid, row in zip(rowids[part], made[part], strict=True)]
-                vectors.store(connection, rows, None, dict(zip(rowids[part], codes[part], strict=False)))
+                vectors.put(connection, rows, None, dict(zip(rowids[part], codes[part], strict=False)))
                 vector_codes.advance(connection)
         while vector_codes.advance(connection):
             pass
@@ -430,7 +430,7 @@ def open_database(path: Path) -> apsw.Connection:
     connect.prepare_writer(connection)
     migrations.migrate(connection)
     with connection:
-        vectors.prepare(connection, "bench", DIMENSION)
+        vectors.prepare_at_once(connection, "bench", DIMENSION)
     return connection
 
 

@@ -33,7 +33,7 @@ from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.ranker import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.database import Readers
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.history_search import HistoryFilters, search_history
 from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store

@@ -54,7 +54,7 @@ from klaw.memory.topics.chooser import TopicChooser
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.engine.tokenizer import stem, words
 from klaw.store.kinds import messages, topics
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store

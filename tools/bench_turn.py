@@ -42,7 +42,7 @@ from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage, vectors_id
 from klaw.store.kinds import messages, topic_edits
 from klaw.store.kinds.topic_edits import TopicDraft
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.server import UNLIMITED
 from tests.support.stores import running_store

@@ -34,7 +34,7 @@ from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.store.engine.connect import prepare_reader
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds.messages import AppendedMessage
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.stores import running_store
 from tests.support.turns import record

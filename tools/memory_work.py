@@ -30,7 +30,7 @@ from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.store.kinds import facts, messages, topic_edits, topics, usage
 from klaw.store.kinds import people as people_sql
 from klaw.store.kinds.facts import FactVector
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
@@ -82,8 +82,8 @@ class Work:
     async def keep(self, made: Sequence[NewMessage]) -> list[int]:
         stored = [each.message for each in await self.store.writer.run(messages.append, made)]
         self.say("said", user=stored[0].user, ids=[each.id for each in stored])
-        await vector_writes.prepare(self.store.writer, MODEL, DIMENSION)
-        await self.store.writer.run(vector_writes.store, MODEL, [(each.rowid, unit(each.rowid)) for each in stored])
+        await stored_vectors.prepare(self.store.writer, MODEL, DIMENSION)
+        await self.store.writer.run(stored_vectors.store, MODEL, [(each.rowid, unit(each.rowid)) for each in stored])
         return [each.rowid for each in stored]
 
     async def doing(self, kind: str, action: Callable[[], Awaitable[Any]], **values: Any) -> None:
@@ -191,7 +191,7 @@ async def supersede(work: Work, _place: int) -> None:
         for town in ("Berlin", "Казань")
     )
     vector = FactVector(model_id=MODEL, vector=unit(1))
-    await vector_writes.prepare(work.store.writer, MODEL, DIMENSION)
+    await stored_vectors.prepare(work.store.writer, MODEL, DIMENSION)
     await work.store.writer.run(facts.put, older, "new", vector=vector)
 
     async def act() -> None:

@@ -33,7 +33,7 @@ from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.message_features import MESSAGES
 from klaw.memory.recall.pipeline import POOL
 from klaw.memory.recall.recall import DEPTH, Recall
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_embedder
 

@@ -1,18 +1,8 @@
 """The operations as routes, and what the description (OpenAPI) says of them. A new operation is here without a line.
 
-=========  =====================================  ======================================
-operation  its route                              its arguments
-=========  =====================================  ======================================
-list       GET /api/v1/facts                      in the URL
-add        POST /api/v1/facts                     ``fields`` is the body
-show       GET /api/v1/facts/{fact}
-edit       PATCH /api/v1/facts/{fact}             ``fields`` is the body
-delete     DELETE /api/v1/facts/{fact}            in the URL
-others     GET, or POST where they change, of     reading ones in the URL, others in the
-           /api/v1/facts/{fact}/history           body; ``user`` always in the URL
-=========  =====================================  ======================================
-
-An operation may name another route (``Operation.route``).
+List and show are GET, add is POST, edit PATCH, delete DELETE, of ``/api/v1/facts`` or ``/api/v1/facts/{fact}``; others
+are GET, or POST where they change something, of ``/api/v1/facts/{fact}/history``. ``user``, and all arguments of what
+reads, stand in the URL, the others in the body; ``fields`` is all of it. ``Operation.route`` may name another route.
 """
 
 from collections.abc import Mapping

@@ -27,6 +27,7 @@ from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
 from klaw.knowledge import parts as knowledge_parts
 from klaw.llm import client as llm_client
+from klaw.llm.router import configured_models
 from klaw.memory import parts as memory_parts
 from klaw.operations.handler import Parts
 from klaw.operations.slash import OperationCommands
@@ -71,7 +72,7 @@ async def running(
         core = Core(config=config, paths=paths, clock=clock, store=store, events=hub, supervisor=supervisor)
         app = build(core, hub)
         await _start(app)
-        nursery.start_soon(app.llm.registry.know_configured)
+        nursery.start_soon(app.llm.registry.know, *configured_models(config))  # so that no turn has to wait for it
         yield app
         await _stop(app)
         nursery.cancel_scope.cancel(reason="all parts have stopped")

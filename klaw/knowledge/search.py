@@ -16,7 +16,7 @@ from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import Pool, fuse
 from klaw.store.kinds.knowledge import passages
 from klaw.store.kinds.knowledge.passages import PassageScope
-from klaw.store.search import knowledge_search
+from klaw.store.search import passages as stored_passages
 from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 200
@@ -85,7 +85,7 @@ class KnowledgeSearch(SearchForPrompt):
             return query, EMPTY
 
         async def search(vector: bytes | None, words: Sequence[str], _hits: Lists) -> Lists:
-            return await self.timed(account, knowledge_search.search_passages, vector, words, scope, DEPTH)
+            return await self.timed(account, stored_passages.search_documents, vector, words, scope, DEPTH)
 
         lists = await self.lists(text, query.words, search, account)
         fused = fuse(lists)

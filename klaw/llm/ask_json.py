@@ -1,8 +1,6 @@
-"""Questions whose answer is JSON: its form from a class, its value out of what a model wrote, and one more try with the
-error. Pure.
-
-The class is an attrs class of types that ``klaw.convert`` reads; ``Text`` and ``Whole`` take what models write in their
-place. Errors name what is wrong and never quote the answer: they go back to the model.
+"""Questions whose answer is JSON: its form from an attrs class that ``klaw.convert`` reads, its value out of what a
+model wrote (``Text`` and ``Whole`` take what models write in their place), and one more try with the error. Errors name
+what is wrong and never quote the answer: they go back to the model. Pure.
 """
 
 import json
@@ -86,15 +84,13 @@ async def ask_json(
     answer: type[T],
     read: Callable[[T], R],
 ) -> R | None:
-    """Ask, and ask once more, with the error, when the answer cannot be used.
+    """Ask, and ask once more, with the error, when the answer cannot be used. Returns the result; None when neither
+    answer could be used: a third question costs as much and seldom brings more.
 
     Args:
         say: makes the call: messages and the form of the answer in, the model's text out.
         name: of the form, for the model.
         read: makes the result of an answer; raises BadAnswer where a rule is broken.
-
-    Returns:
-        The result; None when neither answer could be used: a third question costs as much and seldom brings more.
     """
     schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
     for _ in range(2):
@@ -110,8 +106,7 @@ async def ask_json(
 
 
 def read_answer(text: str, cls: type[T]) -> T:
-    """The value of an answer: alone, in a fence, or with words around it. A list alone, as small models like to answer,
-    becomes the first field. Raises BadAnswer."""
+    """The value of an answer, in a fence or between words; a list alone becomes the first field. Raises BadAnswer."""
     value = _json_in(text)
     if isinstance(value, list):
         value = {attrs.fields(cls)[0].name: value}  # type: ignore[arg-type]  # all of them are attrs classes

@@ -1,7 +1,7 @@
 """The daily spending limits of the installation. No I/O: at the start it is given what the store knows of today.
 
-Before a call its worst case is set aside, after it the actual cost is counted instead. So calls that run at the same
-time cannot pass a limit together.
+Before a call its worst case is set aside, after it the actual cost is counted instead, so that calls at the same time
+cannot pass a limit together.
 """
 
 import datetime as dt
@@ -32,28 +32,19 @@ class BudgetReport:
 
 
 class DailyBudget:
-    """The limits ``llm.dailyBudget``, in dollars, for calls whose price is known, and ``llm.dailyTokens`` for the
-    others.
-
-    Args:
-        dollars_a_day, tokens_a_day: None for no limit.
-        warn_share: of a limit; from here on a warning is given.
-    """
+    """Dollars limit the calls whose price is known, tokens the others. From ``warn_share`` of a limit on it warns."""
 
     def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
         self._limit_nano = round(dollars_a_day * NANO) if dollars_a_day is not None else None
         self._limit_tokens = tokens_a_day
         self._warn_share = warn_share
         self._clock = clock
-        self._day = self.today()
-        self._spent = UsageSum()
+        self._day, self._spent = self.today(), UsageSum()
         self._reserved: list[UsageSum] = []
-        self._told = False
-        self._refused = 0
+        self._told, self._refused = False, 0
 
     def check(self, worst: UsageSum | None = None) -> str | None:
-        """Which limit forbids a call that may spend ``worst``, for users; None when it is allowed. ``worst`` None:
-        whether a limit is used up already."""
+        """Say to users which limit forbids a call that may spend ``worst`` (None: any call); None if none does."""
         self._turn_the_day()
         held = sum(self._reserved, self._spent)
         wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
@@ -63,20 +54,19 @@ class DailyBudget:
             asked = f"may cost {dollars(wanted.cost_nano)}, more than is left of {budget}"
         elif (
             (limit := self._limit_tokens) is not None
-            and wanted.unpriced_tokens
-            and held.unpriced_tokens + wanted.unpriced_tokens > limit
+            and (more := wanted.unpriced_tokens) > 0
+            and (held.unpriced_tokens + more > limit)
         ):
             budget = f"the daily budget of {limit:,} tokens (llm.dailyTokens)"
             left = limit - held.unpriced_tokens
-            asked = f"may take {wanted.unpriced_tokens:,} tokens, more than are left of {budget}"
+            asked = f"may take {more:,} tokens, more than are left of {budget}"
         else:
             return None
         return f"this request {asked}. {_RENEWED}" if worst and left > 0 else f"{budget} is used up. {_RENEWED}"
 
     @contextmanager
     def reserved(self, worst: UsageSum) -> Iterator[None]:
-        """Set aside the most that a call may spend while it runs. What costs nothing is always allowed. Raises
-        OverBudget."""
+        """Set aside the most that a call may spend while it runs. Raises OverBudget, not for one without cost."""
         refused = self.check(worst)
         if refused is not None:
             self._refused += 1
@@ -129,11 +119,8 @@ class DailyBudget:
         report = self.report()
         found = {}
         if report.refused or self.check() is not None:
-            what = (
-                "is used up: models that cost are not asked"
-                if self.check() is not None
-                else "is nearly used up: requests that may cost more than what is left are refused"
-            )
+            what = "is nearly used up: requests that may cost more than what is left are refused"
+            what = "is used up: models that cost are not asked" if self.check() is not None else what
             found["budget_used_up"] = f"the daily LLM budget {what}. {_RENEWED}"
         elif report.share is not None and report.share >= self._warn_share:
             found["budget_low"] = "The daily LLM budget is running low."

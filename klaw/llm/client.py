@@ -35,8 +35,6 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LlmClient:
-    """What all calls to models share."""
-
     router: Router
     registry: Registry
     budget: DailyBudget
@@ -54,12 +52,10 @@ class Meter:
 
     async def stream(self, route: Route, request: Request, on_delta: OnDelta) -> Completion:
         """Send a request and pass on the answer as it arrives. When a model fails before the first delta, the next one
-        of the route is asked with the request adapted to it. ``Completion.model`` says who answered.
-
-        A torn call is counted by an estimate, one without an answer by what the provider counted.
+        of the route is asked with the request adapted to it. A torn call is counted by an estimate.
 
         Raises:
-            OverBudget: a daily limit could be passed; nothing was sent.
+            OverBudget: nothing was sent.
             ContextTooLong: of the first model, or of another one, with its context length; a shorter prompt goes
                 through the route from its beginning.
             ProviderError: all failed; the first model's error.
@@ -96,8 +92,7 @@ class Meter:
         prompt_tokens: int,
         within_s: float,
     ) -> T:
-        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known; ``prompt_tokens`` is an
-        estimate. Raises OverBudget (nothing was sent), ProviderError."""
+        """``ModelEndpoint.post``, counted where its price is known. Raises OverBudget: nothing was sent."""
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
@@ -158,11 +153,11 @@ class Meter:
 
     def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
         spent = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
-        return UsageSum(
-            cost_nano=max(each.cost_nano for each in spent), unpriced_tokens=max(each.unpriced_tokens for each in spent)
-        )
+        dearest, longest = max(each.cost_nano for each in spent), max(each.unpriced_tokens for each in spent)
+        return UsageSum(cost_nano=dearest, unpriced_tokens=longest)
 
 
+CORRECTION_TURNS = 200
 SMOOTHING = 0.3
 LOWEST, HIGHEST = 0.5, 16.0
 OVERFLOW_SHARE = 0.7
@@ -189,17 +184,14 @@ class TokenCorrection:
             self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
 
     def overflowed(self, model: str, *, refused: int, usable: int) -> None:
-        """A prompt was too long: make the next one shorter. Both are estimates of tokens: ``refused`` of that prompt,
-        ``usable`` of what was planned for it (``Budget.usable``)."""
+        """A prompt was too long: make the next one shorter. In estimated tokens: ``refused`` is that prompt, ``usable``
+        what was planned for it (``Budget.usable``)."""
         shorter = max(1.0, refused * OVERFLOW_SHARE)
         self._ratios[model] = _bounded(self.of(model) * max(1.0, usable / shorter))
 
 
 def _bounded(ratio: float) -> float:
     return min(HIGHEST, max(LOWEST, ratio))
-
-
-CORRECTION_TURNS = 200
 
 
 @attrs.frozen(kw_only=True)
@@ -248,7 +240,7 @@ def build(core: Core) -> Llm:
 
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
-    """The client of a command that runs by itself: without limits, and nothing is stored."""
+    """For a command that runs by itself: without limits, and nothing is stored."""
     registry = Registry(config, clock)
     return LlmClient(
         router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0), registry),

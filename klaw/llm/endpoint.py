@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import attrs
 
 from klaw.llm.errors import ContextTooLong, ProviderError, ProviderMalformed, ProviderRefused
-from klaw.llm.providers.http import HttpEndpoint
 from klaw.llm.service import Service
 from klaw.llm.types import Usage
 
@@ -25,31 +24,25 @@ _OF_THE_TEXT = frozenset({400, 413, 422})
 class ModelEndpoint:
     """A model behind an address of its own. ``name`` is ``provider/model``."""
 
-    service: Service[HttpEndpoint]
+    service: Service
     name: str
     model: str
 
     async def post(
         self, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> tuple[T, Usage | None]:
-        """Ask; ``Meter.post`` counts, too.
+        """Ask; ``Meter.post`` counts, too. Returns the result, and what the provider counted. Raises ProviderError.
 
         Args:
             members: of the request.
             read: makes the result of the answer, in a thread; raises ProviderMalformed.
             within_s: longest wait, repetitions included.
-
-        Returns:
-            The result, and what the provider counted.
-
-        Raises:
-            ProviderError
         """
 
         def whole(answer: Mapping[str, Any]) -> tuple[T, Usage | None]:
             return read(answer), _usage(answer)
 
-        return await self.service.call(lambda http: http.post(self.model, members, whole, within_s))
+        return await self.service.call(lambda provider: provider.post(self.model, members, whole, within_s))
 
 
 class NotNumbers(ProviderMalformed):
@@ -77,8 +70,7 @@ def read_vectors(answer: Mapping[str, Any], count: int, dimension: int | None = 
 
 
 def read_scores(answer: Mapping[str, Any], count: int) -> dict[int, float]:
-    """The relevance of ``count`` documents by their index; of any scale, and perhaps not of all. Raises
-    ProviderMalformed."""
+    """Relevance by a document's index, on any scale, perhaps not of all ``count``. Raises ProviderMalformed."""
     placed = _by_index(answer.get("results"), count)
     scores = _numbers([each.get("relevance_score") for each in placed.values()])
     return dict(zip(placed, scores, strict=True))

@@ -4,15 +4,9 @@ from klaw.errors import KlawError
 
 
 class ProviderError(KlawError):
-    """The LLM could not answer. Its text may reach everybody and every log. The provider's own words may not: ``told``
-    has them, for the caller's user.
-
-    Args:
-        retryable: the same request may succeed later.
-        origin: model and address.
-        hint: what to look at.
-        known_words: the provider's words that cannot hold anybody's message (``refusals.loggable``); ``said`` has all.
-    """
+    """The LLM could not answer. Its text may reach everybody and every log: of the provider's words it has only
+    ``known_words``, which cannot hold anybody's message (``refusals.loggable``). ``told()`` has all of them (``said``),
+    for the caller's user. ``origin`` is model and address, ``hint`` what to look at."""
 
     code = "llm_failed"
     retryable = True
@@ -77,8 +71,7 @@ class OverQuota(ProviderRefused):
 
 
 class ContextTooLong(ProviderRefused):
-    """The prompt does not fit into the model's context. ``context_tokens`` is its length if the caller planned with
-    another one."""
+    """The prompt does not fit into the context; ``context_tokens`` is its length if the caller planned with another."""
 
     code = "context_too_long"
     context_tokens: int | None = None

@@ -56,13 +56,12 @@ log = structlog.get_logger("klaw.llm.local")
 
 
 class LocalState(enum.StrEnum):
-    """MISSING: a file or a package is not there; it is looked for again from time to time. BROKEN: the last start
-    failed; the supervisor tries again."""
-
     STARTING = "starting"
     READY = "ready"
     MISSING = "missing"
+    """A file or a package is not there; it is looked for again from time to time."""
     BROKEN = "broken"
+    """The last start failed; the supervisor tries again."""
     STOPPED = "stopped"
 
 
@@ -70,10 +69,9 @@ class LocalAddress:
     """Where the child process listens, and a client for it. Each start has its own port and key."""
 
     def __init__(self, *, base_url: str, key: str) -> None:
-        self.base_url = base_url
-        self.key = key
+        self.base_url, self.key = base_url, key
         settings = HttpSettings(
-            name="local",
+            name=LOCAL_PROVIDER,
             base_url=base_url,
             api_key=key,
             extra_body=SAMPLING,
@@ -123,17 +121,15 @@ class LocalModel:
         self._changed = trio.Event()
 
 
+@attrs.define(eq=False)
 class LocalProvider:
-    """``ready_within_s``: how long a call waits for a model that is loading or restarting."""
-
-    def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
-        self._model = model
-        self._ready_within_s = ready_within_s
-        self._closed = False
+    _model: LocalModel
+    _ready_within_s: float = attrs.field(kw_only=True)
+    """How long a call waits for a model that is loading or restarting."""
+    _closed: bool = attrs.field(default=False, init=False)
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """If the process died since the last call, the call goes to its successor. Raises ProviderError: there is no
-        local model, or it does not start; the text says what to do."""
+        """If the process died since the last call, ask its successor. Raises ProviderError, which says what to do."""
         if request.temperature is None:
             request = attrs.evolve(request, temperature=TEMPERATURE)
         endpoint = await self._ready()
@@ -208,23 +204,24 @@ class _LocalAnswer:
         self._on_delta(delta)
 
 
+@attrs.define(eq=False)
 class LocalProcess:
     """Runs the child for the supervisor. ``program`` is its Python file."""
 
-    def __init__(
-        self, config: LocalModelConfig, models_dir: Path, model: LocalModel, program: str = local_server.__file__
-    ) -> None:
-        self._settings = config
-        self._file = config.path or models_dir / config.model / "model.gguf"
-        self._model = model
-        self._program = program
+    _settings: LocalModelConfig
+    _models_dir: Path
+    _model: LocalModel
+    _program: str = local_server.__file__
+
+    @property
+    def _file(self) -> Path:
+        return self._settings.path or self._models_dir / self._settings.model / "model.gguf"
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=STOP_BUDGET_S + 3, parent="llm")
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """``started()`` comes before the model is loaded, which may take a minute. Raises ModelError: the child failed
-        to start in time, or ended."""
+        """``started()`` does not wait for the model. Raises ModelError: the child did not start in time, or ended."""
         task_status.started()
         try:
             while (missing := self._missing()) is not None:
@@ -264,8 +261,8 @@ class LocalProcess:
                 self._model.ready(endpoint)
                 vitals.doing("serving")
         except* Exception as group:
-            told = [str(leaf) for leaf in leaves(group) if isinstance(leaf, ModelError)]
-            code = told[0] if told else f"failed with {error_class(group)}"
+            known = (str(leaf) for leaf in leaves(group) if isinstance(leaf, ModelError))
+            code = next(known, f"failed with {error_class(group)}")
             log.warning("local_model_failed", model=self._settings.model, reason=code)
             if endpoint is None:
                 self._model.not_ready(LocalState.BROKEN, f"the local model does not start ({code})")
@@ -317,8 +314,8 @@ class LocalProcess:
         if report.get("error") == "ImportError":
             raise ModelError("cannot import xllamacpp: is the system's libgomp installed?")
         if "port" not in report:
-            why = str(report.get("reason") or "")
-            raise ModelError(f"cannot load the model file: {why}" if why else "cannot load the model file")
+            why = f": {report['reason']}" if report.get("reason") else ""
+            raise ModelError(f"cannot load the model file{why}")
         return int(report["port"])
 
 

@@ -1,9 +1,8 @@
-"""The child process that runs llama.cpp: an OpenAI-compatible server on a loopback port.
+"""The child process that runs llama.cpp: an OpenAI-compatible server on a loopback port. Imports nothing of Klaw.
 
-Run by file name, so it imports nothing of Klaw. It prints one JSON line on stdout, ``{"port": N}`` when the model is
-loaded or ``{"error": CLASS, "reason": TEXT}``, and lives until its stdin closes, which happens also when the parent is
-killed. Signals that a terminal or systemd sends to the whole group are ignored, so that running answers can finish
-while the parent stops in order.
+It prints one JSON line on stdout, ``{"port": N}`` when the model is loaded or ``{"error": CLASS, "reason": TEXT}``, and
+lives until its stdin closes, also because the parent is killed. Signals that a terminal or systemd sends to the whole
+group are ignored, so that running answers can finish while the parent stops in order.
 
 Prompts and answers appear nowhere: llama.cpp logs errors only, to the null device; what it says while it loads, before
 the first prompt, tells the parent why a model cannot be loaded. Every request needs the key, so other users of the
@@ -48,9 +47,8 @@ def parameters(options: Mapping[str, Any], key: str) -> Any:
     params.n_parallel = options["parallel"]
     params.n_threads_http = options["parallel"] + 2
     cores = len(os.sched_getaffinity(0))
-    # llama.cpp's threads wait for each other by spinning, thousands of times a second while it generates. When another
-    # process wants one of the cores (and Klaw does, in every turn), all of them get slower, by up to ten times. Reading
-    # a prompt has few such waits and gains most from the last core.
+    # llama.cpp's threads wait for each other by spinning while it generates. When another process wants one of the
+    # cores, as Klaw does in every turn, all of them get slower, up to ten times. Reading a prompt has few such waits.
     params.cpuparams.n_threads = options["threads"] or max(1, cores - 1)
     params.cpuparams_batch.n_threads = options["threads"] or cores
     params.cache_ram_mib = _PROMPT_CACHE_MIB
@@ -67,12 +65,8 @@ def parameters(options: Mapping[str, Any], key: str) -> Any:
 
 
 def main(argument: str) -> int:
-    """Serve a model.
-
-    Args:
-        argument: JSON with ``model`` (a GGUF file), ``name`` (which the API shows), ``context`` (length in tokens of
-            each slot), ``parallel`` (slots) and ``threads`` (0: one for each core, one less to generate).
-    """
+    """Serve a model. ``argument`` is JSON: ``model`` (a GGUF file), ``name`` (which the API shows), ``context`` (length
+    in tokens of each slot), ``parallel`` (slots), ``threads`` (0: one for each core, one less to generate)."""
     options, key = json.loads(argument), os.environ.pop(KEY_VARIABLE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -101,8 +95,7 @@ def main(argument: str) -> int:
 
 
 def _first_error(said: int) -> str:
-    """The first error of llama.cpp's log, which is the cause of the others; without its time. A thread of llama.cpp
-    writes it, often only after the load has failed."""
+    """The first error of llama.cpp's log, without its time. A thread writes it, often after the load has failed."""
     until = time.monotonic() + _LOGGED_WITHIN_S
     while True:
         found = re.search(rb"^\S+ E +(.+)\n", os.pread(said, _SAID_BYTES, 0), re.MULTILINE)

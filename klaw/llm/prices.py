@@ -25,7 +25,6 @@ _NANO_PER_TOKEN = Decimal(1000)
 _MOST_TOKENS = 10_000_000
 """What a provider reports beyond it is nonsense, and would make sums overflow."""
 
-
 Money: TypeAlias = Annotated[Decimal, Form(Decimal, str)]
 
 
@@ -65,8 +64,7 @@ def _count(tokens: int | None) -> int:
 
 
 def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
-    """One call, with a provider's counts made plausible: none is negative, and the parts of the prompt fit into it.
-    ``prices`` None: unknown."""
+    """What one call used, with plausible counts: none is negative, and the parts of the prompt fit into it."""
     prompt, completion = _count(usage.prompt_tokens), _count(usage.completion_tokens)
     cached = min(prompt, _count(usage.cached_tokens))
     written = min(prompt - cached, _count(usage.cache_write_tokens))
@@ -97,8 +95,7 @@ ANSWER_S = 60.0
 
 @attrs.frozen(kw_only=True)
 class WantedPrice:
-    """A question for the price list, with ``api_url`` or ``service``: only the service itself says what a model costs
-    there."""
+    """A question for the price list: what a model costs at the service of this address or name."""
 
     model: str
     api_url: str | None
@@ -107,8 +104,7 @@ class WantedPrice:
 
 @attrs.frozen(kw_only=True)
 class PricePeriod:
-    """Prices from a date on, or between two times of the day (ISO-8601, UTC). ``prices`` None: a call does not cost by
-    tokens only."""
+    """Prices from a date on, or between two times of the day (ISO-8601, UTC); None: a call costs not by tokens only."""
 
     from_date: str | None = None
     from_time: str | None = None
@@ -135,9 +131,8 @@ class ListedPrices:
 
     def prices_at(self, moment: dt.datetime) -> Prices | None:
         """``moment`` is in UTC."""
-        holding = [period for period in self.periods if period.holds(moment)]
-        found = holding[-1] if holding else self.periods[0] if self.periods else None
-        return found.prices if found is not None else None
+        holding = [period for period in self.periods if period.holds(moment)] or self.periods[:1]
+        return holding[-1].prices if holding else None
 
 
 Answers: TypeAlias = list[ListedPrices | None]

@@ -1,9 +1,8 @@
 """Stops a text that repeats itself without end, as small models' texts do. Pure.
 
-What is repeated on purpose must pass: refrains, lists, tables, code, separators. So a repetition only counts when it
-stands at the end, is made of words, and has gone on for a while. Three kinds are known: one piece, copy behind copy,
-numbers aside (``1. I'm glad. 2. I'm glad.``); two sentences that take turns in any order; and the same few phrases
-with small changes.
+Refrains, lists, tables, code and separators must pass, so a repetition only counts when it stands at the end, is made
+of words, and has gone on for a while. Three kinds are known: one piece, copy behind copy, numbers aside (``1. I'm glad.
+2. I'm glad.``); two sentences that take turns in any order; and the same few phrases with small changes.
 """
 
 import re
@@ -14,8 +13,7 @@ import attrs
 
 TAIL_CHARS = 2400
 HOLD_CHARS = 16
-"""The end of a text is held back while it repeats what came before, so that a loop is not shown at all; this much of it
-always is."""
+"""The end of a text is held back while it repeats what came before, so that no loop is shown; this much always is."""
 
 COPIES = 4
 LONG_COPIES = 3
@@ -79,19 +77,14 @@ class RepetitionStop:
 
 @attrs.frozen
 class _Tail:
-    """The end of a text.
-
-    Args:
-        flat: with one sign in place of each number and each run of white space.
-        places: of its characters in the text, and the end of the text.
-        repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once at
-            the end (the failure function of Knuth, Morris and Pratt, read backwards).
-    """
-
     text: str
     flat: str
+    """The text with one sign in place of each number and each run of white space."""
     places: Sequence[int]
+    """Where the characters of ``flat`` stand in the text, and the end of the text."""
     repeated: Sequence[int]
+    """For each length of its end, how much of that end stands there twice, once at the beginning and once at the end
+    (the failure function of Knuth, Morris and Pratt, read backwards)."""
 
     @classmethod
     def of(cls, text: str) -> "_Tail":
@@ -130,7 +123,7 @@ class _Tail:
         return _sentences_again(self.text) if again is None else again
 
     def _is_loop(self, length: int, piece: int, *, plain: bool) -> bool:
-        """Whether a piece of so many characters is one whose copies fill an end of that length."""
+        """Whether an end of that length, filled with copies of a piece of so many characters, is a loop."""
         copies = length // piece
         if copies < LONG_COPIES:
             return False

@@ -1,6 +1,5 @@
 """Finds the provider of a name ``provider/model``, and what is known of the model: from the configuration, the price
-list, and defaults. Facts are answered at once; ``Registry.know`` looks names up in the list.
-"""
+list (where ``Registry.know`` looks names up), and defaults."""
 
 import datetime as dt
 import ipaddress
@@ -26,14 +25,13 @@ from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice, look_up
 from klaw.llm.providers.anthropic import AnthropicDialect
-from klaw.llm.providers.http import IDLE_S, HttpEndpoint, HttpProvider, HttpSettings
+from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.service import BreakerState, Closable, Service
+from klaw.llm.service import BreakerState, Service
 from klaw.llm.types import Model, Provider, Route
 
 MAX_REMEMBERED = 512
 """People try names."""
-
 PASSES_S = 300.0
 """An older failure says nothing of now."""
 _NOTHING_WORKS = frozenset({401, 402, 403})
@@ -65,8 +63,7 @@ class Registry:
         self.failed = False
 
     async def know(self, *names: str) -> None:
-        """Look models up, ``provider/model``, where the list may know more than the configuration. The first time takes
-        a second."""
+        """Look ``provider/model`` up where the list may know more than the configuration. First it takes a second."""
         if not self._unknown(names):
             return
         async with self._lock:
@@ -83,10 +80,6 @@ class Registry:
                 self._listed.clear()
             self._listed |= zip(wanted, found, strict=True)
 
-    async def know_configured(self) -> None:
-        """So that no turn has to wait for it."""
-        await self.know(*configured_models(self._config))
-
     def problems(self) -> Mapping[str, str]:
         if not self.failed:
             return {}
@@ -95,12 +88,8 @@ class Registry:
     def facts(self, name: str) -> ModelFacts:
         provider, _, model = name.partition("/")
         if provider == LOCAL_PROVIDER:
-            return ModelFacts(
-                context_tokens=self._config.local_model.context_tokens,
-                tools=self._config.local_model.tools,
-                images=False,
-                prices=FREE,
-            )
+            local = self._config.local_model
+            return ModelFacts(context_tokens=local.context_tokens, tools=local.tools, images=False, prices=FREE)
         settings = self._config.providers.get(provider)
         own = settings.models.get(model) if settings is not None else None
         listed = self._listed.get(name)
@@ -156,19 +145,14 @@ def configured_models(config: EngineConfig) -> list[str]:
 
 
 def _own_prices(own: ProviderModelConfig) -> Prices | None:
-    if own.input_price is None or own.output_price is None:
+    def rate(price: float | None) -> Rate | None:
+        return Rate(Decimal(str(price))) if price is not None else None
+
+    price, output = rate(own.input_price), rate(own.output_price)
+    if price is None or output is None:
         return None
-    cached, written = own.cached_input_price, own.cache_write_price
-    return Prices(
-        input=_rate(own.input_price),
-        output=_rate(own.output_price),
-        cached_input=None if cached is None else _rate(cached),
-        cache_write=None if written is None else _rate(written),
-    )
-
-
-def _rate(price: float) -> Rate:
-    return Rate(Decimal(str(price)))
+    cached, written = rate(own.cached_input_price), rate(own.cache_write_price)
+    return Prices(input=price, output=output, cached_input=cached, cache_write=written)
 
 
 class Router:
@@ -179,7 +163,7 @@ class Router:
         self._registry = registry or Registry(config, SystemClock())
         self._make_local = local
         self._local: Provider | None = None
-        self._services: dict[str, Service[Provider]] = {}
+        self._services: dict[str, Service] = {}
         self._endpoints: dict[str, ModelEndpoint] = {}
         self._threads = Threads("secrets", 1)
 
@@ -190,15 +174,12 @@ class Router:
     def route(
         self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat", alone: bool = False
     ) -> Route:
-        """Find a route.
+        """Find a route. Raises ConfigError: the name has another form, or there is no such provider or local model.
 
         Args:
             name: ``provider/model``, in place of the task's first model; None for what the configuration says.
             key: where the name comes from, for the error.
             alone: no other model stands in when it fails.
-
-        Raises:
-            ConfigError: the name has another form, or there is no such provider or local model.
         """
         routing = self._config.routing
         own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
@@ -211,11 +192,10 @@ class Router:
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
     def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
-        """A model behind an address of its own."""
         name = f"{provider}/{model}"
         key = f"{name} ({path})"
         if key not in self._endpoints:
-            make = partial(_make_endpoint, provider, self._config.providers[provider], path)
+            make = partial(_make, provider, self._config.providers[provider], path)
             self._endpoints[key] = ModelEndpoint(service=Service(key, make, self._threads), name=name, model=model)
         return self._endpoints[key]
 
@@ -231,8 +211,8 @@ class Router:
                 await service.ready()
 
     def problems(self) -> Mapping[str, str]:
-        """Providers that refuse everything, lack a secret or are paused. It passes when a call succeeds, or after
-        ``PASSES_S``; not what stands in the way of a route."""
+        """Providers that refuse everything, lack a secret or are paused, until a call succeeds or for ``PASSES_S``; a
+        missing secret or a pause of one in a route stays."""
         found = {}
         now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():
@@ -250,12 +230,12 @@ class Router:
         return found
 
     async def aclose(self) -> None:
-        providers: list[Closable] = [*self._all().values(), *([self._local] if self._local is not None else [])]
+        providers: list[Provider] = [*self._all().values(), *([self._local] if self._local is not None else [])]
         self._services, self._endpoints, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
 
-    def _all(self) -> Mapping[str, Service[Any]]:
+    def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
 
     def _model(self, name: str, key: str) -> Model:
@@ -302,22 +282,14 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
     return (known and known.context_tokens) or config.context.default_budget_tokens
 
 
-def _make(name: str, config: ProviderConfig) -> Provider:
-    """Raises ConfigError for a secret. Reads files, so it is for a thread."""
-    return HttpProvider(_settings(name, config), AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
-
-
-def _make_endpoint(name: str, config: ProviderConfig, path: Path) -> HttpEndpoint:
-    return HttpEndpoint(_settings(name, config), OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
-
-
-def _settings(name: str, config: ProviderConfig) -> HttpSettings:
-    path = join_path("providers", name)
-    headers = f"{path}.headers"
-    return HttpSettings(
+def _make(name: str, config: ProviderConfig, path: Path | None = None) -> HttpProvider:
+    """A provider, or one of its addresses. Raises ConfigError for a secret. Reads files, so it is for a thread."""
+    key = join_path("providers", name)
+    headers = f"{key}.headers"
+    settings = HttpSettings(
         name=name,
         base_url=config.base_url,
-        api_key=config.api_key.reveal(join_path(path, "apiKey")) if config.api_key is not None else None,
+        api_key=config.api_key.reveal(join_path(key, "apiKey")) if config.api_key is not None else None,
         headers={header: value.reveal(join_path(headers, header)) for header, value in config.headers.items()},
         extra_body=config.extra_body,
         timeout_s=config.timeout_s,
@@ -325,3 +297,6 @@ def _settings(name: str, config: ProviderConfig) -> HttpSettings:
         max_s=config.max_s,
         max_retries=config.max_retries,
     )
+    if path is not None:
+        return HttpProvider(settings, OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
+    return HttpProvider(settings, AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())

@@ -1,16 +1,12 @@
-"""A configured provider, made when it is first asked: its key may be in a file, and its HTTP library loads slowly. It
-is paused when it keeps failing.
+"""A configured provider, made when it is first asked, since its key may be in a file, and paused when it keeps failing.
 
 The breaker: closed, calls go through. Open, they are refused until a time that grows with every failed try. Half-open,
 one call goes through, and its outcome decides.
 """
 
-import datetime as dt
-import email.utils
 import enum
-import math
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import structlog
@@ -28,41 +24,11 @@ from klaw.llm.errors import (
     ProviderRefused,
     ProviderTimeout,
 )
-from klaw.llm.types import Completion, OnDelta, Provider, Request
+from klaw.llm.providers.http import HttpProvider
+from klaw.llm.types import Completion, OnDelta, Request
 
-BACKOFF = Backoff(1.0, 8.0)
-MAX_RETRY_AFTER_S = 30.0
-"""A longer pause is not waited for: somebody looks at the screen."""
 FAILURES_TO_OPEN = 3
 BREAK = Backoff(10.0, 300.0)
-
-
-def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
-    """Seconds to wait, or None when a repetition is pointless. ``attempt`` counts from 0; ``chance`` in [0, 1) spreads
-    the callers."""
-    if not error.retryable or not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError):
-        return None
-    # Full jitter: callers that failed together spread over the whole pause, and on average over half of it.
-    pause = BACKOFF.pause_s(attempt + 1) * chance
-    asked = error.retry_after_s if isinstance(error, ProviderRefused) else None
-    if asked is not None:
-        return None if asked > MAX_RETRY_AFTER_S else asked + pause
-    return pause
-
-
-def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Read a ``Retry-After`` header: seconds or an HTTP date. None when absent or unreadable."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            moment = email.utils.parsedate_to_datetime(value)
-        except (ValueError, OverflowError):
-            return None
-        seconds = (moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)).timestamp() - now
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 class BreakerState(enum.StrEnum):
@@ -72,15 +38,12 @@ class BreakerState(enum.StrEnum):
 
 
 class Breaker:
-    """Who is admitted gets the number of the breaker's state, and hands it in with the outcome: a late one does not
-    count for a later state."""
+    """Who is admitted gets the number of the state, and hands it in with the outcome: a late one does not count."""
 
     def __init__(self) -> None:
-        self.failures = 0
-        self._openings = 0
+        self.failures = self._openings = self._number = 0
         self._until = 0.0
         self._tries = False
-        self._number = 0
 
     @property
     def state(self) -> BreakerState:
@@ -128,8 +91,7 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LastError:
-    """The failure of the last call; ``text`` is for everybody, ``told`` has the provider's words, for the operator.
-    ``at`` is ``trio.current_time``."""
+    """``text`` is for everybody, ``told``, with the provider's words, for the operator. ``at`` is Trio's time."""
 
     code: str
     text: str
@@ -138,39 +100,27 @@ class LastError:
     at: float
 
 
-class Closable(Protocol):
-    async def aclose(self) -> None: ...
-
-
-C = TypeVar("C", bound=Closable)
 T = TypeVar("T")
 
 
-class Service(Generic[C]):
+class Service:
     """A provider, or one model of it at an address of its own. ``make`` may block, and raises ConfigError."""
 
-    def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
+    def __init__(self, name: str, make: Callable[[], HttpProvider], threads: Threads) -> None:
         self.problem: str | None = None
-        self._name = name
-        self._make = make
-        self._threads = threads
-        self._lock = trio.Lock()
-        self._made: C | None = None
-        self._closed = False
-        self.breaker = Breaker()
         self.error: LastError | None = None
+        self.breaker = Breaker()
+        self._name, self._make, self._threads = name, make, threads
+        self._lock = trio.Lock()
+        self._made: HttpProvider | None = None
+        self._closed = False
 
-    async def stream(self: "Service[Provider]", request: Request, on_delta: OnDelta) -> Completion:
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
         return await self.call(lambda provider: provider.stream(request, on_delta))
 
-    async def call(self, use: Callable[[C], Awaitable[T]]) -> T:
-        """Make one call.
-
-        Raises:
-            ProviderPaused: it failed too often; nothing was sent.
-            ProviderNotSetUp: a secret is missing; the next call looks again.
-            ProviderError: of the call.
-        """
+    async def call(self, use: Callable[[HttpProvider], Awaitable[T]]) -> T:
+        """Make one call. Raises ProviderPaused: it failed too often, nothing was sent; ProviderNotSetUp: a secret is
+        missing, the next call looks again; ProviderError of the call."""
         permit = self.breaker.admit(trio.current_time())
         if permit is None:
             await trio.lowlevel.checkpoint()
@@ -200,7 +150,7 @@ class Service(Generic[C]):
         self.error = None
         return answer
 
-    async def ready(self) -> C:
+    async def ready(self) -> HttpProvider:
         """Make the provider. Raises ProviderNotSetUp."""
         async with self._lock:
             if self._closed:

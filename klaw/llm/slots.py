@@ -1,7 +1,6 @@
 """How many LLM calls run at once, and who goes first.
 
-Not a mailbox actor: granting a slot never waits, and no method has an await between reading and changing the state. A
-slot is held for one LLM call, never for tool time.
+Not an actor: no method has an await between reading and changing the state. A slot is held for one call to a model.
 """
 
 import enum
@@ -36,20 +35,13 @@ class Slots:
     """``processing.maxConcurrentLlm`` slots with a queue for each priority."""
 
     def __init__(self, total: int) -> None:
-        if total < 1:
-            raise ValueError("total must be at least 1")
         self._total = total
-        self._busy = 0
+        self._busy = self._high_water = self._granted = 0
         self._queues: dict[Priority, deque[trio.Event]] = {priority: deque() for priority in Priority}
-        self._high_water = 0
-        self._granted = 0
 
     @asynccontextmanager
     async def slot(self, priority: Priority, *, vitals: Vitals | None = None) -> AsyncIterator[None]:
-        """Hold a slot for the body; ``vitals`` shows that the caller waits.
-
-        Cancellation: in the queue or in the tick of the grant, the place or the slot goes to the next one.
-        """
+        """Hold a slot for the body; ``vitals`` shows that the caller waits."""
         await self._acquire(priority, vitals)
         try:
             yield
@@ -62,11 +54,10 @@ class Slots:
         return self._busy >= self._total
 
     def report(self) -> SlotsReport:
-        waiting = self._waiting()
         return SlotsReport(
             total=self._total,
             busy=self._busy,
-            waiting=waiting,
+            waiting=self._waiting(),
             waiting_background=len(self._queues[Priority.BACKGROUND]),
             high_water=self._high_water,
             granted=self._granted,

@@ -64,18 +64,16 @@ def trials_of(config: "EngineConfig", router: "Router", name: str) -> list[Trial
 
 
 async def _try_chat(route: Route, temperature: float | None, no_tools: str, no_images: str) -> list[ModelCheck]:
-    """The last two say why tools or images are not tried."""
+    """``no_tools``, ``no_images``: why they are not tried."""
     answer = await _ask(route, temperature, "Reply with one word: hello.")
     if isinstance(answer, str):
         rest: tuple[Literal["stream", "tools", "images"], ...] = ("stream", "tools", "images")
         not_tried = [ModelCheck(name, "not tried", "the model does not answer") for name in rest]
         return [ModelCheck("chat", "fails", answer), *not_tried]
-    came = "the answer came in one piece"
-    if answer.pieces > 1:
-        came = f"{answer.pieces} pieces, the first after {answer.first_s:.1f} s"
+    pieces = f"{len(answer.arrived_s)} pieces, the first after {answer.arrived_s[0]:.1f} s" if answer.arrived_s else ""
     return [
         ModelCheck("chat", "works", "it answers", answer.seconds),
-        ModelCheck("stream", "works", came),
+        ModelCheck("stream", "works", pieces if len(answer.arrived_s) > 1 else "the answer came in one piece"),
         await _try_tools(route, temperature) if route.tools else ModelCheck("tools", "not tried", no_tools),
         await _try_images(route, temperature) if route.images else ModelCheck("images", "not tried", no_images),
     ]
@@ -85,9 +83,9 @@ async def _try_tools(route: Route, temperature: float | None) -> ModelCheck:
     answer = await _ask(route, temperature, "Use the tool say_ping for Anna.", tools=(_TOOL,))
     if isinstance(answer, str):
         return ModelCheck("tools", "fails", answer)
-    if any(call.name == _TOOL.name for call in answer.completion.tool_calls):
-        return ModelCheck("tools", "works", "it calls a tool", answer.seconds)
-    return ModelCheck("tools", "fails", "it answered and called no tool", answer.seconds)
+    called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
+    text = "it calls a tool" if called else "it answered and called no tool"
+    return ModelCheck("tools", "works" if called else "fails", text, answer.seconds)
 
 
 async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
@@ -95,17 +93,17 @@ async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
     answer = await _ask(route, temperature, "Which colour is this? One word.", images=(square,))
     if isinstance(answer, str):
         return ModelCheck("images", "fails", answer)
-    if any(word in answer.completion.text.lower() for word in ("red", "красн")):
-        return ModelCheck("images", "works", "it sees a red square", answer.seconds)
-    return ModelCheck("images", "fails", "it accepts images, but failed the colour test", answer.seconds)
+    seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
+    text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
+    return ModelCheck("images", "works" if seen else "fails", text, answer.seconds)
 
 
 @attrs.frozen(kw_only=True)
 class _TimedAnswer:
     completion: Completion
     seconds: float
-    first_s: float
-    pieces: int
+    arrived_s: list[float]
+    """When each piece came."""
 
 
 async def _ask(
@@ -116,12 +114,12 @@ async def _ask(
     images: tuple[Image, ...] = (),
 ) -> _TimedAnswer | str:
     """The answer, or why there is none."""
-    arrived: list[float] = []
+    arrived_s: list[float] = []
+    began = trio.current_time()
 
     def note(_: Delta) -> None:
-        arrived.append(trio.current_time())
+        arrived_s.append(trio.current_time() - began)
 
-    began = trio.current_time()
     request = Request(
         model=route.model,
         messages=(ChatMessage(role="user", content=text, images=images),),
@@ -133,8 +131,7 @@ async def _ask(
         completion = await route.provider.stream(request, note)
     except ProviderError as error:
         return error.told()
-    took_s, first_s = trio.current_time() - began, arrived[0] - began if arrived else 0.0
-    return _TimedAnswer(completion=completion, seconds=took_s, first_s=first_s, pieces=len(arrived))
+    return _TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
 
 
 async def _try_endpoint(endpoint: ModelEndpoint, path: Path, dimensions: int | None) -> list[ModelCheck]:

@@ -39,22 +39,17 @@ class Echo:
 
 @attrs.frozen(kw_only=True)
 class ChatMessage:
-    """One message of the request.
-
-    Args:
-        content: may be empty beside tool calls or images.
-        tool_call_id: with role tool: the call that it answers.
-        images: with role user, and only for a model that takes them.
-        stable_chars: of the first system message, for prompt caches: what is the same in the chat's next turn.
-    """
-
     role: Role
     content: str
+    """May be empty beside tool calls or images."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    """The call that a message with role tool answers."""
     echo: Echo | None = None
     images: tuple[Image, ...] = ()
+    """With role user, and only for a model that takes them."""
     stable_chars: int = 0
+    """How much of the first system message is the same in the chat's next turn, for prompt caches."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,13 +63,9 @@ class ToolDescription:
 
 @attrs.frozen(kw_only=True)
 class JsonSchema:
-    """The answer must be a JSON value that fits ``schema``.
-
-    Args:
-        name: 1 to 64 letters, digits, ``_`` and ``-``; models are shown it.
-        schema: of type object. Each object in it lists all its properties as ``required`` and has
-            ``additionalProperties: false``, as every provider takes it.
-    """
+    """The answer must be a JSON value that fits ``schema``, of type object. Each object in it lists all its properties
+    as ``required`` and has ``additionalProperties: false``, as every provider takes it. ``name``, which models are
+    shown, has 1 to 64 letters, digits, ``_`` and ``-``."""
 
     name: str
     schema: Mapping[str, Any]
@@ -82,29 +73,24 @@ class JsonSchema:
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """One call.
-
-    Args:
-        model: the provider's own name of it.
-        messages: oldest first, system messages first.
-        temperature, max_tokens: None leaves it to the provider.
-        json_schema: of the answer; not together with ``tools``.
-        stable_messages: how many of the first are sent again with the next request, for prompt caches.
-    """
+    """One call. ``temperature`` or ``max_tokens`` None leaves it to the provider."""
 
     model: str
+    """The provider's own name of it."""
     messages: tuple[ChatMessage, ...]
+    """Oldest first, system messages first."""
     tools: tuple[ToolDescription, ...] = ()
     temperature: float | None = None
     max_tokens: int | None = None
     json_schema: JsonSchema | None = None
+    """Of the answer; not together with ``tools``."""
     stable_messages: int = 0
+    """How many of the first are sent again with the next request, for prompt caches."""
 
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens as counted by the provider. ``prompt_tokens`` includes those that were read from its cache or written to
-    it; these are None if it does not say."""
+    """Tokens as counted by the provider. Those of its cache are part of the prompt; None if it does not say."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -138,26 +124,20 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | TakenBack
 
 @attrs.frozen(kw_only=True)
 class Completion:
-    """A finished call.
-
-    Args:
-        text: without thinking: the joined ``TextDelta`` behind the last ``TakenBack``. Empty only with tool calls or
-            images.
-        finish_reason: ``stop``, ``length``, ``tool_calls``, ``content_filter`` or another word of the provider.
-        usage: None when the provider does not count.
-        model: who answered, ``provider/model``.
-        images: files that the model made, unchecked.
-        adapted: what the request was sent without, because the model refuses it.
-    """
-
     text: str
+    """The ``TextDelta`` behind the last ``TakenBack``, joined. Empty only with tool calls or images."""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str = "stop"
+    """``stop``, ``length``, ``tool_calls``, ``content_filter`` or another word of the provider."""
     usage: Usage | None = None
+    """None when the provider does not count."""
     model: str = ""
+    """Who answered, ``provider/model``."""
     echo: Echo | None = None
     images: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    """Files that the model made, unchecked."""
     adapted: tuple[str, ...] = ()
+    """What the request was sent without, because the model refuses it."""
 
 
 OnDelta: TypeAlias = Callable[[Delta], None]
@@ -166,16 +146,8 @@ OnDelta: TypeAlias = Callable[[Delta], None]
 
 class Provider(Protocol):
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """Send a request and pass on the answer as it arrives.
-
-        A callback and not an async generator, because a generator left half-way through runs its clean-up whenever the
-        garbage collector likes.
-
-        Raises:
-            ProviderError: what was passed to ``on_delta`` before it is a torn answer.
-
-        Cancellation: the connection is closed at once.
-        """
+        """Send a request and pass on the answer as it arrives. Raises ProviderError: what ``on_delta`` got is torn. No
+        async generator: one left half-way through runs its clean-up whenever the garbage collector likes."""
         ...
 
     async def aclose(self) -> None:
@@ -185,20 +157,16 @@ class Provider(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Model:
-    """A model that can be asked.
-
-    Args:
-        name: ``provider/model``; ``model`` is the provider's own name of it.
-        context_tokens: prompt and answer together.
-        max_output_tokens: never more than ``llm.maxReplyTokens``.
-        json_schema: whether the API takes one.
-    """
+    """A model that can be asked, and whether it takes tools, images and a JSON schema."""
 
     provider: Provider
     name: str
+    """``provider/model``; ``model`` is the provider's own name of it."""
     model: str
     context_tokens: int
+    """Prompt and answer together."""
     max_output_tokens: int
+    """Never more than ``llm.maxReplyTokens``."""
     tools: bool
     images: bool = False
     json_schema: bool = True

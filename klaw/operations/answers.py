@@ -87,9 +87,12 @@ class StillHeld(TypedDict):
     remedy: str
 
 
-class _ForgetAnswer(TypedDict):
+class ForgetAnswer(TypedDict):
+    """What goes, or has gone, and where it was. The messages of whole chats are only counted."""
+
     forgotten: bool
     user: str
+    messages: list[NamedMessage] | int
     facts: Sequence[str]
     kept_facts: Sequence[str]
     topics: Sequence[int]
@@ -111,15 +114,3 @@ class _ForgetAnswer(TypedDict):
     still_named: NotRequired[Any]
     still_kept: NotRequired[dict[str, int]]
     everywhere: NotRequired[bool]
-
-
-class ForgetAnswer(_ForgetAnswer):
-    """What goes, or has gone, and where it was."""
-
-    messages: list[NamedMessage]
-
-
-class ForgottenChats(_ForgetAnswer):
-    """A ``ForgetAnswer`` in which messages are only counted."""
-
-    messages: int

@@ -20,7 +20,7 @@ from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
-    from klaw.operations.answers import ForgetAnswer, ForgottenChats, ListedChat
+    from klaw.operations.answers import ForgetAnswer, ListedChat
     from klaw.store.kinds.chats import StoredChat
 
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
@@ -296,7 +296,7 @@ async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> Summ
     deadline_s=3600.0,  # some minutes for 50,000 messages
     confirm="This cannot be undone. Delete it?",
 )
-async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgottenChats":
+async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgetAnswer":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
     name, forgetter = name_of(op.chat_of(asked.chat, caller.user)), parts.memory.forgetter
     wanted = await forgetter.find(f"chat:{name}", caller.user)
@@ -306,11 +306,12 @@ async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "Forgotten
     return without_messages(await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run))
 
 
-def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgottenChats":
+def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgetAnswer":
     """The messages of a chat, or ``of_chats`` of several, are too many to be told one by one."""
     things = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
+    count = len(cast("list[Any]", answer["messages"]))
     if of_chats is None:
-        count = plural(len(answer["messages"]), "message")
-        things = [attrs.evolve(each, remedy=count) if each.kind == "chat" else each for each in things]
-    messages = len(answer["messages"]) if of_chats is None else of_chats
-    return cast("ForgottenChats", {**answer, "messages": messages, "things": things[:MOST_TOLD]})
+        things = [
+            attrs.evolve(each, remedy=plural(count, "message")) if each.kind == "chat" else each for each in things
+        ]
+    return {**answer, "messages": count if of_chats is None else of_chats, "things": things[:MOST_TOLD]}

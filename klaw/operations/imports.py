@@ -25,7 +25,7 @@ from klaw.operations.uploads import UploadedPiece, UploadId, piece
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
     from klaw.core import Core
-    from klaw.operations.answers import ForgottenChats
+    from klaw.operations.answers import ForgetAnswer
     from klaw.store.changes import Kind
     from klaw.store.kinds.imports import ImportSummary
 
@@ -268,7 +268,7 @@ async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) 
     deadline_s=6 * 3600.0,
     confirm="This cannot be undone. Forget what the import brought?",
 )
-async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenChats":
+async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer":
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
     When the server is interrupted meanwhile, it goes on with it at its next start.

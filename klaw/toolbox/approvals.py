@@ -1,8 +1,7 @@
 """Asking the user before a tool does something: the open questions of all chats, and who may answer them.
 
 No actor: every change is one step without an await. Who asks waits here, with a deadline; who answers (the gateway,
-for a client that watches the chat) only resolves it. Nothing is stored: a restart ends the turn that asked, too. No LLM
-slot is held meanwhile, because slots are taken for single LLM calls.
+for a client that watches the chat) only resolves it. Nothing is stored: a restart ends the turn that asked, too.
 """
 
 from collections.abc import Callable
@@ -29,35 +28,24 @@ log = structlog.get_logger("klaw.tools")
 
 @attrs.define(eq=False, kw_only=True)
 class Approvals:
-    """The open questions.
-
-    Args:
-        new_id: makes ids that cannot be guessed from others.
-        wait_s: how long a question is open (``tools.exec.approvalSeconds``).
-        watchers: how many clients watch a chat.
-    """
-
     _events: EventSink
     _clock: Clock
     _new_id: Callable[[], str]
+    """Makes ids that cannot be guessed from others."""
     _wait_s: float
+    """How long a question is open (``tools.exec.approvalSeconds``)."""
     _watchers: Callable[[ChatId], int]
+    """How many clients watch a chat."""
     _open: dict[str, tuple[Approval, Reply[Outcome]]] = attrs.field(factory=dict, init=False)
     _closed: bool = attrs.field(default=False, init=False)
 
     async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
         """Ask the user of a chat and wait for the answer. None when too many questions are open, or at shutdown.
-        ``what`` is shown with escapes for characters that do not print. Cancellation: the question is withdrawn."""
+        ``what`` is shown with escapes for characters that do not print. Cancelled, the question is withdrawn."""
         if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
             return None
-        approval = Approval(
-            id=self._new_id(),
-            chat=chat,
-            tool=tool,
-            what=printable(what),
-            until=iso(self._clock.now() + self._wait_s),
-            turn=turn,
-        )
+        until, what = iso(self._clock.now() + self._wait_s), printable(what)
+        approval = Approval(id=self._new_id(), chat=chat, tool=tool, what=what, until=until, turn=turn)
         reply: Reply[Outcome] = Reply()
         self._open[approval.id] = approval, reply
         outcome = Outcome.WITHDRAWN
@@ -73,8 +61,7 @@ class Approvals:
         return outcome
 
     async def approve(self, context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | None:
-        """See ``executor.Approve``. A subagent's run asks in the chat that gets its result; a run without one cannot
-        ask."""
+        """See ``executor.Approve``. A run asks in the chat that gets its result; without one it cannot ask."""
         question: str | None = call_text(spec, arguments)
         if spec.question is not None:
             try:

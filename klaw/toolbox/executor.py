@@ -2,9 +2,8 @@
 whatever is wrong becomes a text that tells the model what to do. Results are cleaned of control characters, and what is
 too long goes to a file.
 
-Providers refuse a request whose messages hold a call with a doubled id, an odd name or arguments that are no JSON
-object, and a chat whose history holds one would be stuck for ever. So a call is put right before it is stored
-(``prepare``); what was wrong with it is said in its result.
+Providers refuse a request with a call with a doubled id, an odd name or arguments that are no JSON object, and a chat
+with one in its history would be stuck for ever. So a call is put right before it is stored (``prepare``).
 """
 
 import json
@@ -63,9 +62,10 @@ NOT_KEPT = "The rest was not kept."
 NOT_SEEN = "[This model cannot see pictures.]"
 WHY = "after reading from outside; it would stand in later conversations"
 
-log = structlog.get_logger("klaw.tools")
 MAX_ARGUMENTS = 1_000_000
 MAX_SHOWN = 8
+
+log = structlog.get_logger("klaw.tools")
 
 
 @attrs.frozen(kw_only=True)
@@ -98,9 +98,7 @@ def prepare(
         if doubled:
             problem = "Two calls of this round have the same id; only the first was carried out. Call it again alone."
         elif number >= most:
-            problem = (
-                f"Too many calls at once: only {most} are carried out in one round. Call it again in the next one."
-            )
+            problem = f"Too many calls: only {most} are carried out in one round. Call it again in the next one."
         if problem is None:
             own = attrs.evolve(own, arguments=clean(json.dumps(arguments, ensure_ascii=False)))
         prepared.append(PreparedCall(call=own, arguments={} if problem else arguments, problem=problem))
@@ -111,9 +109,7 @@ def in_short(arguments: Mapping[str, Any]) -> str:
     """The arguments of a call for the user who watches: one line of printable characters, at most ``SHOWN_CHARS``."""
     parts = []
     for name, value in list(arguments.items())[:MAX_SHOWN]:
-        text = (
-            value[: SHOWN_CHARS + 1] if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        )
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         line = printable(" ".join(text[: SHOWN_CHARS + 1].split()))
         parts.append(line if len(arguments) == 1 else f"{printable(name[:MAX_NAME])}: {line}")
     return cut(", ".join(parts), SHOWN_CHARS)
@@ -128,21 +124,16 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         value = read_json(clean(text).encode()) if text.strip() else {}
         if isinstance(value, str):  # some models encode the object twice
             value = read_json(clean(value).encode())
+        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
     except RecursionError:
         return {}, "The arguments are nested too deep."
     except json.JSONDecodeError:
         return {}, f"The arguments are not JSON. They must be one JSON object; they began with {shown}."
     except ValueError:
         return {}, f"The arguments hold NaN, a number that is too large, or more than {MOST_VALUES:,} values."
-    if value is None:
-        value = {}
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | None):
         return {}, f"The arguments must be one JSON object with the parameters by name; they were {shown}."
-    try:
-        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
-    except (ValueError, RecursionError):
-        return {}, "The arguments hold NaN or a number that is too large, or are nested too deep."
-    return value, None
+    return value or {}, None
 
 
 @attrs.frozen
@@ -186,28 +177,21 @@ def _prune(folder: int) -> None:
 
 
 Approve: TypeAlias = Callable[[ToolContext, ToolSpec, Arguments], Awaitable[str | None]]
-"""Asks the user for permission. Returns None when they agree, else why not, for the model. The tool's deadline begins
-after it."""
+"""Asks the user for permission. Returns None when they agree, else why not, for the model."""
 
 
 @attrs.frozen(kw_only=True)
 class CallResult:
-    """The result of a call, for the model.
-
-    Args:
-        pictures: beside the text; they are not stored.
-        origin: see ``ToolSpec.origin``.
-        chars: length of the whole output.
-        duration_ms: with the user's approval.
-    """
-
     call: ToolCall
     text: str
     pictures: tuple[Image, ...] = ()
+    """Not stored."""
     failed: bool = False
     origin: str = "tool"
     chars: int = 0
+    """Length of the whole output."""
     duration_ms: float = 0.0
+    """With the wait for the user's approval."""
 
 
 OnStart: TypeAlias = Callable[[ToolCall], None]
@@ -216,19 +200,16 @@ OnResult: TypeAlias = Callable[[CallResult], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class Executor:
-    """Carries out calls for everybody; it holds no state of its own.
-
-    Args:
-        overflow: where too long outputs go; None cuts them.
-        timeout_s: for tools without their own.
-        approve: None refuses tools that need it.
-    """
+    """Carries out calls for everybody; it holds no state of its own."""
 
     toolbox: Toolbox
     overflow: Overflow | None = None
+    """Where too long outputs go; None cuts them."""
     max_output_chars: int = 16_000
     timeout_s: float = 60.0
+    """For tools without their own."""
     approve: Approve | None = None
+    """None refuses tools that need it."""
 
     async def run(
         self,
@@ -238,15 +219,8 @@ class Executor:
         on_start: OnStart | None = None,
         on_result: OnResult | None = None,
     ) -> tuple[CallResult, ...]:
-        """Carry out the calls of one round. Returns the results in their order.
-
-        Args:
-            context: its ``call`` is filled in for each.
-            on_start: must not raise.
-            on_result: called as each call ends, so that its result can be stored. What it raises ends the round.
-
-        Cancellation: the tools are cancelled; results that ``on_result`` was not called with are lost.
-        """
+        """Carry out the calls of one round. Returns the results in their order. ``on_result`` is called as each call
+        ends, so that its result can be stored; what it raises ends the round. ``on_start`` must not raise."""
         results: dict[int, CallResult] = {}
         failures: list[Exception] = []
         limiter = trio.CapacityLimiter(MAX_AT_ONCE)
@@ -273,9 +247,9 @@ class Executor:
 
     async def _result(self, prepared: PreparedCall, context: ToolContext) -> CallResult:
         begin = trio.current_time()
-        outcome = await self._attempt(prepared, context)
-        whole = outcome if isinstance(outcome, str) else outcome.text
         spec = self.toolbox.find(prepared.call.name, context)
+        outcome = await self._attempt(spec, prepared, context)
+        whole = outcome if isinstance(outcome, str) else outcome.text
         return CallResult(
             call=prepared.call,
             text=await self._fit(context, prepared.call.name, whole),
@@ -286,14 +260,14 @@ class Executor:
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
-    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | PicturedText | ToolFailure:
+    async def _attempt(
+        self, spec: ToolSpec | None, prepared: PreparedCall, context: ToolContext
+    ) -> str | PicturedText | ToolFailure:
         name = prepared.call.name
-        spec = self.toolbox.find(name, context)
         if spec is None:
             offered = [spec.name for spec in self.toolbox.offered(context)]
             names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
-            there = f"There are: {names}." if names else "There are none."
-            return ToolFailure(f"There is no tool {name} here. {there}")
+            return ToolFailure(f"There is no tool {name} here. There are: {names or 'none'}.")
         if prepared.problem is not None:
             return ToolFailure(prepared.problem)
         try:
@@ -334,12 +308,12 @@ class Executor:
                 f"{spec.name} did not finish within {limit_s:g} s and was stopped. Whether it had an effect is unknown."
             )
         text = _text(spec, output)
-        if not isinstance(text, ToolFailure):
-            context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
-            if isinstance(output, PicturedText):
-                unseen = "" if context.sees else f"\n{NOT_SEEN}"
-                return attrs.evolve(output, text=f"{text}{unseen}")
-        return text
+        if isinstance(text, ToolFailure):
+            return text
+        context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
+        if not isinstance(output, PicturedText):
+            return text
+        return attrs.evolve(output, text=text if context.sees else f"{text}\n{NOT_SEEN}")
 
     async def _fit(self, context: ToolContext, name: str, text: str) -> str:
         """Cut a text that is too long, and keep all of it in a file."""

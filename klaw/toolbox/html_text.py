@@ -1,7 +1,5 @@
-"""HTML on standard input, its title and its text as Markdown on standard output (JSON). Run as a program of its own.
-
-A page can be made so that parsing it takes hours (40 kB of ``<a `` take 15 s), and a thread cannot be stopped; a
-process can. It knows nothing of Klaw.
+"""A program: HTML on standard input, its title and its text as Markdown on standard output (JSON). A page can be made
+so that parsing it takes hours (40 kB of ``<a `` take 15 s), and only a process can be stopped. Knows nothing of Klaw.
 """
 
 import json

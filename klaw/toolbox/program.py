@@ -1,9 +1,6 @@
-"""One program from start to end, and the sandbox that it runs in.
-
-Its output is read while it runs and kept only in part, and nothing of it outlives the call. The sandbox is bubblewrap,
-where it is installed and the system lets it work: inside, a program sees the system's programs read-only, an empty
-/tmp, and the user's workspace, of which it cannot change what stands in later prompts; no other file of Klaw or of
-anybody, no other process, and no network unless that is allowed.
+"""One program from start to end, and the sandbox that it runs in: bubblewrap, where it is installed and the system lets
+it work. Inside, a program sees the system's programs read-only, an empty /tmp, and the user's workspace, of which it
+cannot change what stands in later prompts; no other file, no other process, and no network unless that is allowed.
 """
 
 import os
@@ -31,19 +28,14 @@ CHUNK_BYTES = 64 * 1024
 
 @attrs.frozen(kw_only=True)
 class ProgramResult:
-    """What a program did.
-
-    Args:
-        code: the exit code; a negative one is the signal that killed it.
-        output: standard output and error, interleaved; see ``KeptOutput``.
-        flooded: it wrote more than ``FLOOD_BYTES`` and was killed.
-    """
-
     code: int
+    """The exit code; a negative one is the signal that killed it."""
     output: str
+    """Standard output and error, interleaved; the middle is left out of a long one."""
     duration_s: float
     timed_out: bool
     flooded: bool
+    """It wrote more than ``FLOOD_BYTES`` and was killed."""
 
 
 class KeptOutput:
@@ -69,9 +61,8 @@ class KeptOutput:
         return f"{head}\n[… {left_out} bytes left out …]\n{tail}"
 
 
-async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> ProgramResult:
-    """Run a program; ``environment`` is all that it gets. Raises OSError: it could not be started. Cancellation: its
-    process group is ended, with ``TERM_S`` for an orderly end."""
+async def run(words: Sequence[str], cwd: Path, environment: Mapping[str, str], *, timeout_s: float) -> ProgramResult:
+    """Run a program with this environment alone. Cancelled, it ends the process group. Raises OSError at its start."""
     begin = trio.current_time()
     process = await trio.lowlevel.open_process(
         words,
@@ -141,14 +132,14 @@ _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols",
 log = structlog.get_logger("klaw.tools")
 
 
+@attrs.define(eq=False)
 class Sandbox:
     """Wraps commands. Whether bubblewrap works is tried once."""
 
-    def __init__(self, config: ExecToolConfig, program: str | None = None) -> None:
-        self._config = config
-        self._program = program or shutil.which("bwrap")
-        self._works: bool | None = None
-        self._trying = trio.Lock()
+    _config: ExecToolConfig
+    _program: str | None = attrs.field(factory=lambda: shutil.which("bwrap"))
+    _works: bool | None = attrs.field(default=None, init=False)
+    _trying: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def usable(self) -> bool:
         if self._config.sandbox == "none" or self._program is None:
@@ -164,7 +155,7 @@ class Sandbox:
         """The command that runs ``words`` in the sandbox.
 
         Args:
-            workspace: where it runs; the only folder of the machine that is writable inside.
+            workspace: where it runs, the only folder that is writable inside.
             kept: files and folders in it that are read-only inside. They exist, and are no links.
             hidden: a folder in it that is empty inside: other users' workspaces.
         """

@@ -1,8 +1,5 @@
-"""What a tool is: its name, its description, its parameters, what it may do, and the function behind it.
-
-``tool`` makes a ``ToolSpec`` of an async function with typed parameters (docs/contributing.md has one). Sources of
-tools that bring their own JSON schema (MCP) make theirs themselves.
-"""
+"""What a tool is: its name, its description, its parameters, what it may do, and the function behind it. ``tool`` makes
+one of an async function (docs/contributing.md); MCP servers bring their own JSON schema."""
 
 import enum
 import inspect
@@ -28,17 +25,12 @@ _NO_SAVING = frozenset({"send_message", "web_fetch"})
 
 @attrs.define(eq=False)
 class Trail:
-    """What the tools of one turn or run have done so far. The executor adds to it; origin labels and the save-claim
-    guard read it.
-
-    Args:
-        outside: something from outside (the web, an MCP server, a program) was read, or may have been: the model may
-            write its words.
-        wrote: a tool that keeps or schedules something has succeeded.
-    """
+    """What the tools of one turn or run have done so far, for origins and for the check of claims."""
 
     outside: bool = False
+    """Something from outside (the web, an MCP server, a program) may have been read: the model may write its words."""
     wrote: bool = False
+    """A tool that keeps or schedules something has succeeded."""
 
     def succeeded(self, name: str, *, changes: bool) -> None:
         """``changes``: the tool may write."""
@@ -64,30 +56,26 @@ class Permission(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ToolContext:
-    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``.
-
-    Args:
-        chat, turn: None in a subagent's run.
-        run: id of the subagent's run; None in a chat's turn.
-        task: the one that runs.
-        deliver_to: the chat that gets the result of the run (``injectInto``).
-        depth: 0 in a chat's turn and in a task's run, one more for each subagent above.
-        model: ``provider/model``; ``sees``: whether it takes pictures.
-        before_seq: the first message that the turn answers: a search leaves it out.
-        call, allowed: its id, and that the user has permitted it; the executor fills them in.
-    """
+    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``."""
 
     user: UserId
     chat: ChatId | None
+    """None, like ``turn``, in a run; ``run`` is None in a chat's turn."""
     turn: str | None = None
     run: str | None = None
     task: TaskName | None = None
     deliver_to: ChatId | None = None
+    """The chat that gets the result of the run (``injectInto``)."""
     depth: int = 0
+    """0 in a chat's turn and in a task's run, one more for each subagent above."""
     model: str = ""
+    """``provider/model``."""
     sees: bool = False
+    """The model takes pictures."""
     call: str = ""
+    """Id of the call; the executor fills it in, and that the user has ``allowed`` it."""
     before_seq: int | None = None
+    """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     allowed: bool = False
 
@@ -100,8 +88,7 @@ class ToolFailure:
 
     @classmethod
     def of(cls, why: object) -> "ToolFailure":
-        text = str(why)
-        return cls(text if text.endswith((".", "?", "!")) else f"{text}.")
+        return cls(str(why) if str(why).endswith((".", "?", "!")) else f"{why}.")
 
 
 @attrs.frozen(kw_only=True)
@@ -127,33 +114,28 @@ needs the user's permission once something from outside was read (``executor.per
 
 @attrs.frozen(kw_only=True)
 class ToolSpec:
-    """A tool.
-
-    Args:
-        parameters: JSON schema of type object.
-        invoke: carries out a call. It may raise; the model is told the error's class, or the text of a KlawError.
-        bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue.
-        timeout_s: of one call; None takes ``tools.timeoutSeconds``.
-        when: whether it is offered in a context; None for always.
-        question: for ``APPROVAL``: what the user is asked; None shows the name and the arguments.
-        origin: of the text that it returns; stored with each result. Never a fact about the user.
-        foreign: its text is somebody else's, whatever the permission.
-        ends: makes the end of the description, which may change from turn to turn.
-    """
-
     name: str = attrs.field(validator=attrs.validators.matches_re(NAME))
     description: str
     parameters: Mapping[str, Any]
+    """JSON schema of type object."""
     permission: Permission
     invoke: Invoke = attrs.field(repr=False)
+    """Carries out a call. It may raise; the model is told the error's class, or the text of a KlawError."""
     bind: Bind = attrs.field(default=lambda arguments: arguments, repr=False)
+    """Turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue."""
     timeout_s: float | None = None
+    """For one call; None takes ``tools.timeoutSeconds``."""
     when: When | None = attrs.field(default=None, repr=False)
+    """Whether it is offered in a context; None for always."""
     question: Question | None = attrs.field(default=None, repr=False)
+    """For ``APPROVAL``: what the user is asked; None shows the name and the arguments."""
     origin: str = "tool"
+    """Where its text comes from; stored with each result. Never a fact about the user."""
     foreign: bool = False
+    """Its text is somebody else's, whatever the permission."""
     lasting: Lasting | bool = attrs.field(default=False, repr=False)
     ends: Callable[[], str] = attrs.field(default=str, repr=False)
+    """Makes the end of the description, which may change from turn to turn."""
 
     @property
     def reaches_out(self) -> bool:
@@ -181,7 +163,7 @@ def tool(
     lasting: Lasting | bool | None = None,
     arguments: type[attrs.AttrsInstance] | None = None,
 ) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
-    """Make a tool of an async function.
+    """Make a tool of an async function. Raises TypeError: no docstring, no context, or a parameter of another type.
 
     Its first parameter is the ``ToolContext``; the others are keyword parameters of the types that ``schema_of`` knows,
     which ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds. The docstring, up to its first
@@ -190,9 +172,6 @@ def tool(
     Args:
         lasting: None: every call of a tool that writes lasts.
         arguments: an attrs class whose fields are the parameters; the function takes them as ``**given``.
-
-    Raises:
-        TypeError: no docstring, no context, or a parameter without a type that fits.
     """
 
     def decorate(function: Callable[..., Awaitable[ToolResult]]) -> ToolSpec:
@@ -232,14 +211,12 @@ def _arguments(tool_name: str, function: Callable[..., Any]) -> type[attrs.Attrs
     """A class of a function's parameters. Raises TypeError: a parameter has no type."""
     _, *parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
+    members: dict[str, Any] = {}
     for parameter in parameters:
         if parameter.name not in hints:
             raise TypeError(f"the tool {tool_name} needs a type for {parameter.name}")
-    no_default = inspect.Parameter.empty
-    members: dict[str, Any] = {
-        p.name: attrs.field(type=hints[p.name], default=attrs.NOTHING if p.default is no_default else p.default)
-        for p in parameters
-    }
+        default = attrs.NOTHING if parameter.default is inspect.Parameter.empty else parameter.default
+        members[parameter.name] = attrs.field(type=hints[parameter.name], default=default)
     return attrs.make_class(tool_name, members, frozen=True, kw_only=True)
 
 
@@ -275,5 +252,5 @@ class Toolbox:
         return tuple(spec.told for spec in self.offered(context))
 
     def all(self) -> tuple[ToolSpec, ...]:
-        """Tools in the order of their names, with those that are disabled."""
+        """By name, with those that are disabled."""
         return tuple(spec for _, spec in sorted(self._specs.items()))

@@ -1,4 +1,4 @@
-"""Fetching one page: redirects, deadlines and caps. Each redirect is checked and connected to like a first address."""
+"""Fetching one page. Each redirect is checked and connected to like a first address."""
 
 import json
 import secrets
@@ -58,50 +58,43 @@ log = structlog.get_logger("klaw.tools")
 
 @attrs.frozen(kw_only=True)
 class FetchedPage:
-    """A page as text; ``cut``: the answer was longer than ``tools.web.maxBytes``, and this is its beginning."""
-
     url: str
     title: str
     text: str
     cut: bool
+    """The answer was longer than ``tools.web.maxBytes``, and this is its beginning."""
 
 
 @attrs.frozen(kw_only=True)
 class Download:
-    """What an address brought, unpacked.
-
-    Args:
-        content_type: in lower case, without parameters; empty if the server names none.
-        cut: it was longer than ``tools.web.maxBytes``, and this is its beginning.
-        etag, modified: ``ETag`` and ``Last-Modified`` as the server wrote them; empty without one.
-    """
+    """What an address brought, unpacked; ``cut`` as for ``FetchedPage``."""
 
     url: str
     content_type: str
+    """In lower case, without parameters; empty if the server names none."""
     charset: str | None
     body: bytes
     cut: bool
     etag: str
+    """The header, as ``modified`` is ``Last-Modified``; empty without one."""
     modified: str
 
 
+@attrs.define(eq=False)
 class WebFetcher:
     """Fetches pages for everybody. ``resolve``, ``forbidden`` and ``tls``: see ``klaw.guarded_http``."""
 
-    def __init__(
-        self,
-        config: WebToolConfig,
-        *,
-        resolve: Resolve = resolve_name,
-        forbidden: Forbidden = forbidden,
-        tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
-        convert_s: float = CONVERT_S,
-    ) -> None:
-        self._config = config
-        self._http = GuardedHttp(idle_s=config.idle_s, connect_s=CONNECT_S, resolve=resolve, tls=tls)
-        self._forbidden = forbidden
-        self._convert_s = convert_s
-        self._converters = trio.CapacityLimiter(CONVERTERS)
+    _config: WebToolConfig
+    _resolve: Resolve = attrs.field(default=resolve_name, kw_only=True)
+    _forbidden: Forbidden = attrs.field(default=forbidden, kw_only=True)
+    _tls: Callable[[], ssl.SSLContext] = attrs.field(default=httpcore2.default_ssl_context, kw_only=True)
+    _convert_s: float = attrs.field(default=CONVERT_S, kw_only=True)
+    _converters: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(CONVERTERS), init=False)
+    _http: GuardedHttp = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        idle_s, resolve, tls = self._config.idle_s, self._resolve, self._tls
+        self._http = GuardedHttp(idle_s=idle_s, connect_s=CONNECT_S, resolve=resolve, tls=tls)
 
     async def fetch(self, url: str) -> FetchedPage:
         """Fetch a page as text. Raises ToolRefused: it may not be fetched, did not come, or is not text."""
@@ -112,15 +105,9 @@ class WebFetcher:
     async def download(
         self, url: str, *, takes: Callable[[str], bool], etag: str = "", modified: str = ""
     ) -> Download | None:
-        """Fetch what is to be kept. None: it has not changed since ``etag`` and ``modified``, from the last download.
-
-        Args:
-            takes: whether a content type is wanted.
-
-        Raises:
-            PageGone: the server has it no more.
-            ToolRefused: it may not be fetched, did not come, is too large, or of a type that is not wanted.
-        """
+        """Fetch what is to be kept, if ``takes`` wants its content type. None: it has not changed since ``etag`` and
+        ``modified``, from the last download. Raises PageGone: the server has it no more; ToolRefused: it may not be
+        fetched, did not come, is too large, or of a type that is not wanted."""
         asked = {"If-None-Match": etag, "If-Modified-Since": modified}
         found = await self._follow(url, {name: value for name, value in asked.items() if value}, takes)
         if found is not None and found.cut:
@@ -168,14 +155,11 @@ class WebFetcher:
         )
 
     async def _read(self, answer: Download) -> FetchedPage:
-        text = decode(answer.body, answer.charset)
-        html = answer.content_type in _HTML
-        if not answer.content_type:
-            html = text.lstrip()[:200].lower().startswith(("<!doctype html", "<html"))
+        title, text = "", decode(answer.body, answer.charset)
         if "\0" in text:
             raise ToolRefused("This is not text, whatever the server calls it.")
-        title = ""
-        if html:
+        begins_as_html = text.lstrip()[:200].lower().startswith(("<!doctype html", "<html"))
+        if answer.content_type in _HTML or (not answer.content_type and begins_as_html):
             title, text = await self._convert(text, answer.url)
         return FetchedPage(url=answer.url, title=title, text=text, cut=answer.cut)
 

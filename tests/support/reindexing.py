@@ -24,7 +24,7 @@ from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexReport
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
 from tests.support.turns import record

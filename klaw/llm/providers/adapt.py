@@ -1,7 +1,7 @@
 """The size of a request, and adapting it to another model: one that stands in, or one that refuses a part of it. Pure.
 
-Servers that speak one API take different parts of it. A refusal names what is wrong, the request is sent again without
-it, and if that is answered, the next ones are made so from the beginning (``Habits``).
+Servers of one API take different parts of it. A refusal names what is wrong, the request is sent again without it, and
+if that is answered, the next ones are made so from the beginning (``Habits``).
 """
 
 import json
@@ -24,8 +24,7 @@ NO_IMAGE = "[an image that this model cannot see]"
 
 
 def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
-    """The request as a model of its route can take it. ``stands_in``: it is not the route's first model. Raises
-    ContextTooLong: it surely does not fit into one that stands in."""
+    """The request as a model of its route can take it. Raises ContextTooLong: one that stands in surely cannot."""
     own = tuple(
         attrs.evolve(each, echo=None) if each.echo is not None and each.echo.model != model.name else each
         for each in request.messages
@@ -87,12 +86,10 @@ def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 
 def images_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    return tuple(
-        attrs.evolve(
-            message, content="\n".join(filter(None, [message.content, *[NO_IMAGE] * len(message.images)])), images=()
-        )
-        for message in messages
-    )
+    def text(message: ChatMessage) -> str:
+        return "\n".join(filter(None, [message.content, *[NO_IMAGE] * len(message.images)]))
+
+    return tuple(attrs.evolve(message, content=text(message), images=()) for message in messages)
 
 
 def schema_in_prompt(request: Request) -> Request:
@@ -120,9 +117,7 @@ def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
 
 
 def echo_tokens(echo: Echo | None) -> int:
-    if echo is None:
-        return 0
-    return tokens.estimate(json.dumps([echo.message, echo.calls], ensure_ascii=False))
+    return tokens.estimate(json.dumps([echo.message, echo.calls], ensure_ascii=False)) if echo is not None else 0
 
 
 def message_tokens(message: ChatMessage) -> int:
@@ -183,25 +178,22 @@ _IS_REFUSED = re.compile(_NOT, re.IGNORECASE)
 
 @attrs.frozen(kw_only=True)
 class Habits:
-    """What is known of one model.
-
-    Args:
-        without: members of the body that are left out.
-        renamed: the longest answer is called ``max_completion_tokens``.
-        echoes: whether it takes back what it sent beside its calls.
-        rounds: earlier calls and results that become text: 1 those of other models, 2 all.
-        unopened: it leaves out the tag that opens its thinking; None: unknown.
-    """
+    """What one model takes."""
 
     without: frozenset[str] = frozenset()
+    """Members of the body that are left out."""
     renamed: bool = False
+    """The longest answer is called ``max_completion_tokens``."""
     most_tokens: int | None = None
     tools: bool = True
     schema: bool = True
     system: bool = True
     echoes: bool = True
+    """It takes back what it sent beside its calls."""
     rounds: int = 0
+    """Earlier calls and results that become text: 1 those of other models, 2 all."""
     unopened: bool | None = None
+    """It leaves out the tag that opens its thinking; None: unknown."""
 
     def holds(self, model: str) -> bool:
         """Whether its answers are held back until the thinking has ended; if unknown, by its name."""
@@ -235,19 +227,16 @@ class Habits:
         """What the model is asked without, for status and receipts."""
         named = {"tools": self.tools, "json_schema": self.schema, "system": self.system, "reasoning": self.echoes}
         changed = {*self.without, *(name for name, takes in named.items() if not takes)}
-        changed |= {"max_tokens"} if self.renamed or self.most_tokens is not None else set()
-        return tuple(sorted(changed | ({"earlier_calls"} if self.rounds and self.tools else set())))
+        if self.renamed or self.most_tokens is not None:
+            changed.add("max_tokens")
+        if self.rounds and self.tools:
+            changed.add("earlier_calls")
+        return tuple(sorted(changed))
 
 
 def learned(known: Habits, request: Request, *, status: int, text: str, fields: frozenset[str]) -> Habits | None:
-    """What to try after a refusal; None: nothing.
-
-    Args:
-        known: how the request was made.
-        request: before it was made so.
-        text: of the provider, with its code and the parameter that it names.
-        fields: members of the body that are Klaw's own.
-    """
+    """What to try after the refusal of a request that was made as ``known``; None: nothing. ``text`` is the provider's,
+    with its code and the parameter that it names; ``fields`` are the members of the body that are Klaw's own."""
     if status not in _REFUSALS:
         return None
     called = any(message.tool_calls or message.role == "tool" for message in request.messages)

@@ -112,24 +112,15 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
     text = [{"type": "text", "text": message.content}] if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": text}]
-    images: list[dict[str, Any]] = [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": image.media_type, "data": base64.b64encode(image.data).decode()},
-        }
-        for image in message.images
-    ]
+    images: list[dict[str, Any]] = []
+    for image in message.images:
+        data = base64.b64encode(image.data).decode()
+        images.append({"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}})
     echo = message.echo or Echo()
-    calls: list[dict[str, Any]] = [
-        {
-            **echo.of_call(place, len(message.tool_calls)),
-            "type": "tool_use",
-            "id": call.id,
-            "name": call.name,
-            "input": _arguments(call.arguments),
-        }
-        for place, call in enumerate(message.tool_calls)
-    ]
+    calls: list[dict[str, Any]] = []
+    for place, call in enumerate(message.tool_calls):
+        own = {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
+        calls.append({**echo.of_call(place, len(message.tool_calls)), **own})
     # The API wants its signed thinking back in front of calls; in front of anything else it needs none.
     thinking = list(echo.message.get(THINKING, ())) if calls else []
     return thinking + images + text + calls
@@ -154,7 +145,7 @@ class AnthropicAssembly(Assembly):
         """Inputs that came whole with their block; pieces that follow replace them."""
         self._usage: dict[str, int] = {}
 
-    def whole(self, answer: object) -> Iterator[Delta]:
+    def _take_whole(self, answer: object) -> Iterator[Delta]:
         message = _object(answer, "answer")
         if message.get("type") == "error":
             raise _error_in_stream(message)

@@ -16,7 +16,6 @@ MAX_TOOL_CALLS = 128
 """As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024
 
-
 _REASONS = {
     **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
     **dict.fromkeys(("max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"), "length"),
@@ -33,10 +32,6 @@ class CallInProgress:
         self.name = ""
         self.arguments: list[str] = []
         self.echo: dict[str, Any] = {}
-
-    @property
-    def is_whole(self) -> bool:
-        return is_json("".join(self.arguments))
 
     def is_other(self, arguments: object) -> bool:
         """Whether these are the whole arguments of another call."""
@@ -56,12 +51,8 @@ class EmptyAnswer(ProviderMalformed):
 
 
 class Assembly(ABC):
-    """Reads one answer. ``new_id`` makes ids for tool calls without one. What its methods yield must be exhausted.
-
-    Raises:
-        ProviderMalformed: not what the API promises, or too much.
-        ProviderRefused: an error in the stream.
-    """
+    """Reads one answer. ``new_id`` makes ids for tool calls without one. What its methods yield must be exhausted; they
+    raise ProviderMalformed: not what the API promises, or too much; ProviderRefused: an error in the stream."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.size = 0
@@ -79,7 +70,6 @@ class Assembly(ABC):
         return self.done or self._finish_reason is not None
 
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
-        """Take the data of one event."""
         if data.strip() == "[DONE]":  # what OpenAI's API ends with
             self.done = True
         elif name == "error":
@@ -93,16 +83,14 @@ class Assembly(ABC):
 
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         """Take an answer that came in one piece."""
-        yield from self.whole(parse(body.decode("utf-8", "replace")))
+        yield from self._take_whole(parse(body.decode("utf-8", "replace")))
         self.done = True
 
-    def whole(self, answer: object) -> Iterator[Delta]:
-        """Take one that is decoded."""
+    def _take_whole(self, answer: object) -> Iterator[Delta]:
         yield from self.feed(answer)
 
     def finish(self, rest: str = "") -> Iterator[Delta]:
-        """The response is over; give what was held back. ``rest`` came outside of events, and may say why there is no
-        more."""
+        """The response is over; give what was held back. ``rest``, outside of events, may say why there is no more."""
         if rest and not self.complete:
             reason = parsed(rest)
             if not isinstance(reason, str) and error_text(reason):
@@ -111,13 +99,7 @@ class Assembly(ABC):
             yield self._note(delta)
 
     def completion(self) -> Completion:
-        """The whole answer.
-
-        Raises:
-            ProviderNetworkError: the response ended too early.
-            ProviderMalformed: the answer is empty.
-            BadCall: it should have been a tool call.
-        """
+        """The whole answer. Raises ProviderNetworkError: it ended too early; EmptyAnswer; BadCall: it was to be one."""
         if not self.complete:
             raise ProviderNetworkError("the LLM provider's answer was cut off")
         text, usage = "".join(self._text), self._counted()
@@ -138,8 +120,7 @@ class Assembly(ABC):
         )
 
     @abstractmethod
-    def _called(self) -> list[CallInProgress]:
-        """The tool calls, in order."""
+    def _called(self) -> list[CallInProgress]: ...
 
     @abstractmethod
     def _counted(self) -> Usage | None: ...
@@ -192,12 +173,10 @@ class Assembly(ABC):
 class Dialect(Protocol):
     def url(self, base_url: str | None) -> str: ...
 
-    def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Besides the usual ones."""
-        ...
+    def headers(self, api_key: str | None) -> Mapping[str, str]: ...
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
-        """Encode a request as JSON. ``extra`` members are added or replace ours; a null one removes ours."""
+        """The request as JSON. ``extra`` members are added or replace ours; a null one removes ours."""
         ...
 
     def assembly(self, new_id: Callable[[], str]) -> Assembly: ...
@@ -212,11 +191,10 @@ def encode(body: dict[str, Any], extra: Mapping[str, Any]) -> bytes:
 def parse(text: str) -> object:
     """Raises ProviderMalformed."""
     try:
-        value: object = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         # Not "from exc": a JSONDecodeError carries the whole document.
         raise ProviderMalformed("the LLM provider sent something that is not JSON") from None
-    return value
 
 
 def count(value: object) -> int | None:
@@ -224,8 +202,7 @@ def count(value: object) -> int | None:
 
 
 def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
-    """The calls when the answer is over, each with an id of its own. What is wrong with one is told to the model when
-    it is carried out."""
+    """The calls, each with an id of its own. What is wrong with one is told to the model when it is carried out."""
     finished: list[ToolCall] = []
     taken: set[str] = set()
     for call in calls:

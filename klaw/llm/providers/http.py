@@ -4,8 +4,11 @@ Here httpx2's exceptions become Klaw's. Of a provider's words, an error's text a
 short machine-readable codes, and those that can hold nobody's message (see ``klaw.llm.providers.refusals``).
 """
 
+import datetime as dt
+import email.utils
 import ipaddress
 import json
+import math
 import os
 import random
 import socket
@@ -22,6 +25,7 @@ import httpx2
 import structlog
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
@@ -42,7 +46,6 @@ from klaw.llm.providers.adapt import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import AnswerReader
-from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request
 
 CONNECT_TIMEOUT_S = 10.0
@@ -54,6 +57,10 @@ MAX_REMEMBERED = 256
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
+BACKOFF = Backoff(1.0, 8.0)
+MAX_RETRY_AFTER_S = 30.0
+"""A longer pause is not waited for: somebody looks at the screen."""
+
 T = TypeVar("T")
 
 log = structlog.get_logger("klaw.llm")
@@ -61,46 +68,73 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class HttpSettings:
-    """Where and how to ask.
-
-    Args:
-        name: the provider's name in the configuration.
-        base_url: usually ending in ``/v1``; None for the dialect's own.
-        extra_body: see ``Dialect.body``.
-        timeout_s: no byte for this long is a time-out; no content for ``idle_s`` is one, too.
-        max_s: of one attempt. It ends streams that would hold an LLM slot for ever at a byte a second.
-        max_retries: before the first delta.
-    """
-
     name: str
     base_url: str | None
+    """Usually ending in ``/v1``; None for the dialect's own."""
     api_key: str | None = attrs.field(default=None, repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     extra_body: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     timeout_s: float = 120.0
+    """No byte for this long is a time-out; no content for ``idle_s`` is one, too."""
     idle_s: float = IDLE_S
     max_s: float = 1800.0
+    """For one attempt: a stream of a byte a second would hold an LLM slot for ever."""
     max_retries: int = 2
+    """Before the first delta."""
 
 
-class HttpClient:
-    """What all calls of one provider share. ``url`` None: the dialect's; ``chance``: uniform in [0, 1), for the retry
-    pauses."""
+@attrs.define(eq=False, repr=False)
+class HttpProvider:
+    """An address of a provider, for chats (``stream``) or for other models (``post``)."""
 
-    def __init__(
-        self,
-        settings: HttpSettings,
-        dialect: Dialect,
-        url: str | None = None,
-        *,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._settings = settings
-        self._dialect = dialect
-        self._url = url or dialect.url(settings.base_url)
-        self._chance = chance
-        self._client: httpx2.AsyncClient | None = None
-        self._closed = False
+    _settings: HttpSettings
+    _dialect: Dialect
+    _url: str = attrs.Factory(lambda self: self._dialect.url(self._settings.base_url), takes_self=True)
+    _chance: Callable[[], float] = attrs.field(default=random.random, kw_only=True)
+    """Uniform in [0, 1), for the pauses before retries."""
+    _client: httpx2.AsyncClient | None = attrs.field(default=None, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    _habits: dict[str, Habits] = attrs.field(factory=dict, init=False)
+
+    @property
+    def adapted(self) -> Mapping[str, tuple[str, ...]]:
+        return {model: told for model, habits in self._habits.items() if (told := habits.told())}
+
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
+        """See ``Provider.stream``. What the model refuses is left out, and remembered when it answers then."""
+        known = habits = self._habits.get(request.model, Habits())
+        failed = 0
+        while True:
+            trial = _Trial(request, habits)
+            try:
+                completion = await self._repeating(request.model, partial(self._ask, trial, on_delta), trial.has_begun)
+                break
+            except ProviderError:
+                failed += 1
+                if trial.next is None or trial.has_begun() or failed == MAX_TRIES:
+                    raise
+                habits = trial.next
+        unopened = trial.answer is not None and trial.answer.assembly.splitter.unopened
+        if unopened or habits.unopened is None:
+            habits = attrs.evolve(habits, unopened=unopened or (False if habits.holds(request.model) else None))
+        if habits != known:
+            log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
+            if len(self._habits) >= MAX_REMEMBERED:
+                self._habits.clear()
+            self._habits[request.model] = habits
+        name = f"{self._settings.name}/{request.model}"
+        echo = completion.echo and attrs.evolve(completion.echo, model=name)
+        return attrs.evolve(completion, model=name, echo=echo, adapted=habits.told())
+
+    async def post(
+        self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
+    ) -> T:
+        body = encode({"model": model, **members}, self._settings.extra_body)
+        with trio.move_on_after(within_s):
+            return await self._repeating(model, lambda: self._exchange(body, read))
+        late = ProviderTimeout(f"the LLM provider did not answer within {within_s:.3g} s")
+        self._explain(late, model)
+        raise late
 
     async def aclose(self) -> None:
         """Later calls raise ProviderNetworkError."""
@@ -213,43 +247,6 @@ class HttpClient:
         elif isinstance(error, ProviderUnreachable):
             error.hint = f"is it running, and is {keys}.baseUrl right?"
 
-
-class HttpProvider(HttpClient):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._habits: dict[str, Habits] = {}
-
-    @property
-    def adapted(self) -> Mapping[str, tuple[str, ...]]:
-        return {model: told for model, habits in self._habits.items() if (told := habits.told())}
-
-    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
-        remembered when it answers then."""
-        known = habits = self._habits.get(request.model, Habits())
-        failed = 0
-        while True:
-            trial = _Trial(request, habits)
-            try:
-                completion = await self._repeating(request.model, partial(self._ask, trial, on_delta), trial.has_begun)
-                break
-            except ProviderError:
-                failed += 1
-                if trial.next is None or trial.has_begun() or failed == MAX_TRIES:
-                    raise
-                habits = trial.next
-        unopened = trial.answer is not None and trial.answer.assembly.splitter.unopened
-        if unopened or habits.unopened is None:
-            habits = attrs.evolve(habits, unopened=unopened or (False if habits.holds(request.model) else None))
-        if habits != known:
-            log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
-            if len(self._habits) >= MAX_REMEMBERED:
-                self._habits.clear()
-            self._habits[request.model] = habits
-        name = f"{self._settings.name}/{request.model}"
-        echo = completion.echo and attrs.evolve(completion.echo, model=name)
-        return attrs.evolve(completion, model=name, echo=echo, adapted=habits.told())
-
     async def _ask(self, trial: "_Trial", on_delta: OnDelta) -> Completion:
         request, own = trial.habits.fitted(trial.request), trial.habits.members(trial.request)
         body = self._dialect.body(request, {**own, **self._settings.extra_body})
@@ -281,6 +278,15 @@ class HttpProvider(HttpClient):
             return answer.completion()
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
 
+    async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
+        whole = BoundedBody(MAX_REPLY_BYTES)
+        async with self._response(body) as response:
+            if await self._accepted(response) != "application/json":
+                raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
+            if not await whole.read(response.aiter_raw()):
+                raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+        return await _READING.run(_read, bytes(whole.data), read, abandon=True)
+
 
 @attrs.define
 class _Trial:
@@ -293,28 +299,6 @@ class _Trial:
 
     def has_begun(self) -> bool:
         return self.answer is not None and self.answer.begun
-
-
-class HttpEndpoint(HttpClient):
-    async def post(
-        self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
-    ) -> T:
-        """See ``ModelEndpoint.post``; ``extraBody`` changes the members as it does those of chats."""
-        body = encode({"model": model, **members}, self._settings.extra_body)
-        with trio.move_on_after(within_s):
-            return await self._repeating(model, lambda: self._exchange(body, read))
-        late = ProviderTimeout(f"the LLM provider did not answer within {within_s:.3g} s")
-        self._explain(late, model)
-        raise late
-
-    async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
-        whole = BoundedBody(MAX_REPLY_BYTES)
-        async with self._response(body) as response:
-            if await self._accepted(response) != "application/json":
-                raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
-            if not await whole.read(response.aiter_raw()):
-                raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-        return await _READING.run(_read, bytes(whole.data), read, abandon=True)
 
 
 _READING = Threads("answers", 2)
@@ -350,3 +334,30 @@ def _is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
+    """Seconds to wait; None when a repetition is pointless. ``attempt`` counts from 0; ``chance``: [0, 1)."""
+    if not error.retryable or not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError):
+        return None
+    # Full jitter: callers that failed together spread over the whole pause, and on average over half of it.
+    pause = BACKOFF.pause_s(attempt + 1) * chance
+    asked = error.retry_after_s if isinstance(error, ProviderRefused) else None
+    if asked is not None:
+        return None if asked > MAX_RETRY_AFTER_S else asked + pause
+    return pause
+
+
+def parse_retry_after(value: str | None, now: float) -> float | None:
+    """Read a ``Retry-After`` header: seconds or an HTTP date. None when absent or unreadable."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = email.utils.parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return None
+        seconds = (moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)).timestamp() - now
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+import attrs
+
 from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
-from klaw.llm.providers.refusals import refused_in_stream
+from klaw.llm.providers.refusals import is_json, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 
 MIN_REPEATED = 3
@@ -45,17 +47,8 @@ class OpenAiDialect:
             "max_tokens": request.max_tokens,
         }
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": dict(tool.parameters),
-                    },
-                }
-                for tool in request.tools
-            ]
+            named = (attrs.asdict(tool, recurse=False) for tool in request.tools)
+            body["tools"] = [{"type": "function", "function": each} for each in named]
         if request.json_schema is not None:
             schema = {"name": request.json_schema.name, "schema": dict(request.json_schema.schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -109,9 +102,7 @@ class OpenAiAssembly(Assembly):
                 raise ProviderMalformed("the LLM provider sent a choice that is not an object")
             if choice.get("index") not in (0, None):
                 continue  # one answer is asked for
-            if choice.get("error"):
-                raise refused_in_stream(choice)
-            if str(choice.get("finish_reason")).lower() == "error":
+            if choice.get("error") or str(choice.get("finish_reason")).lower() == "error":
                 raise refused_in_stream(choice)
             self._end(choice.get("finish_reason"))
             delta, whole = choice.get("delta") or {}, choice.get("message")
@@ -214,23 +205,21 @@ class OpenAiAssembly(Assembly):
             call.name = name
         elif name != call.name and not call.arguments:
             call.name += name
-        for holder, known, echo in (
-            (part, _OF_CALL, call.echo),
-            (function, _OF_FUNCTION, call.echo.get("function", {})),
-        ):
+        inner = call.echo.get("function", {})
+        for holder, known, echo in ((part, _OF_CALL, call.echo), (function, _OF_FUNCTION, inner)):
             for key, value in holder.items():
                 if key not in known and value is not None:
                     self._keep(echo, key, value)
-            if holder is function and echo:
-                call.echo["function"] = echo
+        if inner:
+            call.echo["function"] = inner
         if arguments is not None and not isinstance(arguments, str):  # Ollama's older servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
         if arguments:
             call.arguments.append(self._clean(arguments))
 
     def _call_of(self, part: dict[str, Any], name: str, arguments: object) -> CallInProgress | None:
-        """Find the call that a part belongs to: the last one of its index (of all, without one). One without an id and
-        a name belongs to the open call whatever its index. None: there are too many.
+        """Find the call that a part belongs to: the last one of its index (without one, of all); without id and name,
+        the open one. None: there are too many.
 
         Another id together with a name begins a new call whatever the index: some servers give all calls the same. So
         does a name with arguments behind a call that is whole; with the same id, if they are others than those.
@@ -240,7 +229,8 @@ class OpenAiAssembly(Assembly):
         known = same[-1] if same else None if name or own else self._open
         if known is not None:
             other_id = bool(own) and bool(known.id) and own != known.id
-            behind = not own and bool(name) and (bool(arguments) or name != known.name) and known.is_whole
+            behind = not own and bool(name) and (bool(arguments) or name != known.name)
+            behind = behind and is_json("".join(known.arguments))
             behind = behind or (name == known.name and known.is_other(arguments))
             if not (other_id and (name or type(index) is not int)) and not behind:
                 return known
@@ -289,12 +279,11 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
     """The texts in a part of content or of thinking, whatever it is wrapped in."""
     if isinstance(value, str):
         yield value
-    elif depth < 4:
-        parts = value if isinstance(value, list) else []
-        if isinstance(value, dict):
-            parts = [value.get(key) for key in ("text", "thinking", "refusal", "reasoning", "summary", "content")][:6]
-            parts = [part for part in parts if part][:1]
-        for part in parts:
+    elif isinstance(value, dict) and depth < 4:
+        keys = ("text", "thinking", "refusal", "reasoning", "summary", "content")
+        yield from _texts(next(filter(None, map(value.get, keys)), None), depth + 1)
+    elif isinstance(value, list) and depth < 4:
+        for part in value:
             yield from _texts(part, depth + 1)
 
 

@@ -1,8 +1,7 @@
 """The refusals of providers: their class of error, and which of their words may be shown and logged. Pure.
 
-Only short machine-readable codes get into an error's text. Its other words may quote the key and the prompt: they go to
-``ProviderError.said``, where keys, and parts of keys, are masked. The caller's user sees the rest; logs, status and
-other users only see words of a fixed vocabulary.
+Only short machine-readable codes get into an error's text. Other words may quote the key and the prompt: they go to
+``ProviderError.said``, for the caller's user, with keys masked; all others only see words of a fixed vocabulary.
 """
 
 import json
@@ -63,12 +62,8 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
     kind = _kind(status, code, text)
     retryable = (status in _RETRY_LATER or status >= 500) and kind in (ProviderRefused, RateLimited)
     detail = f" ({code})" if code is not None and code != str(status) else ""
-    error = kind(
-        f"the LLM provider answered with status {status}{detail}",
-        status=status,
-        retryable=retryable,
-        retry_after_s=retry_after_s,
-    )
+    answered = f"the LLM provider answered with status {status}{detail}"
+    error = kind(answered, status=status, retryable=retryable, retry_after_s=retry_after_s)
     error.said = text
     if (param := _error_object(payload).get("param")) and isinstance(param, str) and CODE.fullmatch(param):
         error.param = param
@@ -76,7 +71,6 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
 
 
 def refused_in_stream(event: object) -> ProviderError:
-    """The error for one that comes as an event."""
     error = _error_object(event)
     named = [str(error.get(key)) for key in ("code", "status", "status_code", "http_code")]
     numbers = [int(each) for each in named if re.fullmatch(r"[45]\d\d", each)]
@@ -144,10 +138,9 @@ def error_text(payload: object, depth: int = 0) -> str:
 def parsed(text: str) -> object:
     """The value of a JSON text; else the text."""
     try:
-        value: object = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value
 
 
 def is_json(text: str) -> bool:

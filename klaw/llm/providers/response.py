@@ -34,8 +34,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class AnswerReader:
-    """Reads one response into an assembly and passes deltas on; without content for ``idle_s`` it is given up. The loop
-    never breaks or raises: see ``BoundedBody.read``."""
+    """Reads one response into an assembly and passes deltas on. No loop over it breaks: see ``BoundedBody.read``."""
 
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False
@@ -48,36 +47,32 @@ class AnswerReader:
         self._content_at = 0
 
     async def read_events(self, response: httpx2.Response) -> None:
+        reading = trio.CancelScope(deadline=trio.current_time() + self._idle_s)
         try:
-            await self._read_events(response)
+            with reading:
+                async for chunk in response.aiter_raw():
+                    self._feed(chunk, reading)
         except httpx2.TransportError:
             if not self.assembly.complete:  # else all that is lost is the end of the response
                 raise
-
-    async def _read_events(self, response: httpx2.Response) -> None:
-        with trio.CancelScope(deadline=trio.current_time() + self._idle_s) as reading:
-            async for chunk in response.aiter_raw():
-                content = self.assembly.size
-                self._received += len(chunk) + CHUNK_COST
-                self._take(d for name, data in self._events.feed(chunk) for d in self.assembly.feed_event(data, name))
-                if self.assembly.size > content:
-                    self._content_at = self._received
-                    reading.deadline = trio.current_time() + self._idle_s
-                self._check_size()
-                if self._failure is not None:
-                    reading.cancel(reason="the answer is unusable")
-                elif self.assembly.done:
-                    reading.deadline = trio.current_time() + AFTER_DONE_S
         if reading.cancelled_caught and self._failure is None and not self.assembly.complete:
             self._failure = ProviderTimeout(f"the LLM provider sent no part of an answer for {self._idle_s:g} s")
 
-    def _check_size(self) -> None:
-        if self._failure is not None:
-            return
-        if self._received - self._content_at > MAX_IDLE_BYTES:
+    def _feed(self, chunk: bytes, reading: trio.CancelScope) -> None:
+        content = self.assembly.size
+        self._received += len(chunk) + CHUNK_COST
+        self._take(d for name, data in self._events.feed(chunk) for d in self.assembly.feed_event(data, name))
+        if self.assembly.size > content:
+            self._content_at = self._received
+            reading.deadline = trio.current_time() + self._idle_s
+        if self._failure is None and self._received - self._content_at > MAX_IDLE_BYTES:
             self._failure = ProviderMalformed(f"the LLM provider sent {MAX_IDLE_BYTES} bytes without any content")
-        elif self._received > MAX_STREAM_BYTES:
+        elif self._failure is None and self._received > MAX_STREAM_BYTES:
             self._failure = ProviderMalformed(f"the LLM provider's answer took more than {MAX_STREAM_BYTES} bytes")
+        if self._failure is not None:
+            reading.cancel(reason="the answer is unusable")
+        elif self.assembly.done:
+            reading.deadline = trio.current_time() + AFTER_DONE_S
 
     async def read_whole(self, response: httpx2.Response) -> None:
         body = BoundedBody(MAX_EVENT_BYTES)
@@ -129,11 +124,9 @@ class EventDecoder:
         ProviderMalformed: an event is too long, or there are too many lines."""
         if not chunk:
             return
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]  # the second half of a CRLF whose first half ended the line
-            self._after_cr = False
-        if chunk:
-            self._after_cr = chunk.endswith(b"\r")
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")  # the second half of a CRLF whose first half ended the line
+        self._after_cr = chunk.endswith(b"\r")
         *ended, rest = _LINE_END.split(chunk)
         self._lines_left -= len(ended)
         if self._lines_left < 0:

@@ -39,8 +39,7 @@ class ThinkSplitter:
     """Feed it text as it arrives, cut anywhere. Only what could be a part of a tag is held back.
 
     Thinking stands at the very start. The opening tag may be missing, because it stood at the end of the prompt: then
-    all before the first closing one was thinking, and is taken back. ``holds``: the model is known to leave it out, so
-    what may be thinking is held back.
+    all before the first closing one was thinking, and is taken back, or held back if the model ``holds`` so usually.
     """
 
     def __init__(self, *, holds: bool = False) -> None:

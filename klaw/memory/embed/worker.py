@@ -26,7 +26,6 @@ from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.search import passages, token_codes, vectors
-from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import UnembeddedMessage
 
@@ -150,9 +149,9 @@ class Worker:
     async def _adopt_model(self) -> None:
         self.vitals.doing("preparing the vectors")
         dimension, embedder = self.model.dimension, self.embedder
-        replaced = await stored_vectors.prepare(self.writer, self.vectors_id, dimension)
+        replaced = await vectors.prepare(self.writer, self.vectors_id, dimension)
         if self.model.coder is not None:
-            await stored_vectors.prepare_codes(self.writer, self.model.coder.id)
+            await vectors.prepare_codes(self.writer, self.model.coder.id)
         await embedder.recount(self.readers, self.min_tokens)
         if not replaced:
             embedder.enter(EmbedderState.READY)
@@ -171,7 +170,7 @@ class Worker:
             try:
                 if self.embedder.take_damage_report():
                     await self._repair()
-                while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
+                while await self.writer.run(vectors.encode):  # of an earlier version, or left over by a stop
                     pass
                 made = False
                 while await self._embed_next():
@@ -203,7 +202,7 @@ class Worker:
         self.repaired_at = trio.current_time()
         log.warning("vectors_damaged", count=self.embedder.status.embedded)
         try:
-            await stored_vectors.prepare(self.writer, self.vectors_id, self.model.dimension, damaged=True)
+            await vectors.prepare(self.writer, self.vectors_id, self.model.dimension, damaged=True)
         except VectorsDamaged:  # pages of the database file are broken: it has to be rebuilt as a whole
             log.warning("vectors_not_repaired", code="vectors_damaged")
             return
@@ -228,7 +227,7 @@ class Worker:
             return False
         pairs = zip(waiting, made, strict=True)
         found = [PassageVector(each.kind, each.rowid, each.lead + each.text, reading.vector) for each, reading in pairs]
-        return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
+        return await self.writer.run(vectors.store_of_passages, self.vectors_id, found) > 0
 
     async def _embed_messages(self) -> bool:
         """Returns whether there was anything to do."""
@@ -246,7 +245,7 @@ class Worker:
             await self._embed_rows(rows, as_of)
             return True
         if self.embedder.status.state is EmbedderState.REEMBEDDING:
-            await self.writer.run(stored_vectors.end_reembedding)
+            await self.writer.run(vectors.end_reembedding)
             self.embedder.enter(EmbedderState.READY)
         return await self._embed_uncoded(as_of)
 
@@ -268,7 +267,7 @@ class Worker:
             return False
         await self._embed_rows(await self.readers.run(vectors.to_embed, found.rowids), as_of)
         if await self.readers.run(meta.last_entry) == as_of:  # else some may have been refused, and are tried again
-            await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
+            await self.writer.run(lambda tx: token_codes.looked_through(tx.connection, found.complete_from))
         return True
 
     async def _embed_rows(self, rows: Sequence[UnembeddedMessage], as_of: int) -> None:
@@ -313,7 +312,7 @@ class Worker:
         pairs = [(row.rowid, reading.vector) for row, reading in zip(batch, made, strict=True)]
         coded = zip(batch, made, strict=True) if self.model.coder is not None else ()
         codes = {row.rowid: reading.codes for row, reading in coded}
-        stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
+        stored = await self.writer.run(vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
 

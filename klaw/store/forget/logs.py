@@ -63,14 +63,10 @@ def is_log(name: str) -> bool:
 def needles(pieces: Sequence[str]) -> list[bytes]:
     """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
     database spreads it over pages."""
-    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
+    inner = [part for piece in pieces if len(piece) > 120 for part in (piece[:40], piece[len(piece) // 2 :][:40])]
+    parts = [*pieces, *inner]
     found = {part.encode() for part in parts} | {rows.dumps(part)[1:-1].encode() for part in parts}
     return sorted(found)
-
-
-def _parts(piece: str) -> tuple[str, ...]:
-    middle = len(piece) // 2
-    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
 
 
 class Cleaner:
@@ -139,11 +135,6 @@ class Cleaner:
                 return b"" if any(each in line for each in needles(self._finder.pieces)) else line
 
         return cleaned
-
-    def changes(self, path: Path, name: str) -> bool:
-        cleaned = self.line_of(name)
-        with path.open("rb") as file:
-            return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
 
     def _marks(self, kind: str) -> list[bytes]:
         """What stands in lines that may be the own ones."""
@@ -223,8 +214,11 @@ def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
     for folder in LOGS:
         for path in sorted((root / folder).rglob("*.jsonl")):
             name = path.relative_to(root).as_posix()
-            if _may_hold_lines_of(name, cleaner.entry.user) and cleaner.changes(path, name):
-                found.append(name)
+            if _may_hold_lines_of(name, cleaner.entry.user):
+                cleaned = cleaner.line_of(name)
+                with path.open("rb") as file:
+                    if any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file)):
+                        found.append(name)
     return found
 
 

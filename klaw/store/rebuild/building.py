@@ -31,7 +31,7 @@ from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.reconcile import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.values import Phase, Progress, Tally
-from klaw.store.search import knowledge_search, passages, token_codes, vectors
+from klaw.store.search import passages, token_codes, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
@@ -292,7 +292,7 @@ def take_over(
         if model is None:
             return 0
         with built:
-            vectors.prepare(built, *model)
+            vectors.prepare_at_once(built, *model)
         if embed_again:
             return 0
         coder = token_codes.coder(live)
@@ -313,7 +313,7 @@ def take_over(
                         more = True
                         break
             yield Progress("vectors", done, total)
-        for copy in (_copy_facts, topic_vectors.copy, knowledge_search.copy):
+        for copy in (_copy_facts, topic_vectors.copy, passages.copy_documents):
             row: int | None = 0
             while row is not None:
                 row = copy(live, built, row, _COPY_ROWS)
@@ -338,7 +338,7 @@ def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[i
                 code = token_codes.read(live, rowid) if with_codes else None
                 if code is not None:
                     codes[rowid] = code
-    return vectors.store(built, list(taken.items()), codes=codes)
+    return vectors.put(built, list(taken.items()), codes=codes)
 
 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:

@@ -34,12 +34,11 @@ class ChatScope:
 
 @attrs.frozen(kw_only=True)
 class Depth:
-    """Most results of each list."""
+    """Most results of each list; ``spreading`` of the best by words share their scores with their neighbours."""
 
     vectors: int
     words: int
     spreading: int
-    """How many of the best by words share their scores with their neighbours."""
 
 
 def search_chat(
@@ -53,9 +52,8 @@ def search_chat(
     now: Callable[[], float] = time.monotonic,
     known: Collection[int] = (),
 ) -> Lists:
-    """Search a scope by vector (little-endian float32, if there is one), by content words, and by vector within some
-    days. Steps that would begin after ``seconds``, measured by ``now``, or take longer are left out and named in
-    ``cut``. The places of the rows in ``known`` are not looked up again."""
+    """Search a scope by vector (little-endian float32, if there is one), by content words, and by vector within days.
+    Steps that would begin or end after ``seconds`` are named in ``cut``. ``known``: rows whose places are known."""
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
@@ -72,9 +70,8 @@ def search_chat(
         with steps.bounded():
             hits = steps.run("words", lambda: _hits(connection, words, key, bounds, scope, depth, steps)) or ()
             near = steps.run("vectors", lambda: nearest(scope.first_seq, scope.end_seq)) or ()
-            in_days = steps.run(
-                "dated", lambda: _dated(connection, nearest, scope, days if vector else ())[: depth.vectors]
-            )
+            within = days if vector else ()
+            in_days = steps.run("dated", lambda: _dated(connection, nearest, scope, within)[: depth.vectors])
             of_hits = [hit.rowid for hit in hits]
             rowids = [each.rowid for each in (*near, *(in_days or ())) if each.rowid not in known] + of_hits
             found = steps.run("places", lambda: places_of(_PLACES, connection, bound, of_hits, rowids))
@@ -90,8 +87,7 @@ def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
-    """Messages of a scope by their row ids, in the given order. The lists are in scope by construction; a row of a
-    damaged index must still never get out."""
+    """Messages of a scope by their row ids, in the given order; a row of a damaged index must never get out."""
     found = messages.by_rowids(connection, rowids)
     return [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
 

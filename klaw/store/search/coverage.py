@@ -1,5 +1,5 @@
 """The ``covered`` invariant: every message is in the window, in a live summary, or can be found by search; else it is
-counted and shown. What the indexes have of each message, where the window begins, and repairs.
+counted and shown. Here is what the indexes have of each message, where the window begins, and repairs.
 
 Reads the shadow tables of full text (one row a document, with its number of words) and of vec0 (one row a vector):
 plain b-trees, so a range of messages costs a few look-ups each and no search.
@@ -64,7 +64,7 @@ class Damage:
     lost_vectors: tuple[int, ...] = ()
     """Marked as embedded, and without a vector: nothing would ever make it again."""
     unmarked_vectors: tuple[int, ...] = ()
-    """With a vector, and not marked: making it again would fail."""
+    """Not marked, and with a vector: making it again would fail."""
     orphan_vectors: tuple[int, ...] = ()
     """Vectors without a message."""
     orphan_texts: tuple[int, ...] = ()
@@ -73,18 +73,17 @@ class Damage:
     @property
     def repairable(self) -> bool:
         """Whether there is something that the writer can repair by itself; orphans of full text it cannot."""
-        return bool(self.missing_texts or self.lost_vectors or self.unmarked_vectors or self.orphan_vectors)
+        return any(self.pieces(1))
 
     def pieces(self, size: int) -> Iterator["Damage"]:
         """The same in parts of at most ``size`` rows each, without what cannot be repaired."""
-        for field in attrs.fields(Damage):
-            rows = getattr(self, field.name) if field.name != "orphan_texts" else ()
+        for name, rows in attrs.asdict(attrs.evolve(self, orphan_texts=()), recurse=False).items():
             for start in range(0, len(rows), size):
-                yield Damage(**{field.name: rows[start : start + size]})
+                yield Damage(**{name: rows[start : start + size]})
 
     def __add__(self, other: "Damage") -> "Damage":
-        fields = [field.name for field in attrs.fields(Damage)]
-        return Damage(**{name: getattr(self, name) + getattr(other, name) for name in fields})
+        mine = attrs.asdict(self, recurse=False)
+        return Damage(**{name: rows + getattr(other, name) for name, rows in mine.items()})
 
 
 def damage_of(rows: Iterable[IndexRow]) -> Damage:
@@ -103,15 +102,14 @@ class ChatTally:
 
     messages: int = 0
     not_searchable: int = 0
-    """Commands, their answers, marks of ``/new``, tool rows: not searched by design."""
+    """Commands, their answers, marks of ``/new``, tool rows."""
     in_text: int = 0
     with_vector: int = 0
     wordless: int = 0
     """Searchable, without a word and without a vector: no question can name them."""
     lost: int = 0
-    """Messages that search cannot find, in the window or not."""
+    """Messages that search cannot find, in the window or not; ``newest_lost`` are their numbers, of many the newest."""
     newest_lost: deque[int] = attrs.Factory(lambda: deque(maxlen=NAMED))
-    """Their numbers; of many the newest."""
 
     def add(self, row: IndexRow) -> None:
         self.messages += 1
@@ -124,11 +122,9 @@ class ChatTally:
             self.newest_lost.append(row.seq)
 
     def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
-        """How many messages can neither be found nor stand in the window or in a live summary; ``summarised`` has the
-        first and the last number of each summary."""
-        return self.lost - sum(
-            seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
-        )
+        """How many messages can neither be found nor stand in the window or in a live summary (``summarised``)."""
+        ranges = (*summarised, (window_start, LAST_ROWID))
+        return self.lost - sum(any(first <= seq <= last for first, last in ranges) for seq in self.newest_lost)
 
     def uncovered_seqs(self, window_start: int) -> list[int]:
         """The numbers of those, as far as they were kept."""
@@ -140,9 +136,7 @@ Tallies: TypeAlias = dict[ChatId, ChatTally]
 
 def add_rows(tallies: Tallies, rows: Iterable[IndexRow]) -> None:
     for row in rows:
-        if row.chat not in tallies:
-            tallies[row.chat] = ChatTally()
-        tallies[row.chat].add(row)
+        tallies.setdefault(row.chat, ChatTally()).add(row)
 
 
 # -- what the indexes have ---------------------------------------------------------------------------------------------
@@ -226,9 +220,9 @@ SELECT min(seq) FROM (
 
 
 def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> int:
-    """The number from which on the messages of a chat stand in the window (after the last one's when it is empty): what
-    the last turn of the segment showed and what came after it, but never more than ``sliding_window`` messages without
-    those of tools, unless that turn held more until they are summarised."""
+    """The number of the first message in a chat's window (after the last one's when it is empty): what the last turn of
+    the segment showed and what came after it, but never more than ``sliding_window`` messages without those of tools,
+    unless that turn held more until they are summarised."""
     session = messages.session(connection, chat)
     if session is None:
         return 0
@@ -253,9 +247,9 @@ _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
 def repair(tx: Transaction, damage: Damage) -> tuple[int, int]:
-    """Put right what of a damage is still there. Missing rows of full text are made. What should have a vector and has
+    """Repair what of a damage is still there. Missing rows of full text are made. What should have a vector and has
     none is unmarked, so that the embedder finds it; a vector without its mark, or without its message, is dropped.
-    Returns how many rows of full text were put right, and how many vectors. Raises StorageError where an index is
+    Returns how many rows of full text were repaired, and how many vectors. Raises StorageError where an index is
     damaged itself: that must not end the process at every start."""
     connection = tx.connection
     try:
@@ -307,7 +301,7 @@ class WholeLook:
     """Of the chats that have messages which search cannot find."""
     damage: Damage
     stray_texts: int
-    """Rows of full text, and vectors, that stand under a chat that is not their message's."""
+    """Rows of full text, as ``stray_vectors`` are vectors, that stand under another chat than their message's."""
     stray_vectors: int
     model: str | None
     waiting: int

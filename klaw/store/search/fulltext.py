@@ -63,7 +63,7 @@ class Scores:
     shared: npt.NDArray[np.int64]
     """How many of the words each has."""
     weights: Sequence[float] = ()
-    """How much each of the words counts: the rarer, the more; ``values`` are made of them."""
+    """Of each word: the rarer, the more; ``values`` are made of them."""
     complete: bool
     """Whether all words were looked for."""
 
@@ -95,15 +95,13 @@ def scores(
     """The rows of a kind, messages or passages of documents, with any of the words.
 
     The scores are those of BM25 (Robertson and others, TREC-3, 1994) with the chat or the user as the collection,
-    without the frequency of a word in one message, which is nearly always one, and without the length, which ranking
-    takes into account later. SQLite's own bm25 takes all rows as the collection: a word that is rare elsewhere and in
-    every message here would count as rare, and counting the rows of all chats takes four times as long among a million
-    messages.
+    without the frequency of a word in one message, which is nearly always one, and the length, which ranking takes into
+    account later. SQLite's own bm25 takes all rows as the collection: a word that is rare elsewhere and in every
+    message here would count as rare, and among a million messages counting takes four times as long.
 
-    All rows of the collection (about so many ``messages``) have the word, or one of the words, of ``scope`` in the
-    scope column; None: the collection is all rows. They are searched from the first of ``rowids`` to the second, which
-    is not included, and only those among ``only``. Words that are left when ``is_late`` are not looked for. ``weigh``:
-    the weight of a word that so many of so many rows have.
+    All rows of the collection (about so many ``messages``) have a word of ``scope`` in the scope column; None: the
+    collection is all rows. They are searched from the first of ``rowids`` to before the second, and only those among
+    ``only``. Words that are left when ``is_late`` are not looked for.
     """
     found: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -149,8 +147,7 @@ def ranked(
     connection: apsw.Connection, kind: Kind[Any], text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
-    collection: by all rows the order would tell how often another user's facts have a word. ``text``: SQL of a row's
-    text."""
+    collection: by all rows the order would tell how often other users have a word. ``text``: SQL of a row's text."""
     table = kind.table
     long = f"length({text}) - length(replace({text}, ' ', '')) + 1"
     own = f"SELECT count(*), avg({long}) FROM {table} WHERE user_id = ?"  # noqa: S608 - constant names
@@ -188,9 +185,8 @@ class WordPlan:
 
 def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowid: int) -> WordPlan:
     """Choose the words for a search among at most so many messages. Ranking reads every message that has one of the
-    words, at almost a microsecond each. In a million messages "like" alone is in a hundred thousand, and tells nothing
-    when a rarer word is there too. How often a word occurs is estimated from a sample of the index, because counting
-    would read as much as it saves."""
+    words, almost a microsecond each; in a million messages "like" alone is in a hundred thousand, and tells nothing
+    beside a rarer word. How often a word occurs is estimated from a sample: counting would read as much as it saves."""
     if rows <= MAX_RANKED:
         return WordPlan(words=words)
     share = min(1.0, rows / max(1, last_rowid))
@@ -203,11 +199,8 @@ def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowi
         kept.append(word)
         ranked += expected[word]
     first = int(last_rowid * (1 - MAX_RANKED / ranked)) if ranked > MAX_RANKED else 0
-    return WordPlan(
-        words=[word for word in words if word in kept],
-        left_out=[word for word in words if word not in kept],
-        first_rowid=first,
-    )
+    left_out = [word for word in words if word not in kept]
+    return WordPlan(words=[word for word in words if word in kept], left_out=left_out, first_rowid=first)
 
 
 def _estimate(connection: apsw.Connection, word: str, last_rowid: int) -> float:

@@ -1,9 +1,8 @@
-"""Rebuilding the full text of messages without some of them, in bounded steps beside everybody else.
+"""Rebuilding the full text of messages without some of them, in bounded steps, each a function for the writer.
 
-Taking a row out so that no page keeps its words costs milliseconds a row: each of its words is looked up and a page is
+Taking a row out so that no page keeps its words costs milliseconds: each of its words is looked up and a page is
 written again. A second index beside the first costs a fraction of that for each row that stays; it then takes the
-first one's place, whose pages are overwritten. The steps are functions for the writer. What a kill leaves is dropped
-when it is begun again.
+first one's place, whose pages are overwritten. What a kill leaves is dropped when it is begun again.
 """
 
 from collections.abc import Collection

@@ -1,10 +1,8 @@
-"""SQL of a search over a user's whole history: both ranked lists and the places of what is in them, in one transaction;
-and over a user's topics: by vector, by the words of summaries, and where found messages belong.
+"""SQL of a search over a user's whole history and over a user's topics.
 
 All filters act inside the searches. By vector: the codes are filtered while they are read, and the exact step repeats
 the conditions on the messages themselves. By words: ranked matches are checked against the messages, the best first,
-until enough have passed. Dates are compared with ``created_at``, never derived from row ids: messages that were
-restored from the logs may not follow it.
+until enough have passed. Dates are compared with ``created_at``, which row ids may not follow after a restoration.
 """
 
 import itertools
@@ -25,7 +23,7 @@ from klaw.domain.topic import Topic, TopicId
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages, topic_vectors, topics
-from klaw.store.kinds.messages import MESSAGE, SESSION
+from klaw.store.kinds.messages import MESSAGE, SESSION, ChatRow
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search import fulltext, vector_codes, vector_search
@@ -45,12 +43,10 @@ class HistoryFilters:
     user: UserId
     chat: ChatId | None = None
     since: str | None = None
-    """Included."""
     until: str | None = None
-    """Not included."""
+    """Not included, while ``since`` and ``last_rowid`` are."""
     role: Role | None = None
     last_rowid: int | None = None
-    """Included: what was stored later is not found."""
 
 
 # Users are compared first: whatever else a filter allows, a row of another user is never returned.
@@ -88,9 +84,7 @@ def search_history(
         steps = Steps(connection)
         near: tuple[list[Neighbour], bool] | None = None
         if vector is not None and vector_model.current(connection) is not None:
-            near = steps.run(
-                "vectors", lambda: _nearest(connection, vector, filters, chat.key if chat else None, depth)
-            )
+            near = steps.run("vectors", lambda: _nearest(connection, vector, filters, chat, depth))
         neighbours, complete = near or ([], True)
         found = steps.run("words", lambda: _hits(connection, words, filters, chat, depth)) if words else None
         hits, plan = found or ([], fulltext.WordPlan(words=words))
@@ -110,6 +104,11 @@ def read_messages(connection: apsw.Connection, rowids: Sequence[int], user: User
     return [message for message in messages.by_rowids(connection, rowids) if message.user == user]
 
 
+_UNCODED = f"""
+SELECT m.rowid FROM vec_messages_rowids AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.rowid
+WHERE r.rowid > ?1 AND {_FILTER}
+ORDER BY r.rowid DESC LIMIT ?8
+"""  # noqa: S608 - constant parts
 # "distance" is taken: a hidden column of vec0.
 _MEASURE = f"""
 SELECT m.rowid, vec_distance_cosine(v.embedding, ?8) AS measured
@@ -118,11 +117,11 @@ SELECT m.rowid, vec_distance_cosine(v.embedding, ?8) AS measured
 
 
 def _nearest(
-    connection: apsw.Connection, vector: bytes, filters: HistoryFilters, chat_key: int | None, depth: int
+    connection: apsw.Connection, vector: bytes, filters: HistoryFilters, chat: ChatRow | None, depth: int
 ) -> tuple[list[Neighbour], bool]:
     def measure(rowids: list[int]) -> list[Neighbour]:
-        rows = connection.execute(_MEASURE, (json.dumps(rowids), *_bindings(filters), vector))
-        return [Neighbour(rowid, distance) for rowid, distance in rows]
+        bound = (json.dumps(rowids), *_bindings(filters), vector)
+        return [Neighbour(*row) for row in connection.execute(_MEASURE, bound)]
 
     now = vector_codes.state(connection)
     found: list[Neighbour] = []
@@ -130,7 +129,7 @@ def _nearest(
         fine = max(vector_search.FINE, 4 * depth)
         wanted = vector_codes.Filters(
             user=filters.user,
-            chat_key=chat_key,
+            chat_key=chat.key if chat is not None else None,
             since_s=math.floor(from_iso(filters.since)) if filters.since is not None else None,
             until_s=math.ceil(from_iso(filters.until)) if filters.until is not None else None,
             role=filters.role,
@@ -140,29 +139,15 @@ def _nearest(
         found = nearest_of(vector_codes.candidates(connection, now, vector, wanted, rough, fine), measure, depth)
         if now.complete:
             return found, True
-    uncoded = _uncoded(connection, now.coded if now is not None else 0, filters)
+    bindings = (now.coded if now is not None else 0, *_bindings(filters), MAX_UNCODED)
+    uncoded = [int(rowid) for (rowid,) in connection.execute(_UNCODED, bindings)]
     both = {each.rowid: each for each in [*found, *measure(uncoded)]}
     best = sorted(both.values(), key=lambda each: (each.distance, each.rowid))
     return best[:depth], len(uncoded) < MAX_UNCODED
 
 
-_UNCODED = f"""
-SELECT m.rowid FROM vec_messages_rowids AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.rowid
-WHERE r.rowid > ?1 AND {_FILTER}
-ORDER BY r.rowid DESC LIMIT ?8
-"""  # noqa: S608 - constant parts
-
-
-def _uncoded(connection: apsw.Connection, coded: int, filters: HistoryFilters) -> list[int]:
-    return [int(row[0]) for row in connection.execute(_UNCODED, (coded, *_bindings(filters), MAX_UNCODED))]
-
-
 def _hits(
-    connection: apsw.Connection,
-    words: Sequence[str],
-    filters: HistoryFilters,
-    chat: messages.ChatRow | None,
-    depth: int,
+    connection: apsw.Connection, words: Sequence[str], filters: HistoryFilters, chat: ChatRow | None, depth: int
 ) -> tuple[list[fulltext.TextHit], fulltext.WordPlan]:
     total = connection.execute(_LAST_ROWID).get
     rows = chat.last_seq if chat is not None else connection.execute(_COUNT_OF_USER, (filters.user,)).get
@@ -214,20 +199,15 @@ def search_topics(
     """Search a user's topics by vector (of at least ``min_cosine``), by the words of their summaries, and by messages
     that a search found. A topic is of a time if some of it is."""
     with snapshot(connection):
-        near = (
-            topic_vectors.nearest(connection, filters.user, vector, min_cosine=min_cosine, limit=depth)
-            if vector is not None
-            else []
-        )
+        near: Sequence[Near] = ()
+        if vector is not None:
+            near = topic_vectors.nearest(connection, filters.user, vector, min_cosine=min_cosine, limit=depth)
         hits = ranked(connection, TOPIC, "summary", filters.user, words, depth) if words else []
         by_words = [TopicId(hit.rowid) for hit in hits]
         of_messages = topics.topics_of(connection, filters.user, rowids)
         ids = {each.topic for each in near} | set(by_words) | set(of_messages.values())
-        known = {
-            topic.id: topic
-            for topic in topics.by_ids(connection, filters.user, sorted(ids)).values()
-            if _passes(topic, filters)
-        }
+        named = topics.by_ids(connection, filters.user, sorted(ids))
+        known = {topic.id: topic for topic in named.values() if _passes(topic, filters)}
     return TopicLists(
         near=[each for each in near if each.topic in known],
         by_words=[topic for topic in by_words if topic in known],

@@ -1,4 +1,4 @@
-"""The ranked lists that a search brings up, whatever it looks through, and what ranking wants to know of messages.
+"""The ranked lists that a search brings up, and what ranking wants to know of messages.
 
 A search has a part by words and a part by vector, which may run one after the other; ``Lists.joined`` makes one result
 of both. Each part is a step: a damaged index, or a step for which there was no time, costs that list only.
@@ -134,9 +134,8 @@ class Steps:
             except DAMAGE as error:
                 if name == "places":
                     raise
-                log.warning(
-                    "text_search_failed" if name == "words" else "vector_search_failed", error=error_class(error)
-                )
+                event = "text_search_failed" if name == "words" else "vector_search_failed"
+                log.warning(event, error=error_class(error))
                 self.failed.add(name)
                 return None
             finally:
@@ -191,5 +190,5 @@ _ROLES = {role.value: role for role in Role}
 
 
 def _place(row: Sequence[Any]) -> MessagePlace:
-    rowid, chat, seq, role, created_at, tokens, head, previous, following = row
-    return MessagePlace(rowid, chat, seq, _ROLES[role], created_at, tokens, head, previous, following)
+    rowid, chat, seq, role, *others = row
+    return MessagePlace(rowid, chat, seq, _ROLES[role], *others)

@@ -1,8 +1,5 @@
-"""SQL of the codes of messages' tokens, by which recall compares a question with its candidates word by word.
-
-A message with a vector has them too, unless it was embedded while ``autoRag.tokens`` was off or by an earlier version.
-What is written here is bytes; ``memory.embed.token_coder`` says what they mean.
-"""
+"""SQL of the codes of messages' tokens (``memory.embed.token_coder``), by which recall compares texts word by word. A
+message with a vector has them unless it was embedded while ``autoRag.tokens`` was off or by an earlier version."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -35,9 +32,8 @@ def prepare(connection: apsw.Connection, wanted: str) -> None:
 def prepare_some(connection: apsw.Connection, wanted: str) -> bool:
     """One bounded step towards a table that holds codes of one coder only; returns whether that is done."""
     if coder(connection) != wanted:
-        connection.execute(
-            "DELETE FROM token_codes WHERE rowid IN (SELECT rowid FROM token_codes LIMIT ?)", (CLEAR_ROWS,)
-        )
+        some = "SELECT rowid FROM token_codes LIMIT ?"
+        connection.execute(f"DELETE FROM token_codes WHERE rowid IN ({some})", (CLEAR_ROWS,))  # noqa: S608 - a constant
         if connection.changes() == CLEAR_ROWS:
             return False
         look_again(connection)
@@ -52,8 +48,7 @@ WHERE m.rowid = ?1 AND m.embedded = 1 AND NOT {meta.forgotten_since("m.user_id",
 
 
 def put(connection: apsw.Connection, codes: Mapping[int, bytes], as_of: int | None = None) -> None:
-    """Store codes by their messages' row ids. One that has no vector or has codes already is left out, or whose user
-    has forgotten something since ``as_of``."""
+    """Store codes by row id, unless a message has no vector, or codes, or its user has forgotten since ``as_of``."""
     connection.executemany(_PUT, [(rowid, blob, as_of) for rowid, blob in codes.items()])
 
 

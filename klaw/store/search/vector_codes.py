@@ -2,9 +2,8 @@
 
 The codes are made from ``vec_messages`` and can be made again. There are none until CENTRE_SAMPLE vectors are stored,
 because the centre that is taken away before encoding is the mean of those; it stays the same then, and is kept in
-``meta`` with the progress. What was stored before is encoded in steps (``advance``), in the order of row ids; a vector
-stored meanwhile is encoded at once if its turn has passed. A database of an earlier version, which has no codes, gets
-them the same way.
+``meta`` with the progress. What was stored before, also by an earlier version, is encoded in steps (``advance``), in
+the order of row ids; a vector stored meanwhile is encoded at once if its turn has passed.
 """
 
 import itertools
@@ -90,7 +89,7 @@ def _put_state(connection: apsw.Connection, new: CodesState) -> None:
 
 
 def add(connection: apsw.Connection, stored: Sequence[codes.VectorItem]) -> None:
-    """Encode vectors that were just stored, as far as it is their turn."""
+    """Encode vectors that were just stored, if their turn has passed."""
     now = state(connection)
     if now is not None:
         _append(connection, now, [each for each in stored if now.complete or each.rowid <= now.coded])
@@ -245,10 +244,9 @@ def _best(
 
 
 class CodeCache:
-    """The codes of the chats that were used last, of at most so many bytes: fetching those of a long chat takes longer
-    than comparing them. Shared by all readers' threads. Records are only ever appended to a chat's blocks, so what is
-    kept stays true, and what came since is added to it. Where records are overwritten (``erase``) or made again the
-    codes get another generation, and nothing of the old one is used or kept."""
+    """The codes of the chats that were used last, for all readers' threads: fetching those of a long chat takes longer
+    than comparing them. Records are only ever appended to a chat's blocks, so what is kept stays true. When some are
+    overwritten (``erase``) or made again, the codes get another generation, and nothing of the old one is used."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -259,8 +257,7 @@ class CodeCache:
     def records(
         self, connection: apsw.Connection, generation: str, chat_key: int, kind: np.dtype[np.void]
     ) -> codes.Records | None:
-        """A chat's records as a reader's snapshot has them, in which ``generation`` was read; None when they are too
-        many."""
+        """A chat's records as the snapshot has them in which ``generation`` was read; None when they are too many."""
         blocks = [(block, used * kind.itemsize) for block, used in connection.execute(_BLOCKS, (chat_key,))]
         size = sum(used for _, used in blocks)
         if size > self._max_bytes:
@@ -334,16 +331,15 @@ def _batches(connection: apsw.Connection, now: CodesState, filters: Filters) -> 
 
 def _allowed(records: codes.Records, filters: Filters) -> npt.NDArray[np.bool_]:
     allowed: npt.NDArray[np.bool_] = records["rowid"] > 0
-    if filters.first_seq > 0:
-        allowed &= records["seq"] >= filters.first_seq
-    if filters.end_seq is not None:
-        allowed &= records["seq"] < filters.end_seq
-    if filters.since_s is not None:
-        allowed &= records["created_s"] >= filters.since_s
-    if filters.until_s is not None:
-        allowed &= records["created_s"] < filters.until_s
-    if filters.role is not None:
-        allowed &= records["role"] == codes.ROLES.get(filters.role, 0)
-    if filters.last_rowid is not None:
-        allowed &= records["rowid"] <= filters.last_rowid
+    role = codes.ROLES.get(filters.role, 0) if filters.role is not None else None
+    for column, passes, limit in (
+        ("seq", np.greater_equal, filters.first_seq or None),
+        ("seq", np.less, filters.end_seq),
+        ("created_s", np.greater_equal, filters.since_s),
+        ("created_s", np.less, filters.until_s),
+        ("role", np.equal, role),
+        ("rowid", np.less_equal, filters.last_rowid),
+    ):
+        if limit is not None:
+            allowed &= passes(records[column], limit)
     return allowed

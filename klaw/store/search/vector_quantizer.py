@@ -1,11 +1,10 @@
-"""Codes of vectors, small enough to read all of a user's for one search. Pure; no SQL here.
+"""Codes of vectors, small enough to read all of a user's for one search. Pure.
 
 A code has two bits for each component, after the vectors' common centre has been taken away: its sign, and whether it
-is a large one. The centre matters: the vectors of one model point into the same narrow cone (two random texts have a
-cosine of 0.77), so the raw signs hardly differ. Beside the bits stand three numbers, which turn a comparison of bits
-into an estimate of the cosine (the idea of RaBitQ, SIGMOD 2024): the rough one compares signs with the query's signs,
-where the query's large components count for more, the fine one all bits with the query's numbers. The fine one is off
-by 0.005, so few vectors have to be measured.
+is large. Without that the raw signs hardly differ, because the vectors of one model point into the same narrow cone
+(two random texts have a cosine of 0.77). Beside the bits stand three numbers, which turn a comparison of bits into an
+estimate of the cosine (the idea of RaBitQ, SIGMOD 2024): the rough one compares signs with the query's signs, where the
+query's large components count for more; the fine one, off by 0.005, all bits with the query's numbers.
 """
 
 import base64
@@ -145,8 +144,7 @@ class CodedQuery:
 
     def rough(self, records: Records) -> Floats:
         """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick. A different
-        sign where the query is large costs more: with that, half of a record's bits and a quarter as many records to
-        look at more closely find what took four times as many with the plain count."""
+        sign where the query is large costs more: so a quarter as many records have to be looked at more closely."""
         signs = records["signs"]
         different, of_large = np.zeros(len(records), np.uint16), np.zeros(len(records), np.uint16)
         for word in range(signs.shape[1]):

@@ -1,8 +1,5 @@
-"""SQL of a search by vector inside one chat.
-
-Segment and window are ranges of seq, filtered inside the search: a filter after it would return nothing as soon as
-other rows are nearer. Many vectors (a long chat, a user's whole history) are searched by their codes first
-(``vector_codes``); the few that remain are measured exactly.
+"""SQL of a search by vector inside one chat. Segment and window are ranges of seq, filtered inside the search. Many
+vectors are searched by their codes first (``vector_codes``); the few that remain are measured exactly.
 """
 
 import json
@@ -26,7 +23,6 @@ CHAT_ROUGH, CHAT_FINE = 1_024, 400
 CERTAIN, CERTAINTY = 20, 2.0
 """How many of a chat's nearest are nearly surely the nearest; where the rest of a long list stands matters less.
 With 3 standard deviations half as many vectors again are measured for 0.004 more of the recall@20."""
-
 GROUP, USUAL_CERTAINTY = 32, 3.0
 """Vectors measured at once; by how many standard deviations an estimate may be too pessimistic, usually."""
 
@@ -49,13 +45,11 @@ def nearest_of(
     """Measure the most promising vectors until the nearest are certain enough; nearest first.
 
     An estimated distance is wrong by about 0.005, so up to some hundred have to be measured to be sure of the nearest
-    twenty. They are measured in groups, the most promising first, until the rest cannot reach the list, even if their
-    estimates are as far off as those of the measured ones.
+    twenty: in groups, until the rest cannot reach the list, even if their estimates are as far off as those so far.
 
     ``estimates`` are row ids with estimated distances (up to a constant), the nearest first. ``measure`` leaves out
     those that must not be found. ``certain`` of them have to be the nearest (None: all); the others are filled up by
-    their estimates and may hold some that ``measure`` would leave out. ``certainty``: by how many standard deviations
-    an estimate may be too pessimistic.
+    their estimates and may hold some that ``measure`` would leave out. ``certainty`` is in standard deviations.
     """
     wanted = limit if certain is None else min(limit, certain)
     measured: dict[int, Neighbour] = {}
@@ -105,8 +99,7 @@ def nearest(
     estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 2 * fine), fine)
 
     def measure(rowids: list[int]) -> list[Neighbour]:
-        rows = connection.execute(_MEASURE, (query, json.dumps(rowids)))
-        return [Neighbour(rowid, distance) for rowid, distance in rows]
+        return [Neighbour(*row) for row in connection.execute(_MEASURE, (query, json.dumps(rowids)))]
 
     return nearest_of(estimates, measure, limit, CERTAIN, CERTAINTY)
 

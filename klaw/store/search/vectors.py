@@ -1,6 +1,5 @@
-"""SQL of message vectors: a vec0 table with the chat as partition key, so that a KNN reads one chat only.
-
-``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
+"""Vectors of messages: a vec0 table with the chat as partition key, so that a KNN reads one chat only. ``seq`` is a
+metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
 """
 
 import json
@@ -12,10 +11,14 @@ import apsw
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
+from klaw.errors import StorageError
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.tables import END, PAGE_ROWS
+from klaw.store.engine.transaction import Transaction
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds.messages import MESSAGE, SEARCHABLE, SESSION
-from klaw.store.search import token_codes, vector_codes
+from klaw.store.search import passages, token_codes, vector_codes
+from klaw.store.search.passages import PassageVector
 from klaw.store.search.vector_quantizer import VectorItem
 
 CHUNK_SIZE = 32
@@ -49,8 +52,8 @@ def reembedding(connection: apsw.Connection) -> int | None:
     return int(total) if total is not None else None
 
 
-def end_reembedding(connection: apsw.Connection) -> None:
-    meta.remove(connection, _REEMBEDDING_KEY)
+def end_reembedding(tx: Transaction) -> None:
+    meta.remove(tx.connection, _REEMBEDDING_KEY)
 
 
 def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
@@ -61,8 +64,23 @@ def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
     )
 
 
-def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
-    """Like ``prepare_some`` until it is done, for a database that nobody waits for."""
+async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: bool = False) -> bool:
+    """``prepare_some`` until it is done; messages are stored between the steps. ``damaged``: drop the table, and let
+    every message be embedded again. Raises VectorsDamaged if not even dropping works."""
+
+    def step(tx: Transaction) -> bool | None:
+        with tx.touching_vectors():
+            if damaged:
+                make_anew(tx.connection, model_id, dimension)
+            return prepare_some(tx.connection, model_id, dimension)
+
+    while (dropped := await writer.run(step)) is None:
+        pass
+    return dropped
+
+
+def prepare_at_once(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
+    """The same for a database that nobody waits for."""
     if vector_model.current(connection) == (model_id, dimension):
         return False
     while (dropped := prepare_some(connection, model_id, dimension)) is None:
@@ -72,8 +90,8 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
 
 def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> bool | None:
     """One bounded step towards a vector table that fits a model. Returns whether vectors of another model were dropped
-    and are not all made again yet; None: call again, it is not done. From the first step on no model is known, so
-    nothing is searched or stored, and a step that never comes because of a crash is taken at the next start."""
+    and are not all made again yet; None: call again. From the first step on no model is known, so nothing is searched
+    or stored, and after a crash the next start goes on."""
     if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -84,12 +102,10 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
             meta.remove(connection, vector_model.DIMENSION_KEY)
         if not _clear_some(connection):
             return None
-        _create(connection, dimension)
+        _create(connection, model_id, dimension)
         meta.remove(connection, _CLEARED_KEY)
-        meta.put(connection, vector_model.MODEL_KEY, model_id)
-        meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
         if not reembedding(connection):
-            end_reembedding(connection)
+            meta.remove(connection, _REEMBEDDING_KEY)
     return reembedding(connection) is not None
 
 
@@ -100,8 +116,7 @@ _BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLO
 
 def _clear_some(connection: apsw.Connection) -> bool:
     """Drop some of the old vectors; returns whether none is left. The blobs go first, from vec0's own tables: dropping
-    the whole table reads and frees every page of it in one transaction, and deleting row by row through vec0 takes 0.1
-    ms a row."""
+    the whole table frees every page of it in one transaction, and deleting rows through vec0 takes 0.1 ms each."""
     first = int(meta.get(connection, _CLEARED_KEY) or 0)
     last = int(connection.execute(_LAST).get)
     upto = min(first + CLEAR_ROWS, last)
@@ -121,25 +136,21 @@ _SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids",
 
 def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
     """Drop a damaged table with all its vectors, and let every message be embedded again."""
-    _create(connection, dimension)
+    _create(connection, model_id, dimension)
     connection.execute(_FORGET, (0, END))
-    meta.put(connection, vector_model.MODEL_KEY, model_id)
-    meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
 
 
-def _drop(connection: apsw.Connection) -> None:
-    """Drop the vector table, also a damaged one: vec0 refuses to be dropped while one of its own tables is missing."""
+def _create(connection: apsw.Connection, model_id: str, dimension: int) -> None:
+    """Make the table for a model. The old one goes, also a damaged one, which vec0 drops only with all its tables."""
     for name in _SHADOWS:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (missing)")
     connection.execute("DROP TABLE IF EXISTS vec_messages")
     for name in _SHADOWS:
         connection.execute(f"DROP TABLE IF EXISTS {name}")
-
-
-def _create(connection: apsw.Connection, dimension: int) -> None:
-    _drop(connection)
     vector_codes.clear(connection)
     connection.execute(table(dimension))
+    meta.put(connection, vector_model.MODEL_KEY, model_id)
+    meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
 
 
 _TAKE = f"""
@@ -154,14 +165,50 @@ _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?,
 
 
 def store(
+    tx: Transaction,
+    model_id: str,
+    made: Sequence[tuple[int, bytes]],
+    as_of: int | None = None,
+    codes: Mapping[int, bytes] | None = None,
+) -> int:
+    """``put`` vectors made by a model, unless that was replaced meanwhile. Of a user who has forgotten something since
+    ``as_of``, an entry of the memory journal, none is stored: what was read may hold it. Raises VectorsDamaged: the
+    table cannot take them; StorageError: one has another dimension than the model's; then none was stored."""
+    model = vector_model.current(tx.connection)
+    if model is None or model[0] != model_id:
+        return 0
+    if any(len(vector) != model[1] * vector_model.FLOAT_BYTES for _, vector in made):
+        raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
+    with tx.touching_vectors():
+        count = put(tx.connection, made, as_of, codes)
+        vector_codes.advance(tx.connection)
+        return count
+
+
+def store_of_passages(tx: Transaction, model_id: str, made: Sequence[PassageVector]) -> int:
+    return passages.store(tx.connection, model_id, made)
+
+
+def encode(tx: Transaction) -> bool:
+    """Make codes for some vectors that have none; returns whether there may be more to do."""
+    with tx.touching_vectors():
+        return vector_model.current(tx.connection) is not None and vector_codes.advance(tx.connection)
+
+
+async def prepare_codes(writer: Writer, coder: str) -> None:
+    """Drop the codes of tokens that another coder made, in steps."""
+    while not await writer.run(lambda tx: token_codes.prepare_some(tx.connection, coder)):
+        pass
+
+
+def put(
     connection: apsw.Connection,
     made: Sequence[tuple[int, bytes]],
     as_of: int | None = None,
     codes: Mapping[int, bytes] | None = None,
 ) -> int:
-    """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid). Returns how many
-    vectors; a message that has one already, or is gone, or whose user has forgotten something since ``as_of``, is left
-    out. Codes go also to a message that has a vector and none of them."""
+    """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid), these also for one
+    that has a vector. Returns how many vectors; a message that has one, is gone, or was forgotten about is left out."""
     stored: list[VectorItem] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
@@ -198,8 +245,8 @@ _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[UnembeddedMessage]:
     """Messages that should have a vector and have none, the newest first. Without ``+rowid`` SQLite walks back over the
-    whole table to find the few that wait. The previous message is the nearest one of the chat, whatever its segment, so
-    that the look back stays short: behind another segment's message there is none of this one."""
+    whole table. The previous message is the nearest one of the chat, whatever its segment, so that the look back stays
+    short: behind another segment's message there is none of this one."""
     return [UnembeddedMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 
@@ -214,11 +261,8 @@ def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
 
 def count_embedded(connection: apsw.Connection) -> int:
     """How many messages have a vector. Reads the whole index of row ids: not for every message."""
-    return (
-        int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get)
-        if vector_model.current(connection)
-        else 0
-    )
+    known = vector_model.current(connection) is not None
+    return int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get) if known else 0
 
 
 def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:

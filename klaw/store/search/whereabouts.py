@@ -1,6 +1,5 @@
-"""Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries. And
-what stored turns recalled: what their receipts quote, and recalls that can be done again. For operators too, so not
-every question names a user."""
+"""Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries; and
+what stored turns recalled. For operators too, so not every question names a user."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -88,14 +87,12 @@ def locate(
         found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
         if session is None or not found:
             return None
-        stored = vector_model.current(connection)
         ended = messages.first_of_segment(connection, message.chat, message.segment + 1)
-        chat_word = messages.chat_word(session.key)
         topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
         return Whereabouts(
             session=session,
             row=found[0],
-            model=stored[0] if stored else None,
+            model=vector_model.current_id(connection) or None,
             ended_seq=ended.seq if ended else None,
             ended_at=ended.created_at if ended else None,
             turns=turns.of_message(connection, message, turns_each),
@@ -103,10 +100,12 @@ def locate(
             summary=summaries.holding(connection, message.chat, message.segment, message.seq),
             next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),
             unwanted=message.seq in chats.unrecalled(connection, message.chat),
-            frequencies={
-                word: connection.execute(_HOLD, (fulltext.match_in([word], chat_word), MANY)).get for word in words
-            },
+            frequencies={word: _count_holding(connection, word, session.key) for word in words},
         )
+
+
+def _count_holding(connection: apsw.Connection, word: str, chat_key: int) -> int:
+    return int(connection.execute(_HOLD, (fulltext.match_in([word], messages.chat_word(chat_key)), MANY)).get)
 
 
 MAX_QUOTED = 500
@@ -121,17 +120,13 @@ def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str,
     ids = [each["id"] for each in receipt.get("topics", {}).get("candidates", ())]
     known = (facts.get(connection, turn.user, each) for each in shown)
     unwanted = chats.unrecalled(connection, turn.chat)
+
+    def quote(said: Message) -> dict[str, Any]:
+        text = cut(said.content, MAX_QUOTED)
+        return {"id": said.id, "text": text, "at": said.created_at, "unwanted": said.seq in unwanted}
+
     return {
-        "messages": {
-            str(each.seq): {
-                "id": each.id,
-                "text": cut(each.content, MAX_QUOTED),
-                "at": each.created_at,
-                "unwanted": each.seq in unwanted,
-            }
-            for each in found
-            if each.content  # else it was forgotten
-        },
+        "messages": {str(each.seq): quote(each) for each in found if each.content},  # without what was forgotten
         "facts": {each.id: each for each in known if each is not None},
         "topics": {str(each): topic.summary for each, topic in topics.by_ids(connection, turn.user, ids).items()},
     }
@@ -165,9 +160,9 @@ def _scope(connection: apsw.Connection, turn: TurnRecord) -> ChatScope | None:
     # Of version 1, or recall was off: the window as it was in the end, which may begin a little earlier.
     first = messages.first_of_segment(connection, turn.chat, turn.segment)
     end = window["first_seq"] or turn.receipt["pending"][0]
-    return (
-        ChatScope(chat=turn.chat, first_seq=first.seq, end_seq=end) if first is not None and first.seq < end else None
-    )
+    if first is None or first.seq >= end:
+        return None
+    return ChatScope(chat=turn.chat, first_seq=first.seq, end_seq=end)
 
 
 def newest_recalls(

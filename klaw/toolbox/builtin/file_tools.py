@@ -80,14 +80,8 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
                 data, _ = access.read_place(place, access.MAX_FILE_BYTES)
                 if place.path.startswith(f"{OUTPUT_FOLDER}/"):
                     context.trail.outside = True  # perhaps a page: what a tool had brought is kept there
-            return text.cut(
-                data,
-                path,
-                offset=offset,
-                limit=limit,
-                max_chars=max(1, max_output_chars - _HEAD_CHARS),
-                numbers=line_numbers,
-            )
+            most = max(1, max_output_chars - _HEAD_CHARS)
+            return text.cut(data, path, offset=offset, limit=limit, max_chars=most, numbers=line_numbers)
 
         return await files.read(context, run)
 

@@ -1,9 +1,8 @@
 """The memory tools: search all that is kept, save a fact, read and change core memory.
 
-Origin: no tool ever saves a fact as the user's own words. A fact gets the origin ``assistant`` (the model wrote it down
-out of the conversation), and ``tool`` once the turn has let in anything from outside; that, and any change of core
-memory in such a turn, needs the user's yes (``executor.permission_asked``). Runs of tasks do not change core
-memory at all.
+No tool ever saves a fact as the user's own words. A fact gets the origin ``assistant`` (the model wrote it down out of
+the conversation), and ``tool`` once the turn has read anything from outside; that, and any change of core memory in
+such a turn, needs the user's permission (``executor.permission_asked``). Runs do not change core memory at all.
 """
 
 from collections.abc import Callable
@@ -46,6 +45,34 @@ def memory_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
 
 
 def _search_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
+    async def search(
+        context: ToolContext,
+        query: str,
+        kinds: frozenset[Kind] | None,
+        chat: str | None,
+        role: str | None,
+        since: str | None,
+        until: str | None,
+        limit: int,
+    ) -> str:
+        now = memory.search.now()
+        begin, end = _moment("since", since, read_since, now), _moment("until", until, read_until, now)
+        if begin is not None and end is not None and begin >= end:
+            raise ToolRefused("until: must be later than since")
+        try:
+            filters = HistoryFilters(
+                user=context.user,
+                chat=chat_id(context.user, chat) if chat else None,
+                since=iso(begin) if begin is not None else None,
+                until=iso(end) if end is not None else None,
+                role=Role(role) if role else None,
+            )
+        except InvalidName as error:
+            raise ToolRefused(f"chat: {error}") from error
+        page = await memory.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
+        found = [each for each in page.results if not _is_asked(context, each)][:limit]
+        shows_topics = core.config.topics.inject != "off" and kinds is None
+        return show(page, found, page.topics if shows_topics else (), page.people)
 
     @tool(permission=Permission.READ)
     async def memory_search(
@@ -54,7 +81,7 @@ def _search_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
         """Search all that is remembered about this user: saved facts, people, topics of earlier talk, MEMORY.md
         and memory/*.md, and everything that was ever said in any chat. Use it before answering about the past, about
         people, or about preferences."""
-        return await _search(core, memory, context, query, None, None, None, since, until, limit)
+        return await search(context, query, None, None, None, since, until, limit)
 
     @tool(permission=Permission.READ)
     async def history_search(
@@ -67,7 +94,7 @@ def _search_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
         limit: _Results = 8,
     ) -> str | ToolFailure:
         """Search the messages of this user's chats only, by chat, speaker and time; also those from before /new."""
-        return await _search(core, memory, context, query, frozenset({"message"}), chat, role, since, until, limit)
+        return await search(context, query, frozenset({"message"}), chat, role, since, until, limit)
 
     return memory_search, history_search
 
@@ -161,39 +188,6 @@ def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
     return memory_core_get, memory_core_update, memory_core_delete
 
 
-async def _search(
-    core: Core,
-    memory: MemoryParts,
-    context: ToolContext,
-    query: str,
-    kinds: frozenset[Kind] | None,
-    chat: str | None,
-    role: str | None,
-    since: str | None,
-    until: str | None,
-    limit: int,
-) -> str:
-    now = memory.search.now()
-    begin = _moment("since", since, read_since, now)
-    end = _moment("until", until, read_until, now)
-    if begin is not None and end is not None and begin >= end:
-        raise ToolRefused("until: must be later than since")
-    try:
-        filters = HistoryFilters(
-            user=context.user,
-            chat=chat_id(context.user, chat) if chat else None,
-            since=iso(begin) if begin is not None else None,
-            until=iso(end) if end is not None else None,
-            role=Role(role) if role else None,
-        )
-    except InvalidName as error:
-        raise ToolRefused(f"chat: {error}") from error
-    page = await memory.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
-    found = [each for each in page.results if not _is_asked(context, each)][:limit]
-    shows_topics = core.config.topics.inject != "off" and kinds is None
-    return show(page, found, page.topics if shows_topics else (), page.people)
-
-
 def _moment(name: str, text: str | None, read: Callable[[str, float], float], now: float) -> float | None:
     try:
         return read(text, now) if text else None
@@ -207,9 +201,7 @@ _OWN_QUESTION = 5
 
 def _is_asked(context: ToolContext, result: AnyResult) -> bool:
     """Whether it is what the turn answers, or was said since."""
+    first = context.before_seq
     return (
-        isinstance(result, SearchResult)
-        and result.chat == context.chat
-        and context.before_seq is not None
-        and result.seq >= context.before_seq
+        first is not None and isinstance(result, SearchResult) and result.chat == context.chat and result.seq >= first
     )

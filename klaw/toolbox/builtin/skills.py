@@ -1,12 +1,10 @@
 """Skills: folders of the workspace with a SKILL.md that tells the model how to do something, and the tools for them.
 
-They are the agent's abilities, the same for all users; only the owner of the workspace can change them. A broken skill
-is listed as a problem and never in the way of the others. The list of skills is part of the description of
-``skill_load``: name and purpose are always seen, the instructions are loaded when they are needed.
+They are the same for all users; only the owner of the workspace can change them. A broken one is listed as a problem.
+The list of skills is part of the description of ``skill_load``; the instructions are loaded when they are needed.
 
 A SKILL.md is a head in YAML between two lines of three dashes, then Markdown: the format of Agent Skills and OpenClaw.
-Skills in the wild often have a description with a colon in it, which is no YAML; their ``name: …`` and
-``description: …`` lines are read as plain text then.
+Many have a description with a colon in it, which is no YAML; their ``name: …`` lines are read as plain text then.
 """
 
 import re
@@ -39,18 +37,16 @@ _LINE = re.compile(r"^([A-Za-z][A-Za-z_-]*):[ \t]*(.*)$")
 
 @attrs.frozen(kw_only=True)
 class Skill:
-    """``folder`` is relative to the workspace. ``for_model``: it may be offered to the model (no
-    ``disable-model-invocation``)."""
-
     name: str
     description: str
     folder: str
+    """Relative to the workspace."""
     for_model: bool
+    """It may be offered to the model (no ``disable-model-invocation``)."""
 
 
 def parse(text: str, folder: str) -> tuple[Skill, str]:
-    """Read a SKILL.md: what it says of the skill, and its instructions. Raises ToolRefused: no head, no description, or
-    a bad name."""
+    """Read a SKILL.md: the skill, and its instructions. Raises ToolRefused: no head, no description, or a bad name."""
     head, body = _split(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     values = _values(head)
     description = " ".join(_text(values, "description").split())
@@ -96,9 +92,7 @@ def _name(text: str) -> str:
     name = normalized("NFC", text)
     if not 1 <= len(name) <= MAX_NAME_CHARS:
         raise ToolRefused(f"its name has {len(name)} characters, 1 to {MAX_NAME_CHARS} are possible")
-    if not name[0].isalnum() or not all(
-        character in "_-. " or unicodedata.category(character)[0] in "LNM" for character in name
-    ):
+    if not name[0].isalnum() or not all(each in "_-. " or unicodedata.category(each)[0] in "LNM" for each in name):
         raise ToolRefused("its name has other characters than letters, digits, '_', '-', '.' and spaces")
     return name
 
@@ -147,8 +141,7 @@ class Catalogue:
     def summary(self) -> str:
         """One line for each skill that the model may choose. The same skills give the same bytes."""
         lines: list[str] = []
-        room = MAX_SHOWN_CHARS
-        offered = self.known.offered
+        room, offered = MAX_SHOWN_CHARS, self.known.offered
         for number, skill in enumerate(offered):
             line = f"- {skill.name}: {cut(skill.description, _MAX_LINE_CHARS)}"
             room -= len(line) + 1
@@ -159,8 +152,7 @@ class Catalogue:
         return "\n".join(lines)
 
     def load(self, name: str, file: str | None = None) -> str:
-        """The instructions of a skill, or another file of its folder. Raises ToolRefused: there is no such skill or
-        file, or it may not be read."""
+        """The instructions of a skill, or another file of its folder. Raises ToolRefused: it is not there or closed."""
         skills = self.refresh().skills
         skill = next((skill for skill in skills if skill.name == name), None)
         if skill is None:
@@ -213,15 +205,11 @@ class Catalogue:
             except ToolRefused as error:
                 problems.append(Problem(path=folder, message=str(error)))
                 continue
-            if skill.name in skills:
-                why = f"its name {skill.name} is that of {skills[skill.name].folder}"
-                problems.append(Problem(path=folder, message=why))
-                continue
-            skills[skill.name] = skill
-        problems += [
-            Problem(path=folder, message=f"there are more than {MAX_SKILLS} skills")
-            for folder, _, _ in found[MAX_SKILLS:]
-        ]
+            first = skills.setdefault(skill.name, skill)
+            if first is not skill:
+                problems.append(Problem(path=folder, message=f"its name {skill.name} is that of {first.folder}"))
+        too_many = f"there are more than {MAX_SKILLS} skills"
+        problems += [Problem(path=folder, message=too_many) for folder, _, _ in found[MAX_SKILLS:]]
         return Skills(
             skills=tuple(skills[name] for name in sorted(skills)),
             problems=tuple(sorted(problems, key=lambda problem: problem.path)),

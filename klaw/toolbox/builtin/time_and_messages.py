@@ -1,6 +1,4 @@
-"""The tools ``current_time``, since models do not know what day it is, and ``send_message``: a word in another of the
-user's chats.
-"""
+"""The tools ``current_time``, since models do not know what day it is, and ``send_message``, to another chat."""
 
 import datetime as dt
 from collections.abc import Callable

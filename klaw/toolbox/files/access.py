@@ -1,8 +1,5 @@
 """Read, list, find and write files beneath a root. Blocks; run it in a thread.
 
-A glob pattern is followed one folder at a time: ``*``, ``?``, ``[…]`` in a name, ``**`` for any number of folders. Its
-state is the set of positions in the pattern, so that many ``**`` cost no more than one.
-
 Of a file that is written, a reader, or a power cut, sees the old content or the new one and nothing between. It keeps
 its mode; a link is never written through, because the path was resolved.
 """
@@ -36,11 +33,12 @@ FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 Mode: TypeAlias = Literal["create", "replace", "append"]
 _KINDS: Mapping[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
-Stamp: TypeAlias = tuple[int, int, int]
-
 
 @attrs.frozen
 class Pattern:
+    """A glob pattern, followed one folder at a time: ``*``, ``?``, ``[…]`` in a name, ``**`` for any number of folders.
+    Its state is the set of positions in the pattern, so that many ``**`` cost no more than one."""
+
     parts: tuple[str, ...]
 
     @classmethod
@@ -79,34 +77,28 @@ class Pattern:
 
 @attrs.frozen(kw_only=True)
 class FolderEntry:
-    """What a folder holds: ``path`` relative to the root, ``size`` in bytes (0 for what is no file), ``modified`` in
-    seconds since 1970."""
-
     path: str
+    """Relative to the root."""
     kind: FileKind
     size: int
+    """Bytes; 0 for what is no file."""
     modified: float
+    """Unix seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class FoundFiles:
-    """Entries in the order of their paths.
-
-    Args:
-        more: how many were left off.
-        hidden: how many names are closed to tools, or are no text.
-        incomplete: there were too many names to look at all of them.
-    """
-
     entries: tuple[FolderEntry, ...] = ()
+    """By path; ``more`` were left off."""
     more: int = 0
     hidden: int = 0
+    """How many names are closed to tools, or are no text."""
     incomplete: bool = False
+    """There were too many names to look at all of them."""
 
 
 def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The whole content of a regular file. Raises NotThere; ToolRefused: it is no regular file, too large, or
-    closed."""
+    """The content of a regular file. Raises NotThere; ToolRefused: it is something else, too large, or closed."""
     with root.resolve(path) as place:
         return read_place(place, limit)[0]
 
@@ -236,13 +228,9 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
         return place.path
 
 
-def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | None = None) -> None:
-    """Make ``data`` the content of a resolved place, durably.
-
-    Args:
-        permissions: mode bits; set-uid and the like are dropped.
-        replaces: the file that it replaces; None for a new one. Refused when another one has the name.
-    """
+def put(place: FilePlace, data: bytes, permissions: int, *, replaces: os.stat_result | None = None) -> None:
+    """Make ``data`` the content of a resolved place, durably. Of the mode bits, set-uid and the like are dropped.
+    Refused when another file than ``replaces`` (None: any) has the name, or that one was changed."""
     _check_name(place)
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
@@ -260,8 +248,7 @@ def put(place: FilePlace, data: bytes, permissions: int, *, replaces: Stamp | No
 
 
 def _linked(place: FilePlace, temporary: str) -> bool:
-    """Give a new file its name; False where the disk has no hard links. Raises FileExistsError: somebody took the name
-    meanwhile, which a rename would not notice."""
+    """Give a new file its name; False where the disk has no hard links. Raises FileExistsError, as no rename does."""
     try:
         os.link(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
     except OSError as error:
@@ -278,7 +265,7 @@ def _exchange(place: FilePlace, data: bytes, old: os.stat_result) -> None:
     if not old.st_mode & 0o200:  # a rename would replace it too
         raise ToolRefused(f"{place.path}: is read-only; its owner does not want it changed")
     _check_size(place.path, data)
-    put(place, data, stat.S_IMODE(old.st_mode), replaces=_stamp(old))
+    put(place, data, stat.S_IMODE(old.st_mode), replaces=old)
 
 
 def _status(place: FilePlace) -> os.stat_result | None:
@@ -294,17 +281,12 @@ def _check_name(place: FilePlace) -> None:
         raise ToolRefused(f"{place.path or '.'}: is a folder")
 
 
-def _stamp(info: os.stat_result) -> Stamp:
-    return info.st_ino, info.st_mtime_ns, info.st_size
-
-
-def _check_unchanged(place: FilePlace, replaces: Stamp | None) -> None:
-    info = _status(place)
-    if replaces is None and info is not None:
-        raise ToolRefused(
-            f"{place.path}: exists already; change it with file_patch, or write it with mode replace or append"
-        )
-    if replaces is not None and (info is None or _stamp(info) != replaces):
+def _check_unchanged(place: FilePlace, replaces: os.stat_result | None) -> None:
+    old, now = ((each.st_ino, each.st_mtime_ns, each.st_size) if each else None for each in (replaces, _status(place)))
+    if old is None and now is not None:
+        instead = "change it with file_patch, or write it with mode replace or append"
+        raise ToolRefused(f"{place.path}: exists already; {instead}")
+    if old != now:
         raise ToolRefused(f"{place.path}: was changed by somebody else meanwhile; read it again")
 
 

@@ -1,10 +1,8 @@
 """Which paths a model may name, and how one is resolved inside a folder, so that nothing outside of it is ever opened.
 
-Where links and ``..`` lead is looked up first. What is found is then opened name by name and never through a link
-(``klaw.config.safe_open``), so what is exchanged meanwhile is refused and not followed: a link that stays inside works,
-and one that leads out is refused.
-
-Everything that opens something blocks; run it in a thread.
+Where links and ``..`` lead is looked up first: a link that stays inside works, one that leads out is refused. What is
+found is then opened name by name and never through a link (``klaw.config.safe_open``), so what is exchanged meanwhile
+is refused and not followed. Opening blocks; do it in a thread.
 """
 
 import errno
@@ -38,11 +36,8 @@ _SECRET = re.compile(
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The names in a relative path, in order, with ``..`` and without ``.`` and empty ones.
-
-    Raises:
-        ToolRefused: it is absolute, too long or too deep, or holds what no file name should.
-    """
+    """The names in a relative path, in order, with ``..`` and without ``.`` and empty ones. Raises ToolRefused: it is
+    absolute, too long or too deep, or holds what no file name should."""
     if len(path) > MAX_PATH_CHARS:
         raise ToolRefused(f"path: {len(path)} characters long, the limit is {MAX_PATH_CHARS}")
     if "\0" in path:
@@ -107,17 +102,13 @@ def refuse(path: str, error: OSError) -> NoReturn:
 
 @attrs.frozen(kw_only=True)
 class FilePlace:
-    """Where a path leads: an open folder and a name in it, which was no link a moment ago. Valid inside the ``with``
-    that gave it.
-
-    Args:
-        name: empty when the path is the folder itself.
-        path: the path without links and ``..``, relative to the root.
-    """
+    """Where a path leads: an open folder and a name in it, which was no link a moment ago. For use in its ``with``."""
 
     folder: int
     name: str
+    """Empty when the path is the folder itself."""
     path: str
+    """Without links and ``..``, relative to the root."""
 
 
 @attrs.frozen(kw_only=True)
@@ -141,12 +132,7 @@ class Root:
     @contextmanager
     def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:
         """Open the folder that a path, relative to the root, leads to. ``make``: make missing folders on the way (mode
-        0700).
-
-        Raises:
-            NotThere: a folder on the way is missing.
-            ToolRefused: the path leads out, or through something private.
-        """
+        0700). Raises NotThere: one is missing; ToolRefused: the path leads out, or through something private."""
         names = self._names(path)
         with ExitStack() as stack:
             try:
@@ -182,10 +168,8 @@ class Root:
     def check_changeable(self, path: str) -> None:
         """Raises ToolRefused for the path of a resolved place that must not be changed."""
         if self.kept(path):
-            raise ToolRefused(
-                f"{path}: stands in later conversations, and something from outside was read: it is changed only when"
-                " the user says yes to it"
-            )
+            why = "stands in later prompts; after reading from outside it is changed only when the user says yes"
+            raise ToolRefused(f"{path}: {why}")
 
     def where(self, path: str) -> str:
         """The path without links and ``..``, also of what does not exist yet. Raises as ``resolve``."""

@@ -4,7 +4,9 @@ An edit applies only where its search text occurs exactly once: what the model d
 """
 
 import difflib
+import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated
 
 import attrs
@@ -20,11 +22,10 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes, path: str) -> str:
-    """The text of a file that is to be changed, with its line ends. Raises ToolRefused: it is no UTF-8 text; a change
-    would damage it."""
+    """The text of a file, with its line ends. Raises ToolRefused: it is no UTF-8 text; a change would damage it."""
+    if is_binary(data):
+        raise ToolRefused(f"{path}: is binary, not text")
     try:
-        if is_binary(data):
-            raise ToolRefused(f"{path}: is binary, not text")
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ToolRefused(f"{path}: byte {error.start} is not UTF-8; a change would damage the file") from None
@@ -41,24 +42,18 @@ def encode(text: str) -> bytes:
 
 
 def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> str:
-    """Lines of a file, and a note on what is not shown.
+    """Lines of a file, and a note on what is not shown. Raises ToolRefused: it is binary, or ``offset`` too large.
 
     Args:
         path: for messages.
         offset: the first line wanted, from 1; -20 for the last 20 lines.
-        limit: of lines.
-        max_chars: whole lines, unless the first alone is longer.
+        limit: of lines; of ``max_chars`` go whole lines, unless the first alone is longer.
         numbers: put each line's number before it.
-
-    Raises:
-        ToolRefused: it is binary, or the offset lies behind the end.
     """
     if is_binary(data):
         raise ToolRefused(f"{path}: is binary, not text")
     text = data.decode("utf-8", "replace")
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = text.removesuffix("\n").split("\n") if text else []
     total = len(lines)
     start = max(0, total + offset) if offset < 0 else max(0, offset - 1)
     if start >= total and start > 0:
@@ -127,12 +122,9 @@ def apply(text: str, edits: Sequence[TextEdit]) -> str:
 
 
 def _several(text: str, search: str) -> str:
-    lines: list[str] = []
-    position = text.find(search)
-    while position >= 0 and len(lines) < 10:
-        lines.append(str(text.count("\n", 0, position) + 1))
-        position = text.find(search, position + len(search))
-    return f"search occurs {text.count(search)} times (lines {', '.join(lines)}); add lines around it to make it unique"
+    found = islice(re.finditer(re.escape(search), text), 10)
+    lines = ", ".join(str(text.count("\n", 0, each.start()) + 1) for each in found)
+    return f"search occurs {text.count(search)} times (lines {lines}); add lines around it to make it unique"
 
 
 def _missing(text: str, search: str) -> str:

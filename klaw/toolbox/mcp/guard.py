@@ -1,7 +1,6 @@
-"""A guard between a connection's transport and the SDK's session, which bounds what a server can make that do.
-
-Notifications that nobody reads are dropped, floods are slowed down (the server then waits for its pipe or socket), open
-requests of the server are bounded, and lists of tools are made to fit. Needs the SDK: imported when a server connects.
+"""A guard between a connection's transport and the SDK's session: it drops notifications that nobody reads, slows
+floods down (the server waits for its pipe or socket), bounds a server's open requests, and makes lists of tools fit.
+Needs the SDK: imported when a server connects.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -11,6 +10,7 @@ from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
+import attrs
 import httpx2
 import trio
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
@@ -58,20 +58,19 @@ PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
 
 
+@attrs.define(eq=False)
 class StreamGuard:
     """Both streams of one connection, for the session."""
 
-    def __init__(self, link: Link, reads: Reads, writes: Writes) -> None:
-        self._link = link
-        self._reads = reads
-        self._writes = writes
-        self._open: set[str | int] = set()
-        self._credit = float(FREE_MESSAGES)
-        self._credit_at = trio.current_time()
+    _link: Link
+    _reads: Reads
+    _writes: Writes
+    _open: set[str | int] = attrs.field(factory=set, init=False)
+    _credit: float = attrs.field(default=FREE_MESSAGES, init=False)
+    _credit_at: float = attrs.field(factory=trio.current_time, init=False)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message for the session. Raises anyio.EndOfStream: the connection is over, also because the server
-        breaks the rules here."""
+        """The next message for the session. Raises anyio.EndOfStream: the connection is over."""
         while True:
             try:
                 item = await self._reads.receive()
@@ -81,9 +80,9 @@ class StreamGuard:
             if isinstance(item, Exception):
                 continue
             message = item.message
+            if isinstance(message, JSONRPCResponse):
+                message.result = fitted(message.result)
             if isinstance(message, JSONRPCResponse | JSONRPCError):
-                if isinstance(message, JSONRPCResponse):
-                    message.result = fitted(message.result)
                 return item
             await self._slow_down()
             if isinstance(message, JSONRPCRequest):
@@ -140,8 +139,7 @@ MAX_CONNECTIONS = 24
 
 @asynccontextmanager
 async def http_server(url: str, headers: Mapping[str, str], link: Link) -> AsyncIterator[tuple[Reads, Writes]]:
-    """The streams of a server behind streamable HTTP. Proxies of the environment are not used. Raises ExceptionGroup of
-    httpx2's errors: the connection broke."""
+    """The streams of a server behind streamable HTTP. No proxies are used. Raises ExceptionGroup of httpx2's errors."""
     secure = urlsplit(url).scheme == "https"
     inner = httpx2.AsyncHTTPTransport(
         verify=secure, limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)

@@ -1,8 +1,8 @@
 """A server's list of tools, made to fit the protocol, the toolbox and every provider, whatever the server wrote. Pure.
 
-One broken entry does not take the others with it. Tools are offered as ``server__tool``: a server's own name holds no
-``__`` and ends in no ``_`` (the configuration sees to it), so tools of two servers never share a name; within a server
-a digest tells names apart that become one when they are cleaned or cut.
+Tools are offered as ``server__tool``: a server's own name holds no ``__`` and ends in no ``_`` (the configuration sees
+to it), so tools of two servers never share a name; within a server a digest tells names apart that become one when they
+are cleaned or cut.
 
 Providers refuse a whole request for one odd schema, and a chat would be stuck for ever. So a schema is rebuilt from
 what is known to be harmless: references within it are filled in, recursion ends, unknown keywords go, sizes are
@@ -40,8 +40,7 @@ class ListedTool:
 
 
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result with only what Klaw reads of each tool, and at most ``MAX_BLOCKS`` of content: the SDK makes an object
-    of each."""
+    """What Klaw reads of a result, with at most ``MAX_BLOCKS`` of content: the SDK makes an object of each."""
     made = dict(result)
     if "tools" in result:
         entries = result["tools"] if isinstance(result["tools"], list) else []
@@ -91,9 +90,7 @@ def _schema(schema: object) -> dict[str, Any]:
     made = {key: value for key, value in given.items() if key not in ("$schema", "properties", "required")}
     made["type"] = "object"
     if isinstance(given.get("properties"), dict):
-        made["properties"] = {
-            key: value for key, value in given["properties"].items() if isinstance(value, dict | bool)
-        }
+        made["properties"] = {name: each for name, each in given["properties"].items() if isinstance(each, dict | bool)}
     if isinstance(given.get("required"), list):
         made["required"] = [name for name in given["required"] if isinstance(name, str)]
     return made
@@ -105,8 +102,7 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
-    """The server's name of each tool -> the name that models see. Names that every provider takes stay as they are;
-    others that become the same get a digest."""
+    """The name that models see by the server's name of each tool. Names that every provider takes stay as they are."""
     wanted = {tool: _cleaned(server, tool) for tool in tools}
     counts = Counter(wanted.values())
     return {
@@ -204,7 +200,6 @@ class _SchemaReader:
         return Parameters(schema=schema, original=original)
 
     def _schema(self, value: object, depth: int, seen: tuple[str, ...]) -> dict[str, Any]:
-        """A schema anywhere below the top; ``{}`` is anything."""
         self._left -= 1
         if not isinstance(value, dict) or self._left < 0:
             return {}

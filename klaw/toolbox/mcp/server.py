@@ -57,74 +57,55 @@ class McpState(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class McpReport:
-    """A snapshot of one server.
-
-    Args:
-        kind: stdio or http.
-        since: Unix seconds.
-        tools: names that models see; ``left_out`` counts those over ``maxTools``.
-        users: who may use them; ``*`` for all.
-        protocol: the negotiated version.
-        reason: why it is not ready.
-        said: the last line that its program wrote to standard error; for the operator only.
-        last_error: class of the last error, also when it is ready again.
-    """
-
     name: str
     kind: str
+    """``stdio`` or ``http``."""
     state: McpState
     since: float
+    """Unix seconds."""
     tools: tuple[str, ...] = ()
+    """Names that models see; ``left_out`` counts those over ``maxTools``."""
     left_out: int = 0
     users: tuple[str, ...] = ()
+    """Who may use them; ``*`` for all."""
     protocol: str | None = None
     reason: str | None = None
+    """Why it is not ready."""
     said: str | None = attrs.field(default=None, repr=False)
+    """The last line that its program wrote to standard error; for the operator only."""
     last_error: str | None = None
+    """Class of the last error, also when it is ready again."""
     connects: int = 0
     retry_in_s: float | None = None
 
 
+@attrs.define(eq=False)
 class McpServer:
-    """One server.
+    """One server. ``workspace`` is the usual folder of its program; ``threads`` load the SDK and read secrets."""
 
-    Args:
-        workspace: where its program runs if the configuration names no folder.
-        toolbox: gets its tools.
-        threads: loads the SDK, which takes half a second, and reads secrets.
-    """
+    name: str
+    config: McpServerConfig
+    _workspace: Path
+    _toolbox: Toolbox
+    _clock: Clock
+    _threads: Threads
+    _backoff: Backoff = attrs.field(default=BACKOFF, kw_only=True)
+    _check_s: float = attrs.field(default=CHECK_S, kw_only=True)
+    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _session: "McpSession | None" = attrs.field(default=None, init=False)
+    _specs: tuple[ToolSpec, ...] = attrs.field(default=(), init=False)
+    _places: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MAX_AT_ONCE), init=False)
+    _running: set[trio.CancelScope] = attrs.field(factory=set, init=False)
+    _retry_at: float | None = attrs.field(default=None, init=False)
+    _ready_at: float | None = attrs.field(default=None, init=False)
+    _said: list[str] = attrs.field(factory=list, init=False)
+    """The program's last line on standard error."""
+    _report: McpReport = attrs.field(init=False)
 
-    def __init__(
-        self,
-        name: str,
-        config: McpServerConfig,
-        workspace: Path,
-        toolbox: Toolbox,
-        clock: Clock,
-        threads: Threads,
-        *,
-        backoff: Backoff = BACKOFF,
-        check_s: float = CHECK_S,
-    ) -> None:
-        self.name = name
-        self.config = config
-        self._workspace = workspace
-        self._toolbox = toolbox
-        self._clock = clock
-        self._threads = threads
-        self._backoff = backoff
-        self._check_s = math.inf if config.command is not None else check_s
-        self._stopping = trio.Event()
-        self._session: McpSession | None = None
-        self._specs: tuple[ToolSpec, ...] = ()
-        self._places = trio.CapacityLimiter(MAX_AT_ONCE)
-        self._running: set[trio.CancelScope] = set()
-        self._retry_at: float | None = None
-        self._said: list[str] = []
-        """The program's last line on standard error."""
-        kind = "stdio" if config.command is not None else "http"
-        state = McpState.STARTING
-        self._report = McpReport(name=name, kind=kind, state=state, since=clock.now(), users=config.users)
+    def __attrs_post_init__(self) -> None:
+        kind = "stdio" if self.config.command is not None else "http"
+        state, now = McpState.STARTING, self._clock.now()
+        self._report = McpReport(name=self.name, kind=kind, state=state, since=now, users=self.config.users)
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=f"mcp.{self.name}", run=self._run)
@@ -146,12 +127,15 @@ class McpServer:
         return {f"mcp:{self.name}": text} if self._report.state is McpState.WAITING else {}
 
     async def call(self, tool: str, arguments: Arguments) -> Answer:
-        """Call a tool. What goes wrong is a ToolFailure. Cancellation: the server is told, in at most 5 s."""
+        """Call a tool. What goes wrong is a ToolFailure. Cancelled, it tells the server, in at most 5 s."""
+        server = f"The MCP server {self.name}"
         if self._places.statistics().tasks_waiting >= MAX_WAITING:
-            return ToolFailure(f"The MCP server {self.name} is busy with too many calls. Try again later.")
+            return ToolFailure(f"{server} is busy with too many calls. Try again later.")
         async with self._places:
             if self._session is None:
-                return self._not_connected()
+                why = self._report.reason or "it is being started"
+                then = "Nothing was done. It is tried again automatically: tell the user, or continue without it."
+                return ToolFailure(f"{server} is not connected: {why}. {then}")
             outcome: Answer | None = None
             with trio.CancelScope() as scope:
                 self._running.add(scope)
@@ -162,7 +146,11 @@ class McpServer:
                     outcome = ToolFailure(f"The call failed with {error_class(error)}.")
                 finally:
                     self._running.discard(scope)
-            return self._ended_during_call() if outcome is None else outcome
+        if outcome is not None:
+            return outcome
+        why = f" ({self._report.reason})" if self._report.reason else ""
+        then = "Whether the call had an effect is unknown. The server is restarted automatically."
+        return ToolFailure(f"{server} ended during the call{why}. {then}")
 
     async def _run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         task_status.started()
@@ -177,12 +165,11 @@ class McpServer:
         while not self._stopping.is_set():
             self._said.clear()
             vitals.doing("connecting")
-            self._retry_at = None
-            ready_at: list[float] = []
+            self._retry_at = self._ready_at = None
             try:
-                await self._connection(vitals, ready_at)
+                await self._connection(vitals)
             except Exception as error:  # noqa: BLE001 - a connection may fail in any way; it is made again
-                failures = self._lost(error, failures, ready_at)
+                failures = self._lost(error, failures)
             if self._stopping.is_set():
                 return
             pause = self._backoff.pause_s(failures)
@@ -191,22 +178,21 @@ class McpServer:
             with trio.move_on_after(pause):
                 await self._stopping.wait()
 
-    async def _connection(self, vitals: Vitals, ready_at: list[float]) -> None:
+    async def _connection(self, vitals: Vitals) -> None:
         """One connection, from its start to its end. Returns when stopping. Raises McpError."""
         config = self.config
         if importlib.util.find_spec("mcp") is None:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
         # In a thread: with the SDK it takes half a second.
         sdk: Any = await self._threads.run(importlib.import_module, "klaw.toolbox.mcp.session")
-        target = await self._threads.run(sdk.target_of, self.name, config, self._workspace, abandon=True)
+        transport = await self._threads.run(sdk.transport_of, self.name, config, self._workspace, abandon=True)
         scope = trio.CancelScope(deadline=trio.current_time() + config.start_timeout_s)
         try:
             with scope:
-                async with sdk.opened(self.name, target, self._said) as session, trio.open_nursery() as nursery:
+                async with sdk.opened(transport, self._said) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
-                    ready_at.append(trio.current_time())
                     self._ready(session)
                     vitals.doing("serving")
                     nursery.start_soon(session.follow_changes)
@@ -234,7 +220,7 @@ class McpServer:
     async def _refresh(self, session: "McpSession") -> None:
         """Follow changes of the list of tools. Raises McpError: an idle server does not answer."""
         while True:
-            await session.changed.wait_for_news(self._check_s)
+            await session.changed.wait_for_news(math.inf if self.config.command is not None else self._check_s)
             with trio.move_on_after(self.config.start_timeout_s) as asking:
                 self._take(await session.tools())
             if asking.cancelled_caught and not self._running:
@@ -277,41 +263,26 @@ class McpServer:
         self._report = attrs.evolve(self._report, left_out=left_out)
 
     def _ready(self, session: "McpSession") -> None:
-        self._session = session
-        self._retry_at = None
+        self._session, self._ready_at = session, trio.current_time()
         self._report = attrs.evolve(
             self._report, protocol=session.protocol, connects=self._report.connects + 1, said=None
         )
         self._enter(McpState.READY)
         log.info("mcp_ready", name=self.name, version=session.protocol, count=len(self._specs))
 
-    def _lost(self, error: Exception, failures: int, ready_at: list[float]) -> int:
+    def _lost(self, error: Exception, failures: int) -> int:
         """Note why a connection ended. Returns the number of failures in a row."""
-        lived_s = trio.current_time() - ready_at[0] if ready_at else 0.0
+        lived_s = trio.current_time() - self._ready_at if self._ready_at is not None else 0.0
         failures = 1 if lived_s >= STABLE_S else failures + 1
         kind = error_class(error)
         known = next((str(leaf) for leaf in leaves(error) if isinstance(leaf, McpError)), None)
         log.warning("mcp_not_connected", name=self.name, error=kind, attempt=failures, where=where(error))
         self._report = attrs.evolve(self._report, last_error=kind, said="".join(self._said[-1:]) or None)
         self._enter(McpState.WAITING, known or f"it failed with {kind}")
-        if not ready_at and failures >= KEEP_TOOLS_FAILURES:
+        if self._ready_at is None and failures >= KEEP_TOOLS_FAILURES:
             self._offer((), 0)
         return failures
 
     def _enter(self, state: McpState, reason: str | None = None) -> None:
         since = self._report.since if state is self._report.state else self._clock.now()
         self._report = attrs.evolve(self._report, state=state, since=since, reason=reason)
-
-    def _ended_during_call(self) -> ToolFailure:
-        why = f" ({self._report.reason})" if self._report.reason else ""
-        return ToolFailure(
-            f"The MCP server {self.name} ended during the call{why}. Whether the call had an effect is unknown. The "
-            "server is restarted automatically."
-        )
-
-    def _not_connected(self) -> ToolFailure:
-        why = self._report.reason or "it is being started"
-        return ToolFailure(
-            f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again automatically: "
-            "tell the user, or continue without it."
-        )

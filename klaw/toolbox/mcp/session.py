@@ -7,12 +7,11 @@ This is the boundary where the SDK's exceptions become Klaw's. Everything is ent
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import attrs
 import httpx2
 import trio
 from mcp import MCPError
@@ -50,24 +49,23 @@ NO_MCP = "it does not answer as an MCP server"
 _RAW: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
-@attrs.frozen(kw_only=True)
-class Address:
-    url: str
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+Transport: TypeAlias = Callable[[Link, list[str]], AbstractAsyncContextManager[tuple[Reads, Writes]]]
+"""Connects to a server. The list gets its program's last line on standard error, before the link is over."""
 
 
-def target_of(name: str, config: McpServerConfig, workspace: Path) -> Program | Address:
+def transport_of(name: str, config: McpServerConfig, workspace: Path) -> Transport:
     """Raises McpError, which names the key of a secret that cannot be read."""
     path = join_path("mcp.servers", name)
     try:
         if config.command is None:
             headers = {key: value.reveal(join_path(f"{path}.headers", key)) for key, value in config.headers.items()}
-            return Address(url=config.url or "", headers=headers)
+            return lambda link, _said: http_server(config.url or "", headers, link)
         environment = {key: value.reveal(join_path(f"{path}.env", key)) for key, value in config.env.items()}
     except ConfigError as error:
         raise McpError(str(error)) from None
     folder = config.cwd or (workspace if workspace.is_dir() else None)
-    return Program(command=config.command, arguments=config.args, environment=environment, folder=folder)
+    program = Program(command=config.command, arguments=config.args, environment=environment, folder=folder)
+    return lambda link, said: child_process(program, link, name, said)
 
 
 class McpSession:
@@ -101,8 +99,7 @@ class McpSession:
         return tuple(found[:MAX_LISTED])
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | PicturedText | ToolFailure | None:
-        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile. Cancellation: the
-        server is told, in at most 5 s."""
+        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile."""
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         try:
             # Not call_tool: that would check the result by a schema that the server wrote.
@@ -136,17 +133,8 @@ class McpSession:
 
 
 @asynccontextmanager
-async def opened(name: str, target: Program | Address, said: list[str]) -> AsyncIterator[McpSession]:
-    """Connect to a server for the body.
-
-    Args:
-        name: for the log.
-        said: gets the program's last line on standard error, before the connection is known to be over.
-
-    Raises:
-        McpError: it cannot be reached, or the connection broke.
-        ExceptionGroup: the same, beside errors of the body.
-    """
+async def opened(transport: Transport, said: list[str]) -> AsyncIterator[McpSession]:
+    """Connect to a server for the body. Raises McpError, also beside errors of the body in an ExceptionGroup."""
     link, changed = Link(), Nudge()
 
     async def on_message(message: IncomingMessage) -> None:
@@ -155,7 +143,7 @@ async def opened(name: str, target: Program | Address, said: list[str]) -> Async
 
     try:
         async with Client(
-            _transport(name, target, link, said),
+            _guarded(transport(link, said), link),
             message_handler=on_message,
             client_info=Implementation(name="klaw", version=__version__),
             cache=None,
@@ -173,14 +161,9 @@ async def opened(name: str, target: Program | Address, said: list[str]) -> Async
 
 
 @asynccontextmanager
-async def _transport(
-    name: str, target: Program | Address, link: Link, said: list[str]
+async def _guarded(
+    inner: AbstractAsyncContextManager[tuple[Reads, Writes]], link: Link
 ) -> AsyncIterator[tuple[Reads, Writes]]:
-    inner = (
-        child_process(target, link, name, said)
-        if isinstance(target, Program)
-        else http_server(target.url, target.headers, link)
-    )
     async with inner as (reads, writes):
         guard = StreamGuard(link, reads, writes)
         yield GuardedStream(guard, reads), GuardedStream(guard, writes)
@@ -231,8 +214,8 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     pictures: list[Image] = []
     parts = list(_parts(blocks, pictures))
     structured = result.get("structuredContent")
+    # Servers repeat structured content as text, for clients that know only that.
     if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
-        # Servers repeat structured content as text, for clients that know only that.
         try:
             parts.append(json.dumps(structured, ensure_ascii=False, allow_nan=False))
         except (TypeError, ValueError, RecursionError):

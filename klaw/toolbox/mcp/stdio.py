@@ -105,17 +105,8 @@ class Program:
 async def child_process(
     program: Program, link: Link, name: str, said: list[str]
 ) -> AsyncIterator[tuple[Reads, Writes]]:
-    """Run the server for the body; in the end it and all that it started are gone.
-
-    Args:
-        name: for the log.
-        said: gets the last line of its standard error when it has ended.
-
-    Raises:
-        McpError: it cannot be started.
-
-    Cancellation: waits up to ``STOP_S`` for the process to end.
-    """
+    """Run the server for the body; in the end it and all that it started are gone, which takes up to ``STOP_S``, also
+    when cancelled. ``said`` gets the last line of its standard error. Raises McpError: it cannot be started."""
     child = _Child(await _start(program), program, link, said)
     log.info("mcp_process_started", name=name, pid=child.process.pid)
     to_session, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -230,8 +221,7 @@ class _Child:
 
 
 def _message(line: bytes | TooLong) -> SessionMessage | None:
-    """The message in a line, or an error in place of an answer that cannot be read: its call shall not wait for its
-    deadline. None when there is no telling."""
+    """The message in a line, or an error in place of an answer that cannot be read, so that its call need not wait."""
     if isinstance(line, TooLong):
         return _broken(line.answers, f"is longer than {MAX_MESSAGE_BYTES // 1024 // 1024} MB and was not read")
     with suppress(ValueError):  # what is long is an answer: to try all kinds of messages takes seven times as long

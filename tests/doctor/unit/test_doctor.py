@@ -29,7 +29,7 @@ from klaw.gateway.tokens import add_token, tokens_file
 from klaw.store.backup_mark import mark_offline
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import facts, messages, run_edits, tasks
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
@@ -58,10 +58,10 @@ def paths(tmp_path: Path) -> Iterator[Paths]:
         )
         await store.writer.run(messages.append, [new("...", at=NOW)], record(stored[0].message))
         await store.writer.run(messages.append, [new("/status", kind=MessageKind.COMMAND, chat="other", at=NOW)])
-        await vector_writes.prepare(store.writer, "model-1", 4)
+        await stored_vectors.prepare(store.writer, "model-1", 4)
         rowids = [each.message.rowid for each in stored]
         await store.writer.run(
-            vector_writes.store, "model-1", [(rowid, struct.pack("<4f", 1, 2, 3, rowid)) for rowid in rowids]
+            stored_vectors.store, "model-1", [(rowid, struct.pack("<4f", 1, 2, 3, rowid)) for rowid in rowids]
         )
 
     use(paths, fill)

@@ -29,8 +29,8 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.kinds.knowledge.passages import PassageScope
-from klaw.store.search import knowledge_search, passages, vectors
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import passages, vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support import stored_documents
 from tests.support.stores import new, running_store
@@ -208,7 +208,7 @@ async def test_passages_are_embedded_behind_messages_and_counted_by_base(
             assert await store.readers.run(vectors.count_embedded) == 9
             await embedded(store, embedder)
             near = await store.readers.run(
-                knowledge_search.nearest,
+                passages.nearest_passages,
                 await embedder.query("Can I keep a dog?"),
                 PassageScope(user=ANNA, bases=[lease.base]),
                 9,
@@ -223,8 +223,8 @@ async def test_passages_are_embedded_behind_messages_and_counted_by_base(
 async def test_codes_of_eight_bits_keep_the_distance(dimension: int) -> None:
     made = np.random.default_rng(1).normal(size=(2, dimension)) + 1
     one, other = (made / np.linalg.norm(made, axis=1, keepdims=True)).astype("<f4")
-    codes = [np.frombuffer(knowledge_search._code(each.tobytes()), np.int8).astype(float) for each in (one, other)]
-    scale = knowledge_search._scale(dimension)
+    codes = [np.frombuffer(passages._code(each.tobytes()), np.int8).astype(float) for each in (one, other)]
+    scale = passages._scale(dimension)
     measured = ((codes[0] - codes[1]) ** 2).sum() / (2 * scale**2)
     assert measured == pytest.approx(1 - float(one @ other), abs=0.02)
 
@@ -245,11 +245,11 @@ async def test_a_rebuilt_database_takes_over_the_vectors_of_passages_that_are_th
                 prepare_reader(old)
                 row: int | None = 0
                 while row is not None:
-                    row = knowledge_search.copy(old, tx.connection, row, 2)
+                    row = passages.copy_documents(old, tx.connection, row, 2)
 
         await built.writer.run(take_over)
         assert await built.readers.run(documents.count_unembedded, ANNA, made.base) == 1
-        near = await built.readers.run(knowledge_search.nearest, vector, PassageScope(user=ANNA, bases=[made.base]), 9)
+        near = await built.readers.run(passages.nearest_passages, vector, PassageScope(user=ANNA, bases=[made.base]), 9)
         there = await built.readers.run(documents.passages, ANNA, made.id)
         assert {each.rowid for each in near} == {there[0].rowid, there[2].rowid}
         assert all(each.distance < 0.01 for each in near)

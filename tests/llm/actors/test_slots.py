@@ -147,8 +147,3 @@ async def test_vitals_say_that_the_caller_waits() -> None:
         nursery.start_soon(wait)
         await wait_all_tasks_blocked()
         assert vitals.activity == "waiting for an LLM slot"
-
-
-def test_there_is_at_least_one_slot() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        Slots(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from klaw.llm.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
-from klaw.llm.service import BACKOFF, parse_retry_after, pause_before_retry
+from klaw.llm.providers.http import BACKOFF, parse_retry_after, pause_before_retry
 
 
 def limited(retry_after_s: float | None, retryable: bool = True) -> ProviderRefused:

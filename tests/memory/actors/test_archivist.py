@@ -15,7 +15,7 @@ from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder, EmbedderState
 from klaw.store.kinds import messages, topic_vectors, topics
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer
@@ -265,7 +265,7 @@ async def test_a_new_topic_is_merged_with_one_that_the_model_names(tmp_path: Pat
         return one_topic(request)
 
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         await tell(store, "едем: дача")
         await tell(store, "другое", at=START + 10_000)
         await tell(store, "едем: роща", at=START + 20_000)
@@ -309,7 +309,7 @@ async def test_a_merge_that_is_none_leaves_both_and_is_not_asked_for_again(tmp_p
         return one_topic(request)
 
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         await tell(store, "едем 1")
         await tell(store, "едем 2", at=START + 10_000)
         scripted = Scripted(answer)
@@ -331,7 +331,7 @@ async def test_topics_do_not_grow_without_end(tmp_path: Path) -> None:
         return one_topic(request)
 
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         for n in range(8):
             await tell(store, f"едем {n} " + "x" * 18_000, at=START + n * 10_000)
         async with archiving(store, Scripted(answer), TestClock(LATER), SureEmbedder("едем")) as (archivist, _):
@@ -349,7 +349,7 @@ async def test_without_an_embedder_topics_are_stored_and_compared_later(tmp_path
             await settled(archivist)
             (topic,) = await known(store)
             assert not topic.consolidated
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         async with archiving(store, Scripted(one_topic), clock, SureEmbedder()) as (archivist, _):
             await settled(archivist)
             (topic,) = await known(store)

@@ -18,7 +18,7 @@ from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, read
 from klaw.operations.why import lines as shown
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from tests.conftest import CANARY
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.asking import ask_operation, klaw_here
@@ -139,8 +139,8 @@ async def test_small_talk_is_said_to_be_so(app: App) -> None:
 
 async def test_a_message_with_a_vector(app: App) -> None:
     await talk(app)
-    await vector_writes.prepare(app.core.writer, "model-1", 4)
-    await app.core.writer.run(vector_writes.store, "model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
+    await stored_vectors.prepare(app.core.writer, "model-1", 4)
+    await app.core.writer.run(stored_vectors.store, "model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
     why = await ask(app, "fact")
     assert why["vector"] == {"there": True, "model": "model-1", "reason": None}
 

@@ -9,7 +9,7 @@ from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
 from klaw.memory.recall.token_overlap import max_sim
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.memory.actors.embed.test_model_change import TEXTS, caught_up, running
 from tests.store.files.forget.test_forgotten_between import Between, forget

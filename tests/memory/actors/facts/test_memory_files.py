@@ -7,7 +7,8 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
 from klaw.memory.facts.memory_files import MAX_BYTES, MAX_FILES, MAX_LOOKED_AT, MemoryFiles, find
 from klaw.store.kinds import memory_files, messages
-from klaw.store.search import passages, vector_writes
+from klaw.store.search import passages
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, run, unit
@@ -41,7 +42,7 @@ async def test_pieces_follow_the_files(tmp_path: Path) -> None:
     write(workspace / "memory" / ".hidden.md", "pear")
     write(workspace / "notes.md", "pear")
     async with running_store(data) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         assert await looked(store, workspace) == 2
         assert await looked(store, workspace) == 0
         assert await found(store, "калитка") == ["MEMORY.md:2 Дом"]
@@ -49,7 +50,7 @@ async def test_pieces_follow_the_files(tmp_path: Path) -> None:
         assert await found(store, "pears") == ["memory/2026-11-22.md:1 "]
         waiting = await store.readers.run(passages.unembedded, MODEL, 9)
         made = [PassageVector(each.kind, each.rowid, each.text, unit(each.rowid)) for each in waiting]
-        assert await store.writer.run(vector_writes.store_of_passages, MODEL, made) == 3
+        assert await store.writer.run(stored_vectors.store_of_passages, MODEL, made) == 3
         # A line is put before, a section goes: what stays keeps its row and its vector.
         write(workspace / "MEMORY.md", "Intro.\n\n# Дом\nКод от калитки 4815.\n")
         assert await looked(store, workspace) == 1

@@ -13,8 +13,8 @@ from klaw.memory.embed.passage import passage
 from klaw.store.engine import meta
 from klaw.store.kinds import topic_vectors, topics
 from klaw.store.kinds.topic_vectors import TopicVector
-from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.memory.actors.embed.test_model_change import caught_up, running
 from tests.store.files.forget.test_forgotten_between import Between, forget

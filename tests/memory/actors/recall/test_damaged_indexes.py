@@ -8,8 +8,8 @@ import pytest
 
 from klaw.errors import VectorsDamaged
 from klaw.store.engine import vector_model
-from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
+from klaw.store.search import vectors as stored_vectors
 from tests.support.memory.recalling import Recalling, recalling
 from tests.support.waiting import until
 

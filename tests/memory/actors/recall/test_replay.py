@@ -16,7 +16,7 @@ from klaw.memory.embed.embedder import Embedder, OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.replay import TurnReplay, replay, totals
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.whereabouts import newest_recalls as newest
 from klaw.store.search.whereabouts import recalls_of as named
 from klaw.store.search.whereabouts import stored_recall
@@ -157,10 +157,10 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
             return await OfflineEmbedder(store.readers, config, folder, SystemClock()).prepare()
 
         assert await missing(config, embedding_model_dir) == "no_vectors"
-        await vector_writes.prepare(store.writer, vectors_id(model.model_id), model.dimension)
+        await stored_vectors.prepare(store.writer, vectors_id(model.model_id), model.dimension)
         made = model.embed([each.content for each in said], kind="passage").astype("<f4")
         pairs = [(each.rowid, bytes(one.tobytes())) for each, one in zip(said, made, strict=True)]
-        await store.writer.run(vector_writes.store, vectors_id(model.model_id), pairs)
+        await store.writer.run(stored_vectors.store, vectors_id(model.model_id), pairs)
         assert await missing(config, tmp_path / "nothing") == "no_model"
         assert (
             await missing(EngineConfig(embedding=EmbeddingConfig(enabled=False)), embedding_model_dir)
@@ -175,7 +175,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
         assert done.after.candidates[0].message.seq == 1
         assert done.after.candidates[0].vector_rank == 1
         assert 1 in done.kept(done.after)
-        await vector_writes.prepare(store.writer, "another", model.dimension)
+        await stored_vectors.prepare(store.writer, "another", model.dimension)
         assert await missing(config, embedding_model_dir) == "other_model"
 
 

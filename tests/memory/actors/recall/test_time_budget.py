@@ -23,7 +23,8 @@ from klaw.memory.embed.embedder import QUESTIONS, Embedder, EmbedderState
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
-from klaw.store.search import ranked_lists, vector_writes
+from klaw.store.search import ranked_lists
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
 from tests.support.memory.ready_embedder import ReadyEmbedder
@@ -67,9 +68,9 @@ async def fill(store: Store, count: int = 200) -> ChatScope:
         messages.append,
         [new(f"{TOPICS[n % 4]}: заметка {n}, code {4700 + n}", at=START + 60 * n) for n in range(count)],
     )
-    await vector_writes.prepare(store.writer, "test", DIMENSION)
+    await stored_vectors.prepare(store.writer, "test", DIMENSION)
     await store.writer.run(
-        vector_writes.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended]
+        stored_vectors.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended]
     )
     return ChatScope(chat=MAIN, first_seq=1, end_seq=count + 1)
 

@@ -17,7 +17,8 @@ from klaw.memory.embed.token_coder import Reading
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import messages, summaries
-from klaw.store.search import passages, vector_writes
+from klaw.store.search import passages
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
@@ -120,12 +121,12 @@ async def test_a_note_is_found_by_meaning(tmp_path: Path) -> None:
             return Reading(unit(7))
 
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         await noted(store)
         waiting = await store.readers.run(passages.unembedded, MODEL, 10)
         (note,) = [each for each in waiting if each.kind == "note"]
         made = PassageVector("note", note.rowid, note.text, unit(7))
-        assert await store.writer.run(vector_writes.store_of_passages, MODEL, [made]) == 1
+        assert await store.writer.run(stored_vectors.store_of_passages, MODEL, [made]) == 1
         search = MemorySearch(store.readers, Near(SystemClock(), enabled=False), SystemClock())
         page = await search.search("weather forecast", HistoryFilters(user=ANNA))
         (found_note,) = [each for each in page.results if isinstance(each, NoteResult)]

@@ -14,7 +14,7 @@ from klaw.errors import StorageError, TopicRefused
 from klaw.llm.types import Request
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import topic_changes, topics
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from tests.memory.actors.test_archivist import LATER, SureEmbedder, settled, tell
 from tests.support.memory.topic_control import controlling
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run
@@ -47,7 +47,7 @@ def placed(connection: apsw.Connection) -> tuple[list[int], list[int]]:
 async def test_both_at_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         rowids = []
         for session in range(6):
             rowids += await tell(store, *(f"едем {session} {n}" for n in range(5)), at=START + session * 10_000)
@@ -88,7 +88,7 @@ async def test_both_at_once(tmp_path: Path, seed: int) -> None:
 
 async def test_the_archivist_makes_dropped_topics_anew_and_its_merge_can_be_taken_back(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         await tell(store, "едем раз", "едем два")
         embedder = SureEmbedder("едем")
         async with archiving(store, Scripted(eager), TestClock(LATER), embedder) as (archivist, _):

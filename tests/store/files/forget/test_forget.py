@@ -20,7 +20,7 @@ from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.forget import execute
 from klaw.store.forget.logs import Cleaner, begin_cleaning, exchange_logs
 from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.repository import REPOSITORY

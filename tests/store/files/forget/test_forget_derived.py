@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from klaw.domain.names import UserId, chat_id
 from klaw.store.kinds import core_memory, facts, messages, tasks
 from klaw.store.kinds.core_memory import read_core
-from klaw.store.search import vector_writes
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
@@ -85,11 +85,11 @@ async def _live(
     async with running_store(root) as store:
         await store.writer.run(messages.append, [new("hello", user="anna", chat="other")])
         if with_vectors:
-            await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+            await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         for word, (tools, cut, archived) in zip(words, turns, strict=True):
             said[word] = await turn_of(store, root, word, tools, cut=cut)
             if with_vectors:
-                await store.writer.run(vector_writes.store, MODEL, [(said[word].rowid, unit(said[word].rowid))])
+                await store.writer.run(stored_vectors.store, MODEL, [(said[word].rowid, unit(said[word].rowid))])
             if archived:
                 await archive(store, [said[word].rowid])
         left = [word for word in words if word not in gone]

@@ -24,7 +24,8 @@ from klaw.store.engine import meta
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds import facts, messages, records, tasks
 from klaw.store.kinds.facts import FactVector
-from klaw.store.search import passages, vector_writes
+from klaw.store.search import passages
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.passages import PassageVector
 from tests.support.facts import fact
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
@@ -40,7 +41,7 @@ async def fill(root: Path) -> None:
     async with running_store(root) as store:
         writer = store.writer
         await writer.run(messages.append, [new("hello")])
-        await vector_writes.prepare(writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(writer, MODEL, DIMENSION)
         one = fact("Сестра Аня не ест арахис.")
         await writer.run(facts.put, one, "new", vector=FactVector(model_id=MODEL, vector=unit(1)))
         await writer.run(facts.put, fact("Anna's own secret", user="anna"), "new")
@@ -125,7 +126,7 @@ async def test_a_reindex_gives_the_same_facts_and_takes_their_vectors_over(tmp_p
     async with running_store(tmp_path) as store:
         waiting = await store.readers.run(passages.unembedded, MODEL, 99)
         made = [PassageVector(each.kind, each.rowid, each.text, unit(each.rowid)) for each in waiting]
-        assert await store.writer.run(vector_writes.store_of_passages, MODEL, made) == 3
+        assert await store.writer.run(stored_vectors.store_of_passages, MODEL, made) == 3
     digests = digests_of(tmp_path / "klaw.db")
     report = run(tmp_path)
     assert report.swapped
@@ -366,16 +367,16 @@ async def test_vectors_of_another_text_or_model_are_left_out(tmp_path: Path) -> 
         one = await store.writer.run(facts.put, fact(), "new")
         rowid = await store.readers.run(facts.rowid_of, LOCAL, one.id)
         assert rowid is not None
-        stores = partial(store.writer.run, vector_writes.store_of_passages)
+        stores = partial(store.writer.run, stored_vectors.store_of_passages)
         assert await stores(MODEL, [PassageVector("fact", rowid, one.text, unit(1))]) == 0  # no model in use
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         assert await stores("other", [PassageVector("fact", rowid, one.text, unit(1))]) == 0
         assert await stores(MODEL, [PassageVector("fact", rowid, one.text, unit(1)[:-4])]) == 0
         assert await stores(MODEL, [PassageVector("fact", rowid, "another text", unit(1))]) == 0
         assert await stores(MODEL, [PassageVector("fact", 999, one.text, unit(1))]) == 0
         assert await stores(MODEL, [PassageVector("fact", rowid, one.text, unit(1))]) == 1
         assert await store.readers.run(passages.count_unembedded, MODEL) == 0
-        await vector_writes.prepare(store.writer, "newer", DIMENSION)
+        await stored_vectors.prepare(store.writer, "newer", DIMENSION)
         assert await store.readers.run(passages.count_unembedded, "newer") == 1
         assert await store.readers.run(passages.nearest, "fact", LOCAL, unit(1), 9) == []
 
@@ -386,7 +387,7 @@ async def test_no_question_about_facts_gives_another_users(tmp_path: Path) -> No
     users = ["local", "anna", "an", "анна"[:0] + "bob"]
     texts = ["green tea", "зелёный чай", "gate code 4815", "чай и код"]
     async with running_store(tmp_path) as store:
-        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         own: dict[str, set[str]] = {user: set() for user in users}
         for number in range(120):
             user, text = chance.choice(users), f"{chance.choice(texts)} {number % 7}"

@@ -23,7 +23,7 @@ from klaw.store.kinds import inventory, messages, topic_changes, topic_edits, to
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.values import ReindexOptions
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
 from tests.support.memory.topic_control import controlling

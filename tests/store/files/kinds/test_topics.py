@@ -27,7 +27,7 @@ from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.values import ReindexOptions
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, talk, unit
 from tests.support.repository import REPOSITORY

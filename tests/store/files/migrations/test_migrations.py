@@ -166,6 +166,6 @@ def test_vectors_that_are_there_stay_when_their_tables_come_from_a_migration(tmp
     assert migrations.migrate(connection) == (20, migrations.latest())
     assert connection.execute("SELECT rowid, vec_length(embedding) FROM vec_messages").fetchall() == [(7, 4)]
     assert connection.execute("SELECT count(*) FROM vec_blocks").get == 0
-    assert vectors.prepare(connection, "model-of-8", 8), "another model: the table is made again for it"
+    assert vectors.prepare_at_once(connection, "model-of-8", 8), "another model: the table is made again for it"
     connection.execute(insert, (struct.pack("<8f", *[1] * 8),))
     connection.close()

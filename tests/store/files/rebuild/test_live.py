@@ -25,8 +25,8 @@ from klaw.store.rebuild import building
 from klaw.store.rebuild.actor import Reindexer, hand_over
 from klaw.store.rebuild.reconcile import LOG_KINDS
 from klaw.store.rebuild.values import ReindexOptions, ReindexRefused
-from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import MODEL, digests_of, ended, filled, reached, reindexing_store, run, talk, unit, until
 from tests.support.repository import REPOSITORY

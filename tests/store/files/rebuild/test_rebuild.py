@@ -18,7 +18,7 @@ from klaw.store.kinds import messages
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.search import fulltext, vector_search, vectors
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, filled, run, unit
 from tests.support.stores import FullDisk, new, running_store
 from tests.support.turns import record

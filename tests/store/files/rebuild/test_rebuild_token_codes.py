@@ -7,7 +7,7 @@ import pytest
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import token_codes
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from tests.support.reindexing import ended, filled, reindexing_store, run
 from tests.support.stores import running_store
 

@@ -27,7 +27,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[apsw.Con
     made = apsw.Connection(str(tmp_path / "klaw.db"))
     connect.prepare_writer(made)
     migrations.migrate(made)
-    vectors.prepare(made, "model", DIMENSION)
+    vectors.prepare_at_once(made, "model", DIMENSION)
     yield made
     made.close()
 
@@ -56,7 +56,7 @@ def put(connection: apsw.Connection, count: int, chat: str = "one") -> list[Mess
             for n in itertools.islice(_numbers, count)
         ]
         made = np.random.default_rng(len(stored)).standard_normal((count, DIMENSION)).astype("<f4")
-        vectors.store(connection, [(message.rowid, row.tobytes()) for message, row in zip(stored, made, strict=True)])
+        vectors.put(connection, [(message.rowid, row.tobytes()) for message, row in zip(stored, made, strict=True)])
         while vector_codes.advance(connection):
             pass
     return stored

@@ -25,7 +25,7 @@ from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
 from klaw.store.search import coverage as sql
 from klaw.store.search import fulltext, vectors
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.coverage import Damage, Tallies, add_rows
 from klaw.store.store import Store
 from tests.conftest import CANARY

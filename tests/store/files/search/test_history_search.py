@@ -18,7 +18,7 @@ from klaw.store import migrations
 from klaw.store.engine import connect, meta
 from klaw.store.kinds import messages
 from klaw.store.search import fulltext, history_search, vector_codes, vector_search, vectors
-from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.chat_search import ChatScope, Depth, search_chat
 from klaw.store.search.history_search import HistoryFilters, search_history
 from klaw.store.search.ranked_lists import Lists
@@ -42,7 +42,7 @@ def connection(tmp_path: Path) -> Iterator[apsw.Connection]:
     made = apsw.Connection(str(tmp_path / "klaw.db"))
     connect.prepare_writer(made)
     migrations.migrate(made)
-    vectors.prepare(made, "model", DIMENSION)
+    vectors.prepare_at_once(made, "model", DIMENSION)
     yield made
     made.close()
 
@@ -73,7 +73,7 @@ def put(
         )
         for place in range(len(made))
     ]
-    vectors.store(connection, [(message.rowid, row.tobytes()) for message, row in zip(stored, made, strict=True)])
+    vectors.put(connection, [(message.rowid, row.tobytes()) for message, row in zip(stored, made, strict=True)])
     return stored
 
 
@@ -131,7 +131,7 @@ def test_a_range_ends_within_a_second(connection: apsw.Connection) -> None:
         messages.insert(connection, new("late words here", user=ANN, at=START + 9_000_000 + tenth / 10))
         for tenth in range(4)
     ]
-    vectors.store(connection, [(m.rowid, row.tobytes()) for m, row in zip(late, made[SAMPLE:], strict=True)])
+    vectors.put(connection, [(m.rowid, row.tobytes()) for m, row in zip(late, made[SAMPLE:], strict=True)])
     encode_all(connection)
     filters = HistoryFilters(user=ANN, since=late[1].created_at, until=late[3].created_at)
     found = search_history(connection, made[0].tobytes(), ["late"], filters, 10)
@@ -170,7 +170,7 @@ def test_vectors_that_come_while_older_ones_are_encoded_are_encoded_once(connect
     random.Random(5).shuffle(order)  # long messages get their vectors later than short ones
     for start in range(0, 400, 25):
         part = order[start : start + 25]
-        vectors.store(connection, [(first[place].rowid, made[place].tobytes()) for place in part])
+        vectors.put(connection, [(first[place].rowid, made[place].tobytes()) for place in part])
         vector_codes.advance(connection)
     encode_all(connection)
     state = vector_codes.state(connection)
@@ -197,7 +197,7 @@ def test_a_database_of_the_version_before_gets_its_codes_without_embedding(tmp_p
             (message.rowid, message.seq, row.tobytes()),
         )
     before = search_history(connection, made[7].tobytes(), [], HistoryFilters(user=ANN), 10)
-    assert not vectors.prepare(connection, "model", DIMENSION)
+    assert not vectors.prepare_at_once(connection, "model", DIMENSION)
     encode_all(connection)
     after = search_history(connection, made[7].tobytes(), [], HistoryFilters(user=ANN), 10)
     state = vector_codes.state(connection)
@@ -210,7 +210,7 @@ def test_a_database_of_the_version_before_gets_its_codes_without_embedding(tmp_p
 def test_another_model_drops_the_codes(connection: apsw.Connection) -> None:
     put(connection, narrow_cone(200))
     encode_all(connection)
-    assert vectors.prepare(connection, "another", 32)
+    assert vectors.prepare_at_once(connection, "another", 32)
     assert vector_codes.state(connection) is None
     assert vector_codes.count(connection, 1) == 0
     found = search_history(connection, bytes(4 * 32), ["hello"], HistoryFilters(user=ANN), 5)

@@ -135,7 +135,7 @@ def build(connection: apsw.Connection, world: World) -> list[Kept]:
         message = messages.insert(connection, new(text, user=step.user, chat=step.chat, role=step.role, kind=step.kind))
         embedded = step.embedded and is_searchable(step.role, step.kind)
         if embedded:
-            vectors.store(connection, [(message.rowid, vector_of(step.seed))])
+            vectors.put(connection, [(message.rowid, vector_of(step.seed))])
         kept.append(Kept(message=message, words=step.words, embedded=embedded))
     for place, topic in world.merged:
         if place < len(kept):
@@ -279,7 +279,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
     connection = apsw.Connection(str(tmp_path_factory.mktemp("scope") / "klaw.db"))
     prepare_writer(connection)
     migrations.migrate(connection)
-    vectors.prepare(connection, "random", DIMENSION)
+    vectors.prepare_at_once(connection, "random", DIMENSION)
     _database[:] = [connection]
     return connection
 

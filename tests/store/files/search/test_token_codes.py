@@ -22,7 +22,7 @@ def connection(tmp_path: Path) -> apsw.Connection:
     opened = apsw.Connection(str(tmp_path / "klaw.db"))
     connect.prepare_writer(opened)
     migrations.migrate(opened)
-    vectors.prepare(opened, "a", 4)
+    vectors.prepare_at_once(opened, "a", 4)
     token_codes.prepare(opened, "coder 1")
     return opened
 
@@ -37,7 +37,7 @@ def fill(connection: apsw.Connection, count: int, *, chat: str = "main", coded: 
     ]
     rowids = [message.rowid for message in made]
     codes = {rowid: code(rowid) for rowid in rowids} if coded else None
-    assert vectors.store(connection, [(rowid, VECTOR) for rowid in rowids], codes=codes) == count
+    assert vectors.put(connection, [(rowid, VECTOR) for rowid in rowids], codes=codes) == count
     return rowids
 
 
@@ -66,7 +66,7 @@ def test_codes_go_with_their_vectors(connection: apsw.Connection) -> None:
     first, second, third = fill(connection, 3)
     connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (second,))
     assert stored(connection) == [first, third]
-    vectors.prepare(connection, "b", 4)
+    vectors.prepare_at_once(connection, "b", 4)
     assert stored(connection) == []
     fill(connection, 2)
     vectors.make_anew(connection, "b", 4)

@@ -8,9 +8,8 @@ import pytest
 from klaw.domain.message import MessageKind, Role
 from klaw.errors import StorageError
 from klaw.store import migrations
-from klaw.store.engine import connect, vector_model
+from klaw.store.engine import connect, meta, vector_model
 from klaw.store.kinds import messages
-from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 from tests.support.stores import new, running_store
 
@@ -26,16 +25,16 @@ def connection(tmp_path: Path) -> apsw.Connection:
 
 
 def _fill(connection: apsw.Connection, count: int, model: str = "a") -> None:
-    vectors.prepare(connection, model, 4)
+    vectors.prepare_at_once(connection, model, 4)
     for number in range(count):
         message = messages.insert(connection, new(f"message number {number} that is long enough for a vector"))
-        assert vectors.store(connection, [(message.rowid, VECTOR)]) == 1
+        assert vectors.put(connection, [(message.rowid, VECTOR)]) == 1
 
 
 def test_the_first_model_takes_one_step(connection: apsw.Connection) -> None:
     assert vectors.prepare_some(connection, "a", 4) is False
     assert vector_model.current(connection) == ("a", 4)
-    assert vectors.prepare(connection, "a", 4) is False
+    assert vectors.prepare_at_once(connection, "a", 4) is False
 
 
 def test_each_step_is_bounded_and_a_crash_between_two_loses_nothing(
@@ -57,55 +56,53 @@ def test_each_step_is_bounded_and_a_crash_between_two_loses_nothing(
     assert vectors.count_unembedded(connection, 10) == 600
     assert vectors.reembedding(connection) == 600
     assert vectors.prepare_some(connection, "b", 8) is True
-    vectors.end_reembedding(connection)
+    meta.remove(connection, "reembedding")
     assert vectors.prepare_some(connection, "b", 8) is False
 
 
 def test_a_change_back_in_the_middle_still_counts_what_was_there_before(connection: apsw.Connection) -> None:
     _fill(connection, 20)
-    assert vectors.prepare(connection, "b", 4) is True
-    vectors.store(connection, [(1, VECTOR)])
-    assert vectors.prepare(connection, "a", 4) is True
+    assert vectors.prepare_at_once(connection, "b", 4) is True
+    vectors.put(connection, [(1, VECTOR)])
+    assert vectors.prepare_at_once(connection, "a", 4) is True
     assert vectors.reembedding(connection) == 20
     assert vectors.count_unembedded(connection, 10) == 20
 
 
 def test_a_change_without_any_vector_is_no_reembedding(connection: apsw.Connection) -> None:
-    vectors.prepare(connection, "a", 4)
-    assert vectors.prepare(connection, "b", 8) is False
+    vectors.prepare_at_once(connection, "a", 4)
+    assert vectors.prepare_at_once(connection, "b", 8) is False
     assert vectors.reembedding(connection) is None
 
 
 async def test_messages_are_stored_between_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "CLEAR_ROWS", 2)
     async with running_store(tmp_path) as store:
-        await stored_vectors.prepare(store.writer, "a", 4)
+        await vectors.prepare(store.writer, "a", 4)
         texts = [new(f"message number {number} that is long enough for a vector") for number in range(9)]
         rows = [each.message.rowid for each in await store.writer.run(messages.append, texts)]
-        assert await store.writer.run(stored_vectors.store, "a", [(rowid, VECTOR) for rowid in rows]) == 9
-        assert await stored_vectors.prepare(store.writer, "b", 4) is True
+        assert await store.writer.run(vectors.store, "a", [(rowid, VECTOR) for rowid in rows]) == 9
+        assert await vectors.prepare(store.writer, "b", 4) is True
         (late,) = await store.writer.run(messages.append, [new("a message that came after the change of the model")])
-        assert await store.writer.run(stored_vectors.store, "a", [(late.message.rowid, VECTOR)]) == 0, (
-            "of the replaced model"
-        )
-        assert await store.writer.run(stored_vectors.store, "b", [(late.message.rowid, VECTOR)]) == 1
+        assert await store.writer.run(vectors.store, "a", [(late.message.rowid, VECTOR)]) == 0, "of the replaced model"
+        assert await store.writer.run(vectors.store, "b", [(late.message.rowid, VECTOR)]) == 1
         assert await store.readers.run(vectors.reembedding) == 9
-        await store.writer.run(stored_vectors.end_reembedding)
+        await store.writer.run(vectors.end_reembedding)
         assert await store.readers.run(vectors.reembedding) is None
 
 
 async def test_a_vector_of_another_dimension_is_refused_and_the_writer_goes_on(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await stored_vectors.prepare(store.writer, "a", 4)
+        await vectors.prepare(store.writer, "a", 4)
         (one,) = await store.writer.run(messages.append, [new("a message that is long enough for a vector")])
         with pytest.raises(StorageError, match="another dimension than 4"):
-            await store.writer.run(stored_vectors.store, "a", [(one.message.rowid, VECTOR[:-4])])
-        assert await store.writer.run(stored_vectors.store, "a", [(one.message.rowid, VECTOR)]) == 1
+            await store.writer.run(vectors.store, "a", [(one.message.rowid, VECTOR[:-4])])
+        assert await store.writer.run(vectors.store, "a", [(one.message.rowid, VECTOR)]) == 1
 
 
 def test_what_waits_comes_newest_first_with_the_message_before_it(connection: apsw.Connection) -> None:
     """Before it in the chat and segment, and only what is searched: no tools, commands or marks."""
-    vectors.prepare(connection, "a", 4)
+    vectors.prepare_at_once(connection, "a", 4)
     long = "and this is long enough to get a vector of its own"
     said = [
         new(f"A1 {long}", chat="a"),
