@@ -18,29 +18,23 @@ _PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
 _ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
 
 
-def _task(work: str) -> Any:
-    return key(
-        f"Models {work}: the first does it, the others in turn when it fails. Empty: as for chats.",
-        (),
-        **_ROUTE,
-        one_or_more=True,
-    )
+_ROUTES: Mapping[str, Any] = {**_ROUTE, "default": (), "one_or_more": True}
+_IN_TURN = "the first does it, the others in turn when it fails. Empty:"
 
 
 @attrs.frozen(kw_only=True)
 class TaskRoutingConfig:
     """Models for work in the background; one name, or a list of names."""
 
-    summarization: tuple[str, ...] = _task("that summarise")
-    topics: tuple[str, ...] = _task("that split and merge topics and note facts")
-    reranker: tuple[str, ...] = key(
-        "Models that choose among found topics (topics.inject = auto): the first does it, the others in turn when it"
-        " fails. Empty: no model is asked, and the best found ones are taken.",
-        (),
-        **_ROUTE,
-        one_or_more=True,
+    summarization: tuple[str, ...] = key(f"Models that summarise: {_IN_TURN} as for chats.", **_ROUTES)
+    topics: tuple[str, ...] = key(
+        f"Models that split and merge topics and note facts: {_IN_TURN} as for chats.", **_ROUTES
     )
-    subagent: tuple[str, ...] = _task("that do scheduled tasks")
+    reranker: tuple[str, ...] = key(
+        f"Models that choose among found topics (topics.inject = auto): {_IN_TURN} the best found ones are taken.",
+        **_ROUTES,
+    )
+    subagent: tuple[str, ...] = key(f"Models that do scheduled tasks: {_IN_TURN} as for chats.", **_ROUTES)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,7 +47,7 @@ class RoutingConfig:
         **_ROUTE,
     )
     fallback: tuple[str, ...] = key(
-        "Models asked in turn when the one that chats fails before its first word.", (), **_ROUTE, one_or_more=True
+        "Models asked in turn when the one that chats fails before its first word.", **_ROUTES
     )
     tasks: TaskRoutingConfig = section(TaskRoutingConfig)
 

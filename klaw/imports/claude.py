@@ -96,9 +96,7 @@ def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[Event]:
         there = {name for name, path in found.items() if export.path.name != "-" and path.is_file()}
     if not there & found.keys() and not export.has_several:
         told = cut(", ".join(names), 400)
-        raise ImportRefused(
-            f"{export.path}: is only the list of the parts: download them ({told}) into one folder, and name the folder"
-        )
+        raise ImportRefused(f"{export.path}: only lists the parts: download them ({told}) into a folder, and name that")
     for name, path in found.items():
         if name not in there:
             yield Unread(name, "is a part of the export, and not beside its list: download it")
