@@ -16,8 +16,6 @@ LOCAL_PROVIDER = "local"
 
 _PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
 _ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
-
-
 _ROUTES: Mapping[str, Any] = {**_ROUTE, "default": (), "one_or_more": True}
 _IN_TURN = "the first does it, the others in turn when it fails. Empty:"
 
@@ -27,12 +25,9 @@ class TaskRoutingConfig:
     """Models for work in the background; one name, or a list of names."""
 
     summarization: tuple[str, ...] = key(f"Models that summarise: {_IN_TURN} as for chats.", **_ROUTES)
-    topics: tuple[str, ...] = key(
-        f"Models that split and merge topics and note facts: {_IN_TURN} as for chats.", **_ROUTES
-    )
+    topics: tuple[str, ...] = key(f"Models that make topics and note facts: {_IN_TURN} as for chats.", **_ROUTES)
     reranker: tuple[str, ...] = key(
-        f"Models that choose among found topics (topics.inject = auto): {_IN_TURN} the best found ones are taken.",
-        **_ROUTES,
+        f"Models that choose among topics (topics.inject = auto): {_IN_TURN} the best found ones are taken.", **_ROUTES
     )
     subagent: tuple[str, ...] = key(f"Models that do scheduled tasks: {_IN_TURN} as for chats.", **_ROUTES)
 
@@ -46,9 +41,7 @@ class RoutingConfig:
         "local/smollm2-135m-instruct",
         **_ROUTE,
     )
-    fallback: tuple[str, ...] = key(
-        "Models asked in turn when the one that chats fails before its first word.", **_ROUTES
-    )
+    fallback: tuple[str, ...] = key("Models asked in turn when the one that chats fails before any word.", **_ROUTES)
     tasks: TaskRoutingConfig = section(TaskRoutingConfig)
 
     @property

@@ -63,9 +63,7 @@ class EmbeddingConfig:
 
     enabled: bool = key("Make vectors and search with them.", True)
     provider: str | None = key("A name in `providers`, to whose /embeddings all messages go; null: this machine.", None)
-    model: str = key(
-        "The model, as `klaw models list` or the provider calls it.", "multilingual-e5-small", **_REMOTE_MODEL
-    )
+    model: str = key("Its name in `klaw models list`, or at the provider.", "multilingual-e5-small", **_REMOTE_MODEL)
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
     dimensions: int | None = key("With provider: length of vectors; null: the model's own.", None, within=(8, 8192))
     query_prefix: str = key("With provider: what stands before a question, for models that want it.", "")
@@ -102,9 +100,7 @@ class SummariesConfig:
     max_tokens: int = key("Tokens of a chat's summaries in context; the oldest makes room.", 600, within=(50, 20_000))
     hold_uncovered: bool = key("Messages beyond context.slidingWindow stay until a summary holds them.", False)
     tool_calls: bool = key("Also note in a sentence or two what each tool call brought, to be found later.", False)
-    daily_tokens: int = key(
-        "Tokens for summaries of a user in a day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000)
-    )
+    daily_tokens: int = key("Tokens of summaries of a user in a day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000))
 
 
 @attrs.frozen(kw_only=True)

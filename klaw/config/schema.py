@@ -21,9 +21,7 @@ class ProcessingConfig:
     """When a turn starts and what it may use."""
 
     debounce_ms: int = key(
-        "Wait this long after a message for more, to answer them together; 0 = answer at once.",
-        1500,
-        within=(0, 600_000),
+        "Wait this long after a message for more to answer together; 0 = answer at once.", 1500, within=(0, 600_000)
     )
     debounce_max_ms: int = key(
         "A steady stream of messages is answered after this time; at least debounceMs.", 15_000, within=(0, 3_600_000)
@@ -70,9 +68,7 @@ class SubagentsConfig:
     max_concurrent: int = key("Runs at the same time; the others wait.", 2, within=(1, 64))
     timeout_s: int = key("Deadline of a run whose task names none.", 600, within=(1, DAY_S))
     max_tokens: int = key(
-        "Tokens of a run, prompts and answers, if its task names none; 0 = no limit.",
-        200_000,
-        within=(0, 1_000_000_000),
+        "Tokens of a run, prompts and answers, if its task has none; 0 = no limit.", 200_000, within=(0, 1_000_000_000)
     )
     daily_tokens: int = key("Tokens of all runs of a user in a day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000))
     retries: int = key(
@@ -136,18 +132,14 @@ class GatewayConfig:
     max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, within=(1024, 16_777_216))
     max_connections: int = key("Connections at once; each user may have four beyond that.", 128, within=(1, 10_000))
     max_pending: int = key(
-        "Connections at once that have not logged in; a newcomer takes the place of an idle one.",
-        64,
-        within=(1, 10_000),
+        "Connections at once that have not logged in; a newcomer takes an idle one's place.", 64, within=(1, 10_000)
     )
     max_per_address: int = key("Connections of one address at once; behind a proxy, of all.", 256, within=(1, 10_000))
     max_per_user: int = key("Connections of one user at the same time.", 64, within=(1, 10_000))
     connects_per_second: float = key("Connects of one address, on average; 5 s worth at once.", 200.0, up_to=100_000)
-    user_messages_per_second: float = key(
-        "Messages of one user on all connections, on average; 5 s worth at once.", 200.0, up_to=1_000_000
-    )
+    user_messages_per_second: float = key("Messages of a user, on average; 5 s worth at once.", 200.0, up_to=1_000_000)
     user_bytes_per_second: float = key(
-        "Bytes of one user on all connections, on average; 5 s worth at once.", 1_000_000.0, up_to=1_000_000_000
+        "Bytes of a user's frames, on average; 5 s worth at once.", 1_000_000.0, up_to=1_000_000_000
     )
     messages_per_second: float = key("Messages that one connection may send, on average.", 20.0, up_to=100_000)
     burst: int = key("Messages that one connection may send at once.", 100, within=(1, 1_000_000))

@@ -55,9 +55,7 @@ class ToolsConfig:
     )
     timeout_s: float = key("A call must end within this time, if its tool has no other.", 60.0, up_to=DAY_S)
     max_output_chars: int = key(
-        "Characters of a tool's output that a model sees; longer ones go to a file of the workspace.",
-        16_000,
-        within=(200, 10_000_000),
+        "Characters of a tool's output that a model sees; longer ones go to a file.", 16_000, within=(200, 10_000_000)
     )
     web: WebToolConfig = section(WebToolConfig)
     exec: ExecToolConfig = section(ExecToolConfig)
@@ -132,9 +130,7 @@ class EndpointConfig:
     password: Secret | None = key("Goes with user.", None, pattern=r"[^\0-\x1f]+", hint="not be empty")
     headers: Mapping[str, Secret] = key("Further request headers; here belongs a key.", **HEADERS)
     private: bool = key("It may be on this machine or its network.", False)
-    users: tuple[str, ...] = key(
-        "Users who may add it to bases; * for everybody. They read with your account.", **USERS
-    )
+    users: tuple[str, ...] = key("Users who may add it to bases; * for everybody. They use your account.", **USERS)
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if (self.user is None) != (self.password is None):
@@ -152,9 +148,7 @@ class SparqlConfig:
 class KnowledgeConfig:
     """Knowledge bases: documents and graphs that chats are answered from."""
 
-    max_tokens: int = key(
-        "At most this many tokens of passages in one context of a chat bound to a base.", 1500, within=(100, 100_000)
-    )
+    max_tokens: int = key("Tokens of passages in the context of a chat bound to a base.", 1500, within=(100, 100_000))
     pairs: int = key("Questions and answers before the current one that such a chat's model sees.", 5, within=(0, 100))
     rewrite: bool = key("Let the model put a question that refers to earlier ones into words of its own.", False)
     max_file_bytes: int = key("Bytes of one uploaded file.", 200_000_000, within=(1, 10_000_000_000))
