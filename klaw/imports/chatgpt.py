@@ -155,12 +155,9 @@ def _message(name: str, message: Any, before: str | None) -> events.Event | None
             return None
     if not text:
         return events.LeftOut(events.MADE_BY_TOOLS)
-    said = _SAID.get(role, Role.ASSISTANT)
-    return (
-        events.ExportedMessage(key=name, role=said, text=text, at=at)
-        if at
-        else events.Unread(f"message {name}", "has no time")
-    )
+    if not at:
+        return events.Unread(f"message {name}", "has no time")
+    return events.ExportedMessage(key=name, role=_SAID.get(role, Role.ASSISTANT), text=text, at=at)
 
 
 def _said(about: Any, content: Any, *, by_user: bool = False) -> str:

@@ -67,12 +67,9 @@ def _of(kind: Kind[Any], found: Any, place: str) -> events.Event:
     if not isinstance(found, dict):
         return events.Unread(place, "is no object")
     if isinstance(kind.moves, str):
-        named = isinstance(found.get("name"), str)
-        return (
-            events.Unread(f"{place} ({found['name']})", kind.moves)
-            if named
-            else events.LeftOut(f"{kind.plural}: {kind.moves}")
-        )
+        if isinstance(found.get("name"), str):
+            return events.Unread(f"{place} ({found['name']})", kind.moves)
+        return events.LeftOut(f"{kind.plural}: {kind.moves}")
     if found.get("superseded_by") or found.get("merged_into"):
         return events.LeftOut("facts and people that are history")
     names = zip(wire_names(kind.cls), attrs.fields_dict(kind.cls), strict=True)

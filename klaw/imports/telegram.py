@@ -33,7 +33,7 @@ _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[events.Event]:
     """Read all chats of an export. ``me`` is the user's name, ``zone`` that of times without one in exports of earlier
-    versions (None: local time). Raises events.ImportRefused: the export does not say who the user is."""
+    versions (None: local time). Raises ImportRefused: the export does not say who the user is."""
     for file in export.files(FILES, "result.json"):
         reader = _TelegramReader(file, me, zone)
         try:
@@ -179,7 +179,7 @@ class _TelegramReader:
 
 def _salvaged(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
     """What can be read of damaged JSON, with its place as of ``walk``: the account, heads of chats as a whole,
-    messages, and the ids of messages that cannot be read. Raises events.Broken: it is cut off."""
+    messages, and the ids of messages that cannot be read. Raises Broken: it is cut off."""
     for number, (piece, is_last) in enumerate(pieces(stream, _BEGIN)):
         between = piece.decode(errors="replace")
         is_cut = is_last and not between.rstrip().endswith("}")
