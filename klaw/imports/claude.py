@@ -148,9 +148,7 @@ def _message(message: Any, before: str | None) -> Iterator[events.Event]:
     texts = texts if role is Role.USER else [*map(_shown, texts)]
     texts += filter(None, map(_document, made))
     for each in message.get("attachments") or ():
-        texts.append(
-            f"[file: {each.get('file_name') or 'pasted text'}]\n{each.get('extracted_content') or ''}".rstrip()
-        )
+        texts += [f"[file: {each.get('file_name') or 'pasted text'}]\n{each.get('extracted_content') or ''}".rstrip()]
     files = message.get("files") or message.get("files_v2") or ()
     texts += [f"[file: {each['file_name']}]" for each in files if each.get("file_name")]
     text = "\n".join(each for each in texts if each.strip())

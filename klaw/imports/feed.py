@@ -156,7 +156,7 @@ class _PendingMessages:
         """Store the rest, and end the segment of a chat of people. Returns the name of the chat here."""
         if self.chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
-            self._said.append(_as_said(own, Role.SYSTEM, MessageKind.SESSION_BREAK, "", self._last, {}))
+            self._said.append(_said(own, Role.SYSTEM, MessageKind.SESSION_BREAK, "", self._last, {}))
         self._flush()
         return self._into
 
@@ -164,13 +164,13 @@ class _PendingMessages:
         text = clean(message.text)
         metadata = {name: value for name, value in message.metadata.items() if name not in _DROPPED}
         if self.chat.own_ids:
-            yield _as_said(message.key, message.role, message.type, text, message.at, metadata)
+            yield _said(message.key, message.role, message.type, text, message.at, metadata)
             return
         size = _piece_chars(text)
         for place in range(0, len(text), size):
             key = [message.key, *([str(place)] if place else [])]
             own, part = message_id(self._prefix, *key), text[place : place + size]
-            yield _as_said(own, message.role, message.type, part, message.at, metadata)
+            yield _said(own, message.role, message.type, part, message.at, metadata)
 
     def _flush(self) -> None:
         said, self._said, self._bytes = self._said, [], 0
@@ -242,9 +242,7 @@ class _PendingRecords:
                 self._report.note(events.Unread(f"a {self._what}", each))
 
 
-def _as_said(
-    own: str, role: Role, kind: MessageKind, text: str, at: str, metadata: dict[str, object]
-) -> dict[str, Any]:
+def _said(own: str, role: Role, kind: MessageKind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:
     return {"id": own, "role": role, "type": kind, "content": text, "created_at": at, "metadata": metadata}
 
 

@@ -132,7 +132,7 @@ def _plain(character: str) -> str:
 
 
 _CONNECTIVES = frozenset(
-    {"de", "du", "in", "an", "to", "ma", "at", "om", "um", "od", "do", "la", "le", "da", "en", "el"}
+    ["de", "du", "in", "an", "to", "ma", "at", "om", "um", "od", "do", "la", "le", "da", "en", "el"]
 )
 """Words for a half of the day in one language that stand before a time in others."""
 _SEPARATORS = re.compile(r"[\s,،()\[\]\0日일]+")
