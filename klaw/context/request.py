@@ -34,8 +34,7 @@ LEAST_RESULT_TOKENS = 48
 
 
 def make_room(messages: Sequence[ChatMessage], first: int, max_tokens: int) -> tuple[ChatMessage, ...]:
-    """Shorten tool results, then long arguments of calls, each the oldest first and from the index ``first`` on, until
-    the messages of a request fit, if they can."""
+    """Shorten tool results, then arguments of calls, the oldest from ``first`` on first, until all fits, if it can."""
     fitted = list(messages)
     over = request_tokens(fitted) - max_tokens
     for shrink in (_shorter_result, _shorter_arguments):

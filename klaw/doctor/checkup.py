@@ -84,12 +84,12 @@ def _check_data(
             done.findings.append(problem("database", text, todo))
         return None, None
     try:
-        schema = read_offline(paths.database, migrations.schema)
+        schema, known = read_offline(paths.database, migrations.current), migrations.latest()
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
         return None, None
-    done.findings += [ok("database", f"{paths.database} opens"), judge.judge_schema(schema)]
-    if schema.found != schema.known:
+    done.findings += [ok("database", f"{paths.database} opens"), judge.judge_schema(schema, known)]
+    if schema != known:
         return None, None
     try:
         complaints = read_offline(paths.database, connect.complaints, whole=whole)

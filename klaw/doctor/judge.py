@@ -11,7 +11,6 @@ from klaw.domain.text import listed, plural
 from klaw.store.engine.set_aside import FOLDER
 from klaw.store.engine.tables import Bound
 from klaw.store.kinds.inventory import Soundness
-from klaw.store.migrations import Schema
 from klaw.store.rebuild.logcheck import LackingRecords, LogReport
 from klaw.store.search.coverage import WholeLook
 
@@ -53,14 +52,14 @@ def _faults(counts: Mapping[str, int]) -> str:
     return "; ".join(f"{count} {text}" for text, count in counts.items() if count)
 
 
-def judge_schema(schema: Schema) -> Finding:
-    if schema.found > schema.known:
-        text = f"the database has schema {schema.found}, this Klaw knows {schema.known}"
+def judge_schema(found: int, known: int) -> Finding:
+    if found > known:
+        text = f"the database has schema {found}, this Klaw knows {known}"
         return problem("schema", text, "install the newer Klaw, or restore a backup")
-    if schema.found < schema.known:
-        text = f"the database has schema {schema.found}, this Klaw writes {schema.known}"
+    if found < known:
+        text = f"the database has schema {found}, this Klaw writes {known}"
         return warning("schema", text, "nothing: the next start brings it up to date")
-    return ok("schema", f"version {schema.found}")
+    return ok("schema", f"version {found}")
 
 
 def judge_integrity(complaints: Sequence[str], *, whole: bool) -> list[Finding]:

@@ -59,7 +59,7 @@ class Records:
         unknown: makes what is raised where there is none of this id.
         meant: finds the id that an argument means, if it may be another text.
         what_happened: describes a change by the values before and after it.
-        told: what a history has of a stored one.
+        version, told: type of one in a history, and what makes it of a stored one.
     """
 
     noun: Noun
@@ -74,6 +74,7 @@ class Records:
     unknown: Callable[[], KlawError] | None = attrs.field(kw_only=True, default=None)
     meant: Callable[[str, Caller, Parts], Awaitable[str]] | None = attrs.field(kw_only=True, default=None)
     what_happened: Callable[[Any, Any], str] | None = attrs.field(kw_only=True, default=None)
+    version: Any = attrs.field(kw_only=True, default=attrs.Factory(lambda self: self.cls, takes_self=True))
     told: Callable[[Any, Any], Any] = attrs.field(kw_only=True, default=lambda value, _parts: value)
 
     def handler(self, what: What, **how: Any) -> Callable[[H], H]:
@@ -133,7 +134,7 @@ class Records:
                 return self.of_one(), self.removed_lines, f"Removed{name}", {"removed": self.cls}
             case "history":
                 change = {"entry": int, "at": str, **({"what": str} if self.what_happened else {})}
-                changes = _list[_typed_dict(f"{name}Change", {**change, word: self.cls | None})]
+                changes = _list[_typed_dict(f"{name}Change", {**change, word: self.version | None})]
                 return self.of_one(), self.history_lines, f"{name}History", {"user": str, "id": str, "changes": changes}
             case "undo":
                 entry = typed(Whole | None, argument("go back to this entry of its history", metavar="N"))

@@ -20,16 +20,6 @@ from klaw.operations.records import Records
 from klaw.operations.runs import OneRun, RunFilters, RunPage, list_of_runs, run_table, runs_page, status_of
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
-TASKS = Records(
-    NOUN,
-    Task,
-    "task",
-    "tasks",
-    kind=lambda: stored.tasks.TASK,
-    id_help="the task's name",
-    unknown=lambda: NoSuchTask("there is no such task, and there was none"),
-    told=lambda task, parts: parts.tasks.scheduling.stored_json(task),
-)
 SHOWN_IN_CHAT = 50
 
 
@@ -69,11 +59,11 @@ NewTask: Any = class_of(
 )
 TaskChanges: Any = class_of("TaskChanges", {**_FIELDS, "clear": typed(tuple[str, ...] | None, _CLEAR)})
 _OPTIONAL = {
-    note.name or name: name.replace("_", "-") if name != "timeout_s" else "timeout"
+    name.replace("_", "-") if name != "timeout_s" else "timeout": note.name or name
     for name, note in notes(Task, Edit).items()
     if attrs.fields_dict(Task)[name].default is None
 }
-"""The fields that may be empty, by their names in JSON, and what ``clear`` calls them."""
+"""What ``clear`` calls the fields that may be empty, and their names in JSON."""
 
 
 def _fields(raw: Any) -> dict[str, Any]:
@@ -84,13 +74,13 @@ def _fields(raw: Any) -> dict[str, Any]:
 
 
 def _changes(raw: Any) -> dict[str, Any]:
-    empty = [name for name in _OPTIONAL if isinstance(raw, dict) and raw.get(name) == ""]
-    fields = _fields({name: value for name, value in raw.items() if name not in empty} if empty else raw)
-    of_option = {option: name for name, option in _OPTIONAL.items()}
-    clear = fields.get("clear")
-    names = clear.split(",") if isinstance(clear, str) else [] if clear is None else clear
+    given = _fields(raw)
+    empty = [name for name in _OPTIONAL.values() if raw.get(name) == ""]
+    fields = {name: value for name, value in given.items() if name not in empty}
+    clear = fields.get("clear") or []
+    names = clear.split(",") if isinstance(clear, str) else clear
     if isinstance(names, list) and (names or empty):
-        told = (of_option.get(each.strip(), each) if isinstance(each, str) else each for each in names)
+        told = (_OPTIONAL.get(each.strip(), each) if isinstance(each, str) else each for each in names)
         fields["clear"] = [*empty, *told]
     if fields:
         return fields
@@ -134,9 +124,6 @@ class TriggerAnswer(TypedDict):
     instant: NotRequired[str]
 
 
-StoredTaskAnswer: TypeAlias = Annotated[
-    dict[str, Any], fields_of("StoredTaskAnswer", Task, "anchor_at", trigger=TriggerAnswer)
-]
 TaskAnswer: TypeAlias = Annotated[
     dict[str, Any],
     fields_of(
@@ -153,6 +140,19 @@ TaskAnswer: TypeAlias = Annotated[
 ]
 
 
+TASKS = Records(
+    NOUN,
+    Task,
+    "task",
+    "tasks",
+    kind=lambda: stored.tasks.TASK,
+    id_help="the task's name",
+    unknown=lambda: NoSuchTask("there is no such task, and there was none"),
+    version=fields_of("TaskVersion", Task, "anchor_at", trigger=TriggerAnswer),
+    told=lambda task, parts: parts.tasks.scheduling.stored_json(task),
+)
+
+
 class TaskList(TypedDict):
     user: str
     tasks: list[TaskAnswer]
@@ -160,18 +160,6 @@ class TaskList(TypedDict):
 
 class OneTask(TypedDict):
     task: TaskAnswer
-
-
-class TaskVersion(TypedDict):
-    entry: int
-    at: str
-    task: StoredTaskAnswer | None
-
-
-class TaskVersions(TypedDict):
-    user: str
-    id: str
-    changes: list[TaskVersion]
 
 
 class UndoneTask(TypedDict):
@@ -328,7 +316,7 @@ async def remove(asked: OfTask, caller: Caller, parts: Parts) -> RemovedTask:
     return {"removed": {"user": removed.user, "name": removed.name}}
 
 
-TASKS.declare("history", answers=TaskVersions)
+TASKS.declare("history")
 
 
 @TASKS.handler("undo", show=_undone, answers=UndoneTask)

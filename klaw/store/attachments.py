@@ -33,7 +33,6 @@ from klaw.errors import AttachmentRefused, StorageFull
 FOLDER = "attachments"
 UNSENT_S = 86_400.0
 SWEEP_S = 3_600.0
-"""Between two looks for what was not sent."""
 DISCARD_S = 5.0
 PIECE_BYTES = 1 << 20
 LEAST_BYTES = 16_384
@@ -185,8 +184,7 @@ class Attachments:
         return await self.in_thread(work)
 
     async def begin(self, user: UserId, name: str) -> FileDraft:
-        """Begin to keep a file that comes in pieces; ``discard`` the draft in the end. Raises AttachmentRefused:
-        ``files_full``; StorageFull."""
+        """Keep a file in pieces; ``discard`` the draft in the end. Raises AttachmentRefused, StorageFull."""
         return await self.in_thread(FileDraft, self._data_dir, user, name, self.limits)
 
     async def find(self, user: UserId, sha256: str, name: str = "") -> Attachment:
@@ -241,25 +239,19 @@ class Attachments:
 def sweep(data_dir: Path, before: float) -> int:
     """Remove what was kept before a time and not sent. Returns how many files that were. Blocks. Raises OSError."""
     removed = 0
-    for below in _folders(data_dir):
-        with suppress(FileNotFoundError, safe_open.NotPlain), safe_open.opened_folder(data_dir, below) as folder:
-            for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
-                with suppress(FileNotFoundError):  # it is being sent
-                    old = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before
-                    if old and name.endswith((NEW, PART)):
-                        os.unlink(name, dir_fd=folder)
-                        removed += 1
+    for _, folder, name in _files(data_dir):
+        with suppress(FileNotFoundError):  # it is being sent
+            old = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before
+            if old and name.endswith((NEW, PART)):
+                os.unlink(name, dir_fd=folder)
+                removed += 1
     return removed
 
 
 def sent(data_dir: Path) -> dict[str, int]:
     """Sizes of all users' sent files, by their paths below the data folder. Blocks. Raises OSError."""
-    found: dict[str, int] = {}
-    for below in _folders(data_dir):
-        with suppress(FileNotFoundError, safe_open.NotPlain), safe_open.opened_folder(data_dir, below) as folder:
-            names = [name for name in os.listdir(folder) if not name.endswith((NEW, PART))]  # noqa: PTH208
-            found |= {f"{below}/{name}": _size(folder, name) for name in names}
-    return found
+    found = _files(data_dir)
+    return {f"{below}/{name}": _size(folder, name) for below, folder, name in found if not name.endswith((NEW, PART))}
 
 
 def is_whole(data_dir: Path, path: str) -> bool:
@@ -272,9 +264,12 @@ def path_of(user: UserId, sha256: str) -> str:
     return below_of_user(user, f"{FOLDER}/{sha256}")
 
 
-def _folders(data_dir: Path) -> Iterator[str]:
-    yield FOLDER
-    yield from (f"{USERS_FOLDER}/{each.name}/{FOLDER}" for each in data_dir.glob(f"{USERS_FOLDER}/*"))
+def _files(data_dir: Path) -> Iterator[tuple[str, int, str]]:
+    """Path and descriptor of the folder, and name, of every file of every user."""
+    for below in (FOLDER, *(f"{USERS_FOLDER}/{each.name}/{FOLDER}" for each in data_dir.glob(f"{USERS_FOLDER}/*"))):
+        with suppress(FileNotFoundError, safe_open.NotPlain), safe_open.opened_folder(data_dir, below) as folder:
+            for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
+                yield below, folder, name
 
 
 def _size(folder: int, name: str) -> int:

@@ -1,8 +1,7 @@
 """Kinds of things that Klaw keeps, and the memory journal ``memory/<month>.jsonl``: every change of most of them.
 
 A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
-over all months and kinds, whatever the clock says. What a kind is stands once: in its ``Kind``, in the module of the
-noun, and in the notes on the fields of its class (``domain.notes``). ``kinds.records`` has the table of all kinds.
+over all months and kinds, whatever the clock says. ``kinds.records`` has the table of all kinds.
 """
 
 import json
@@ -57,18 +56,15 @@ RowIds: TypeAlias = Annotated[tuple[int, ...], Form(members, ranges)]
 
 @attrs.frozen(kw_only=True)
 class Change(Generic[V]):
-    """One line of the memory journal."""
-
     kind: "Kind[V]"
     entry: int = 0
-    """1, 2, 3 … over the whole journal; 0 until the writer gives the next one."""
+    """1, 2, 3 … over the whole journal; 0: not given yet."""
     time: str
     user: UserId
     op: str = PUT
     key: Any
-    """The id or name of what is changed."""
     value: V | None
-    """What was put; None: it was removed."""
+    """None: it was removed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,11 +79,7 @@ class _JournalLine:
 
 def keep(connection: apsw.Connection, change: Change[Any], **own: Any) -> None:
     """Carry out a change of a kind with a row for each thing: the row, its full text and the history. The table has
-    ``rowid``, which is the entry that made the row, ``entry``, and a column for each field.
-
-    Args:
-        own: more columns of the row.
-    """
+    ``rowid``, which is the entry that made the row, ``entry``, a column for each field, and the columns ``own``."""
     kind = change.kind
     if kind.past:
         kind.note(connection, change)
@@ -107,31 +99,31 @@ def keep(connection: apsw.Connection, change: Change[Any], **own: Any) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Kind(Generic[V]):
-    """One kind of thing: all that the store, forgetting, the doctor, export and the operations have to know of it."""
+    """What the store, forgetting, the doctor, export and the operations have to know of one kind of thing, beside the
+    notes on the fields of its class (``domain.notes``)."""
 
     what: str
     """The word in the journal's line."""
     plural: str
-    """What people call several of them."""
 
     # -- its rows ------------------------------------------------------------------------------------------------------
 
     cls: type[Any]
-    """The class whose fields are the columns, with their notes."""
+    """Its fields are the columns."""
     table: str = ""
-    """Has a row, with the column ``user_id``, for each that is there; empty: there is no such table."""
+    """Has a row, with the column ``user_id``, for each that is there; may be empty."""
     id: str = "id"
     """The column, or expression, that tells a user's rows apart."""
     ids: str = ""
     """Query of the ids by which a user names them, up to the condition of the id, if these are not ``id``."""
     holds: str = "true"
-    """Condition of the rows that hold; the others are history, such as a fact that was replaced."""
+    """Condition of the rows that hold; others were replaced."""
     changed: str = "entry"
-    """The column that grows with each change of a row; empty: there is none."""
+    """The column that grows with each change of a row; may be empty."""
     full_text: bool = False
     """``TABLE_fts`` has the full text of what the view ``TABLE_search`` shows."""
     vectors: str = ""
-    """Table of the vectors that are made of it, by row id."""
+    """Table of its vectors, by row id."""
     vector_mark: str = ""
     """The column that names the model which made a row's vector."""
     past: str = ""
@@ -139,33 +131,29 @@ class Kind(Generic[V]):
     forgets_past: bool = False
     """What it said before goes with any forgetting."""
     flaws: Mapping[str, str] = attrs.field(factory=dict)
-    """What must never be, beside what ``kinds.inventory`` derives: a phrase that follows a number, and the statement
-    that counts it."""
+    """What must never be, beside what ``kinds.inventory`` derives: a phrase behind a number, and the query of that."""
     made_of: Callable[[apsw.Connection, UserId, Sequence[int]], set[Any]] | None = None
-    """The keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
+    """Keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
     on_purpose: bool = False
-    """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole if they
-    want. Everything else only loses the quoting words."""
+    """People keep it on purpose: where it quotes something forgotten that is reported, and it goes only if they want.
+    Everything else loses the quoting words."""
 
     # -- its lines in the memory journal -------------------------------------------------------------------------------
 
     ops: Mapping[str, type[Any] | None] = attrs.field(factory=dict)
-    """What can be done, and the class of the line's value; None for no value. Empty: the kind has logs of its own, or
-    is made of files."""
-    counted: str = ""
-    """Under which name of ``Tally`` its changes are counted."""
+    """What can be done, and the class of the line's value, if it has one. Empty: its changes are not in the journal."""
+    counted: str = attrs.field(default=attrs.Factory(lambda self: self.plural, takes_self=True))
+    """Name of ``Tally`` for its changes."""
     apply: Callable[[apsw.Connection, Change[V]], object] = keep
-    """Carries out a change that is newer than all before. Raises apsw.ConstraintError for a value that breaks a rule of
-    the table."""
+    """Carries out a new change. Raises apsw.ConstraintError: the value breaks a rule of the table."""
     clear: Sequence[str] = ()
     """Statements that remove what its changes made beside ``table`` and its history."""
     tables: Sequence[ContentTable] = ()
-    """What it adds to the content of a database."""
     key: Form = attrs.field(default=Form(str, str))
     key_of: Callable[[Any], str] = str
     """The key in the journal of what is in ``id``."""
     beside: tuple[str, ...] = ()
-    """Fields of the value that its line has elsewhere: the user, then the key's parts."""
+    """Fields that the line has elsewhere: the user, then the key's parts."""
     rule: Callable[[Any], object] = lambda _value: None
     """Raises ValueError for a value whose fields do not go together, or break a rule that the notes do not say."""
     moves: Callable[[Any], Any] | str = ""
@@ -176,12 +164,10 @@ class Kind(Generic[V]):
 
     @cached_property
     def quotes(self) -> dict[str, Quotes]:
-        """The columns that may repeat what somebody said."""
         return self._noted(Quotes)
 
     @cached_property
     def made_from(self) -> dict[str, MadeFrom]:
-        """The columns that hold ids of what it was made from."""
         return self._noted(MadeFrom)
 
     @cached_property
@@ -194,8 +180,7 @@ class Kind(Generic[V]):
 
     @property
     def source(self) -> tuple[str, str, str]:
-        """Where all that there ever was is found, as far as a history has it: the table, the column of the key, and how
-        SQL names a field."""
+        """Where all that there ever was is found: the table, the column of the key, and how SQL names a field."""
         if not self.past:
             return self.table, self.id, "{}"
         return self.past, f"{self.what}_id", "value ->> '$.{}'"
@@ -209,7 +194,6 @@ class Kind(Generic[V]):
         return [text for column in self.quotes for text in texts_of(fields.get(column))]
 
     def get(self, connection: apsw.Connection, user: UserId, key: Any) -> V | None:
-        """A user's thing, of a kind whose lines have the same class as its rows."""
         found: V | None = self.rows.one(connection, f"WHERE user_id = ? AND {self.id} = ?", user, key)
         return found
 
@@ -227,8 +211,7 @@ class Kind(Generic[V]):
         return bool(connection.execute(query, (user, key)).get)
 
     def remove(self, connection: apsw.Connection, user: UserId, key: Any, *, dates: bool) -> None:
-        """Take a user's thing out of the database, with full text, vector and history, of which at most the ``dates``
-        stay."""
+        """Remove a user's thing with full text, vector and history; with ``dates`` those of the history stay."""
         if self.past:
             self.forget_history(connection, user, key, dates=dates)
         which = f"FROM {self.table} WHERE user_id = ? AND {self.id} = ?"
@@ -251,7 +234,7 @@ class Kind(Generic[V]):
         return bool(connection.execute(query, (rowid,)).get)
 
     def empty(self, connection: apsw.Connection) -> None:
-        """Remove everything of all users, for a database that is made from the logs."""
+        """Remove everything of all users."""
         own = [f"DELETE FROM {each}" for each in (self.vectors, self.table, self.past) if each]  # noqa: S608 - constants
         if self.full_text:
             own.append(f"INSERT INTO {self.table}_fts ({self.table}_fts) VALUES ('rebuild')")  # noqa: S608
@@ -288,7 +271,7 @@ class Kind(Generic[V]):
     # -- the history of kinds that keep one ----------------------------------------------------------------------------
 
     def history(self, connection: apsw.Connection, user: UserId, key: Any) -> list[Change[V]]:
-        """All that a user's thing was, the oldest first; also of one that was removed."""
+        """All that a user's thing was, the oldest first; it may be removed."""
         made = self.removed(user, key, "")
         query = f"SELECT entry, at, value FROM {self.past} WHERE user_id = ? AND {self.what}_id = ? ORDER BY entry"  # noqa: S608
         return [
@@ -317,8 +300,8 @@ class Kind(Generic[V]):
 
 
 def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
-    """The state of a history that is to hold again: the one before the newest change, or that of the entry ``to``. None
-    for what was before the first one. Raises CannotUndo: there is no such entry, it is so already, or forgotten."""
+    """The state before the newest change of a history, or by the entry ``to``; None: before the first one. Raises
+    CannotUndo: there is no such entry, it is so already, or forgotten."""
     place = len(past) - 2
     if to is not None:
         place = next((at for at, change in enumerate(past) if change.entry == to), -1)
@@ -360,8 +343,7 @@ def is_known(connection: apsw.Connection, change: Change[Any]) -> bool:
 
 
 def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
-    """Carry out a change. False when it, or a later one, was carried out before. Raises apsw.ConstraintError: its value
-    breaks a rule of its kind."""
+    """Carry out a change. False: it was carried out before. Raises apsw.ConstraintError: its value breaks a rule."""
     if is_known(connection, change):
         return False
     change.kind.apply(connection, change)

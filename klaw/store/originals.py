@@ -82,8 +82,7 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
 
 
 def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
-    """Make an upload the bytes of a source, durably. Raises AttachmentRefused: ``unknown_upload``, ``empty_file``;
-    OSError."""
+    """Make an upload a source's file. Raises AttachmentRefused: ``unknown_upload``, ``empty_file``; OSError."""
     name = _name(user, upload)
     try:
         with (

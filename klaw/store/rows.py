@@ -46,8 +46,7 @@ def reader(cls: type[T]) -> Callable[[Sequence[Any]], T]:
 def _maker(kind: Any) -> Callable[[Any], Any] | None:
     """What makes a field's value of a column's; None: it is the same."""
     forms = [note for note in getattr(kind, "__metadata__", ()) if isinstance(note, Form)]
-    while get_origin(kind) in (Annotated, UnionType):
-        kind = get_args(kind)[0]
+    kind = _bare(kind)
     if get_origin(kind) is tuple and attrs.has(get_args(kind)[0]):
         return lambda text: JOURNAL.read(json.loads(text), kind)
     if get_origin(kind) is tuple:
@@ -62,13 +61,13 @@ def _maker(kind: Any) -> Callable[[Any], Any] | None:
 def documents(cls: type[Any]) -> set[str]:
     """The columns that hold JSON."""
     resolved = attrs.fields(attrs.resolve_types(cls, include_extras=True))
-    return {wire_name(field) for field in resolved if _origin(field.type) in (dict, Mapping, tuple, list)}
+    return {wire_name(field) for field in resolved if get_origin(_bare(field.type)) in (dict, Mapping, tuple, list)}
 
 
-def _origin(kind: Any) -> Any:
+def _bare(kind: Any) -> Any:
     while get_origin(kind) in (Annotated, UnionType):
         kind = get_args(kind)[0]
-    return get_origin(kind)
+    return kind
 
 
 def values(instance: Any) -> dict[str, Any]:

@@ -57,12 +57,8 @@ async def open_store(
     path: Path, journal: Journal, *, readers: int, report: Callable[[Progress], None] = lambda _step: None
 ) -> AsyncIterator[Store]:
     """Open the store at a database file, which is made from the logs if it is missing; the journal's root is its
-    folder. ``readers``: connections for reading. ``report`` gets the progress of making it.
-
-    Raises:
-        SchemaTooNew: the database is of a newer Klaw; nothing was changed.
-        StorageError: the files cannot be opened or written.
-    """
+    folder. ``readers``: connections for reading. ``report`` gets the progress of making it. Raises SchemaTooNew: the
+    database is of a newer Klaw, and nothing was changed; StorageError: the files cannot be opened or written."""
     database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         with _refusing(path, OSError):

@@ -66,8 +66,7 @@ class Archive:
         return etree.fromstring(data, parser)
 
     def check_xml(self, sought: re.Pattern[bytes] | None = None) -> bool:
-        """Read all its XML once. Returns whether something short that is sought is in it. Raises UnreadableError: a
-        part declares entities."""
+        """Returns whether something short that is sought is in its XML. Raises UnreadableError for entities."""
         found = False
         for name in sorted(self.names):
             if name.lower().endswith(_XML):

@@ -105,7 +105,6 @@ def one_line(text: str) -> str:
 
 
 def _pieces(text: str) -> list[str]:
-    """A long text in pieces, cut where lines end if possible."""
     pieces = []
     while len(text) > MAX_BLOCK_CHARS:
         ends = (text.rfind(mark, MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS) for mark in "\n ")

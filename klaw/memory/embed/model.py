@@ -282,7 +282,6 @@ class EmbeddingModel:
 
 
 def _coder(folder: Path, description: Description) -> TokenCoder | None:
-    """What was learned for the model: a file in its folder, or what Klaw has for a model of its catalogue."""
     learned = [folder / TOKENS_FILE]
     if description.model_id.startswith(_LEARNED_FOR):
         learned.append(_LEARNED)

@@ -164,7 +164,6 @@ class Worker:
     # -- what has no vector ----------------------------------------------------------------------------------------
 
     async def _backfill(self) -> None:
-        """Embed what has no vector, then wait for a nudge or the next sweep; for ever."""
         while True:
             pause_s = self.config.sweep_s
             try:

@@ -111,12 +111,11 @@ async def open_document(asked: KbOpen, caller: Caller, parts: DatabaseParts) -> 
     base = (await parts.readers.run(stored.bases.get, user, document.base)).base
     first, last = 0, MOST_OPENED - 1
     if asked.page is not None or asked.start or asked.end:
-        if asked.page is not None:
-            found = await parts.readers.run(documents.passages_of_page, user, document.id, asked.page, MOST_OPENED)
-        else:
-            start = asked.start or 0
-            end = max(asked.end or start, start + 1)
-            found = await parts.readers.run(documents.passages_between, user, document.id, start, end, MOST_OPENED)
+        start = asked.start or 0
+        between = (start, max(asked.end or start, start + 1)) if asked.page is None else None
+        found = await parts.readers.run(
+            documents.passages, user, document.id, between=between, page=asked.page, limit=MOST_OPENED
+        )
         if not found:
             raise op.OperationError(
                 "unknown_page", "the document has no such place: it may be another one now", field="document"

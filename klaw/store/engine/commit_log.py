@@ -37,8 +37,7 @@ class LogEntry:
 
 
 class CommitLog:
-    """The open file, locked: a server of an earlier Klaw locks nothing else. Raises BlockingIOError while another
-    process has it."""
+    """The open file, locked against a server of an earlier Klaw. Raises BlockingIOError: another has it."""
 
     def __init__(self, root: Path, fsync: Callable[[int], None]) -> None:
         self._fsync = fsync
@@ -131,7 +130,6 @@ def read_groups(root: Path) -> Iterator[list[tuple[str, bytes]]]:
 
 
 def _is_log(path: bytes) -> bool:
-    """Whether a path is one that Klaw makes."""
     try:
         parts = PurePosixPath(path.decode()).parts
     except UnicodeDecodeError:

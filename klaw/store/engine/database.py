@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 CLOSE_S = REOPEN_S = 10.0
 REPLACE_S = 30.0
-"""For closing one file and opening another, also on a slow card."""
 
 
 class Database:

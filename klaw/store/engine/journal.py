@@ -29,8 +29,7 @@ log = structlog.get_logger("klaw.journal")
 
 
 class Journal:
-    """Append-only logs below one folder. ``checkpoint_bytes`` of the commit log make ``wants_checkpoint`` true; tests
-    replace ``fsync``."""
+    """Append-only logs below one folder; they want a checkpoint when the commit log has ``checkpoint_bytes``."""
 
     def __init__(self, root: Path, *, checkpoint_bytes: int, fsync: Callable[[int], None] = os.fsync) -> None:
         self._root = root
@@ -45,7 +44,6 @@ class Journal:
         self.is_read = False
         """A reindex reads the logs: none is rewritten now."""
         self.rewrites = 0
-        """How many logs were rewritten."""
 
     def lock(self) -> None:
         """Take the folder for this process. Raises BlockingIOError while another one has it."""
@@ -82,8 +80,7 @@ class Journal:
             self._commit_log = None
 
     def append(self, entries: Sequence[LogEntry]) -> None:
-        """Append a group; when this returns, it is durable. ``rollback`` may still take it back. When it raises
-        OSError, nothing of the group stays in any file."""
+        """Append a group, durably, until ``rollback``. When it raises OSError, nothing of it stays in any file."""
         self._undo = []
         self._commit.keep()
         try:
@@ -238,8 +235,7 @@ class Journal:
         return sum(self._put_back(path, lines, reach) for path, lines in lines_of.items())
 
     def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:
-        """Append the lines that the log lacks, looking farther and farther back: a group that was cut off may stand
-        behind them."""
+        """Append the lines that the log lacks; a group that was cut off may stand behind them."""
         full = self._root / path
         missing = lines
         if full.exists():

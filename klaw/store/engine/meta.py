@@ -18,11 +18,11 @@ def remove(connection: apsw.Connection, key: str) -> None:
 
 
 LAST_FORGETTING = "forget_last:"
-"""With a user's name behind it: number of their last forgetting."""
+"""A user's name comes behind it."""
 
 
 def last_forgetting(connection: apsw.Connection, user: str) -> int:
-    """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
+    """Number of a user's last forgetting; 0 for none."""
     return int(get(connection, f"{LAST_FORGETTING}{user}") or 0)
 
 
@@ -49,5 +49,5 @@ MEMORY_ENTRY = "memory_entry"
 
 
 def last_entry(connection: apsw.Connection) -> int:
-    """Number of the memory journal's last entry that this database has; 0 for none."""
+    """Number of the last entry of the memory journal; 0 for none."""
     return int(get(connection, MEMORY_ENTRY) or 0)

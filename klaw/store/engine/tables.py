@@ -26,8 +26,7 @@ class ContentTable:
     bound: Bound | None = None
     """By which number its newest rows are known; None: they are not."""
     changed: str | None = None
-    """Query of the keys of rows that changed after number ``?``. None: rows are only added, and their key is the
-    number."""
+    """Query of the keys of rows that changed after number ``?``. None: rows are only added; their key is the number."""
     small: bool = False
     """It may be compared as a whole while everybody waits."""
 

@@ -129,8 +129,7 @@ def is_lone(word: str) -> bool:
 
 
 def words(text: str) -> Iterator[str]:
-    """Everything by which a text can be found, as written, in order: words, emoji, and of runs the pairs and single
-    characters."""
+    """What a text can be found by, in order: words, emoji, and of runs the pairs and single characters."""
     if text.isascii() or _LETTER.search(text) is None:
         for start, end in _words(text):
             yield text[start:end]

@@ -1,5 +1,4 @@
-"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync. In
-the writer's thread."""
+"""What a function that the writer runs works with, and committing a group of them with one fsync."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,8 +191,7 @@ def _finish(outcome: RequestOutcome) -> RequestOutcome:
 
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
-    """Empty the commit log, on a full disk the next time. Raises OSError: the disk failed; the writer must not
-    go on."""
+    """Empty the commit log, on a full disk the next time. Raises OSError: the writer must not go on."""
     try:
         journal.checkpoint()
     except OSError as error:

@@ -50,14 +50,8 @@ class Writer:
 
     async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a writing ``function(transaction, ...)`` in the writer's thread; durable when this returns. It may be
-        called twice, so it must change nothing but the transaction. Cancelled, it may be done or not.
-
-        Raises:
-            KlawError: what it raised.
-            StorageError: a value cannot be stored.
-            StorageFull: no space.
-            ActorStopped: the writer is gone.
-        """
+        called twice, so it must change nothing but the transaction. Cancelled, it may be done or not. Raises its
+        KlawError; StorageError: a value cannot be stored; StorageFull; ActorStopped: the writer is gone."""
         return await (await self.begin(function, *args, **kwargs)).wait()
 
     async def begin(

@@ -1,2 +1,1 @@
-"""What is stored, one module per noun: the functions that change it, for ``writer.run``. Their times (``at``) are
-ISO-8601 UTC with milliseconds."""
+"""What is stored, by nouns. Times (``at``) are ISO-8601 UTC with milliseconds."""

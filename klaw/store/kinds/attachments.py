@@ -138,8 +138,7 @@ def texts_of(files: Sequence[Attachment]) -> list[str]:
 
 
 def remove(tx: Transaction, user: UserId, files: Sequence[Attachment]) -> None:
-    """Remove files from the disk, before the commit: a kill between leaves a message without its files, and no file
-    without its message. Raises StorageError."""
+    """Remove files from the disk, before the commit: a kill leaves none that nobody knows. Raises StorageError."""
     try:
         attachments.remove(tx.data_dir, user, [each.sha256 for each in files])
     except OSError as error:

@@ -1,5 +1,4 @@
-"""Chats as their user sees them: title, archived, deleted, messages that are not recalled, knowledge bases.
-``kinds.messages`` has their other rows."""
+"""Chats as their user sees them; ``kinds.messages`` has their other rows."""
 
 import json
 from collections.abc import Collection, Sequence

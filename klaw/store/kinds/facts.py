@@ -125,7 +125,6 @@ FACT: Kind[Fact] = Kind(
     vector_mark="vector_model",
     past="fact_changes",
     on_purpose=True,
-    counted="facts",
     ops={"put": Fact, "remove": None},
     beside=("user_id", "id"),
     rule=check,

@@ -70,7 +70,7 @@ def put(
     at: str,
     limits: AttachmentsConfig,
 ) -> PutCounts:
-    """Store messages of one chat of an export. What is here already is left as it is.
+    """Store messages of one chat of an export that are not here yet.
 
     Args:
         said: in their order.

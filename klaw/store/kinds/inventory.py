@@ -1,5 +1,4 @@
-"""Questions over several nouns and all users: how much there is, the highest numbers, what of
-the logs the database lacks, and whether all rows agree."""
+"""Questions over several nouns and all users: how much there is, what the database lacks, whether all rows agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -32,8 +31,7 @@ _COUNTS = {
 
 
 def counts(connection: apsw.Connection) -> dict[str, int]:
-    """How much there is, history left out, and the version of the schema. Reads whole indexes, so not for every
-    message."""
+    """How much there is, without history, and the version of the schema. Reads whole indexes."""
     kept = {each.plural: f"SELECT count(*) FROM {each.table} WHERE {each.holds}" for each in KINDS if each.past}  # noqa: S608
     found = {name: int(connection.execute(query).get) for name, query in {**_COUNTS, **kept}.items()}
     return {"schema": migrations.current(connection), **found}
@@ -73,8 +71,7 @@ class LoggedMessage:
 
 
 def unknown_messages(connection: apsw.Connection, wanted: Iterable[LoggedMessage], farthest: int) -> dict[ChatId, int]:
-    """How many messages of the logs the database lacks and can take, by chat: not those whose place another message
-    has, or whose row id is above ``farthest``. Chats without any are left out."""
+    """How many messages with row ids up to ``farthest`` the database lacks and has a place for, by chat."""
     query = """
     SELECT
         EXISTS (SELECT 1 FROM messages WHERE user_id = ?1 AND id = ?2),

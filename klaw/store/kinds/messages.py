@@ -234,8 +234,7 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
 
 
 def index_again(connection: apsw.Connection, rowid: int) -> bool:
-    """Index a message that full text lacks; a second row would damage the index. False: there is no such message, or it
-    is not searched."""
+    """Index a message that full text lacks. False: there is none, or it is not searched."""
     found = by_rowids(connection, [rowid])
     place = session(connection, found[0].chat) if found else None
     if place is None or not is_searchable(found[0].role, found[0].type):
@@ -351,8 +350,7 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
 
 
 def append_one(tx: Transaction, new: NewMessage) -> AppendedMessage:
-    """Store a message at the end of its chat, unless it is there. Raises IdConflict: the user has the id in another
-    chat."""
+    """Store a message, unless it is there. Raises IdConflict: the user has the id in another chat."""
     known = find(tx.connection, new.user, new.id)
     if known is not None and known.chat != new.chat:
         raise IdConflict("this message id is already used in another chat")

@@ -1,5 +1,4 @@
-"""People that a user talks about: their rows, names, mentions and history. Only ``klaw.memory.facts.people`` changes
-them."""
+"""People that a user talks about; only ``klaw.memory.facts.people`` changes them."""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -163,8 +162,7 @@ ChoosePeople: TypeAlias = Callable[[Sequence[tuple[PersonId, Sequence[str]]]], S
 def find_named(
     connection: apsw.Connection, user: UserId, choose: ChoosePeople, facts_each: int
 ) -> tuple[PersonResult, ...]:
-    """The people who are chosen by their names, each with the most important facts that name it, but for those that may
-    be somebody else's words."""
+    """The chosen people with the most important facts that name them, none of others' words."""
     with snapshot(connection):
         rows = connection.execute(_NAMES, (user, _MOST_NAMES))
         chosen = choose([(PersonId(person), json.loads(names)) for person, names in rows])
@@ -283,7 +281,6 @@ PERSON: Kind[Person] = Kind(
     past="person_changes",
     flaws=_FLAWS,
     on_purpose=True,
-    counted="people",
     ops={"put": Person, "remove": None},
     beside=("user_id", "id"),
     made_of=only_spoken_of_in,
@@ -327,10 +324,8 @@ def change(
         mentions: topics that name them.
         as_of: the memory journal's last entry before what it is made of was read.
 
-    Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``.
-        NoSuchPerson: one that is removed, named, or merged into is not there.
-        StorageError: a value breaks its rule.
+    Raises SourceForgotten: the user has forgotten something since ``as_of``; NoSuchPerson: one that is removed, named,
+    or merged into is not there; StorageError: a value breaks its rule.
     """
     connection = tx.connection
     tx.check_nothing_forgotten(user, as_of)

@@ -86,18 +86,14 @@ def count(connection: apsw.Connection, kind: Kind[Any], user: UserId | None = No
 
 
 def has_history(what: str) -> bool:
-    """Whether this is the word of a kind that keeps a history of things that people know by their ids."""
+    """Whether a kind of this word keeps a history of things that have ids."""
     kind = kind_of(what)
     return kind is not None and bool(kind.past) and kind.id == "id"
 
 
 def beginning_with(connection: apsw.Connection, what: str, user: UserId | None, text: str, limit: int) -> list[str]:
-    """The ids of a kind, or ``kb_document``, that begin with a text, in their order; the text alone where it is one
-    itself. What was removed has a history.
-
-    Args:
-        user: whose; None: all users'.
-    """
+    """The ids of a kind, or ``kb_document``, that begin with a text, in their order, also of what was removed; the text
+    alone where it is one itself. ``user`` None: of all users."""
     kind = kind_of(what)
     among = documents.IDS if kind is None else kind.ids
     if kind is not None and not among:
@@ -122,8 +118,7 @@ def remove(tx: Transaction, kind: Kind[Any], user: UserId, key: Any, at: str) ->
 
 
 def undo(tx: Transaction, kind: Kind[Any], user: UserId, key: Any, to: int | None, at: str) -> Any:
-    """Go back to the state before the newest change, or of an entry of the history. Returns it; None: it is gone again.
-    Raises CannotUndo: there is no such entry, or it is so already."""
+    """Undo the newest change, or go back to an entry of the history. None: it is gone. Raises CannotUndo."""
     wanted = earlier(kind.history(tx.connection, user, key), to)
     if wanted is None or wanted.value is None:
         remove(tx, kind, user, key, at)

@@ -47,11 +47,7 @@ class RunSaved:
 def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> StartedRun:
     """Store a run that begins, or one that was refused. A second one of the same user, task, kind, due and attempt is
     not stored, so that no fire time runs twice. ``notice``: what a chat is told (``domain.task.notice_message``).
-
-    Raises:
-        NoSuchChat: that of the notice; nothing was stored.
-        IdConflict: the id is another run's.
-    """
+    Raises NoSuchChat: that of the notice, and nothing was stored; IdConflict: the id is another run's."""
     task_name(run.task)  # it becomes a folder
     present = runs.same_start(tx.connection, run)
     if present is not None:

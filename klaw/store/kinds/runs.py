@@ -265,8 +265,7 @@ SELECT {_RUNS.columns} FROM latest CROSS JOIN runs USING (user_id, task, kind, d
 
 
 def latest_attempts(connection: apsw.Connection, now: str) -> dict[tuple[UserId, TaskName], list[Run]]:
-    """The attempts of each enabled task, in order, at its latest fire time that is not after now; tasks without any
-    are left out."""
+    """The attempts of each enabled task that has any, in order, at its latest fire time up to now."""
     found: dict[tuple[UserId, TaskName], list[Run]] = {}
     for run in map(_RUNS.read, connection.execute(_LATEST, (now,))):
         found.setdefault((run.user, run.task), []).append(run)

@@ -106,8 +106,7 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Unsummar
 
 
 def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
-    """Chats with so many messages after their last summary, the last used first; not those in which nothing was ever
-    answered, such as imported ones."""
+    """Chats with so many messages after their last summary, and some answer, the last used first."""
     query = """
     SELECT s.chat_id FROM sessions s
     WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
@@ -230,7 +229,6 @@ SUMMARY: Kind[SummaryPut] = Kind(
     table="summaries",
     id="chat_id || '#' || number",
     changed="rowid",
-    counted="summaries",
     ops={"put": SummaryPut, "remove": None},
     key=Form(read_key, summary_key),
     beside=("user_id", "chat_id", "number"),
@@ -333,6 +331,9 @@ def _remove_notes(connection: apsw.Connection, chat: ChatId, number: int) -> Non
         connection.execute("DELETE FROM tool_notes WHERE rowid = ?", (rowid,))  # its vector goes with it
 
 
+_note = rows.reader(ToolNote)
+
+
 @attrs.frozen(kw_only=True)
 class StoredNote:
     chat: ChatId
@@ -344,17 +345,15 @@ class StoredNote:
 def notes_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredNote]:
     """A user's notes by their row ids; what is gone, or another's, is left out."""
     query = """
-    SELECT n.rowid, n.chat_id, n.seq, n.call_id, n.tool, n.text, m.created_at
-    FROM tool_notes AS n JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
-    WHERE n.user_id = ? AND n.rowid = ?
+    SELECT n.rowid, n.chat_id, m.created_at, n.seq, n.call_id, n.tool, n.text
+    FROM json_each(?2) AS r CROSS JOIN tool_notes AS n ON n.rowid = r.value
+    JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
+    WHERE n.user_id = ?1 ORDER BY r.key
     """
-    found = {}
-    for rowid in rowids:
-        row = connection.execute(query, (user, rowid)).fetchone()
-        if row:
-            note = ToolNote(seq=row[2], call=row[3], tool=row[4], text=row[5])
-            found[row[0]] = StoredNote(chat=ChatId(row[1]), note=note, created_at=row[6])
-    return found
+    return {
+        rowid: StoredNote(chat=ChatId(chat), note=_note(note), created_at=at)
+        for rowid, chat, at, *note in connection.execute(query, (user, json.dumps(list(rowids))))
+    }
 
 
 def having_notes(connection: apsw.Connection, user: UserId, rowids: Sequence[object]) -> set[tuple[ChatId, int]]:

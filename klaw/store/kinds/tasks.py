@@ -50,7 +50,6 @@ TASK: Kind[Task] = Kind(
     past="task_changes",
     forgets_past=True,
     on_purpose=True,
-    counted="tasks",
     ops={"put": Task, "remove": None},
     key=Form(task_name, str),
     beside=("user_id", "name"),

@@ -3,7 +3,7 @@ memory journal is carried out, so that a database made from the logs has the sam
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, cast
 
 import apsw
 import attrs
@@ -89,8 +89,7 @@ def _touching(
 
 
 def later(connection: apsw.Connection, user: UserId, change: TopicChange, rowids: Collection[int]) -> int | None:
-    """The newest change of these messages' topics that came after a change and still holds; undone changes and their
-    undoing do not count."""
+    """The newest change of these messages' topics that came after a change and still holds."""
     found = [
         each.entry
         for each, _ in _touching(connection, user, change.entry, rowids)
@@ -143,13 +142,11 @@ def still_archived(connection: apsw.Connection, user: UserId, chat: ChatId, rowi
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
+_INSERT = rows.insert("topic_changes", TopicChange, "user_id", "first_rowid", "last_rowid", "changed")
+
+
 def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -> None:
     """Keep what a change is about to change. Called before it is carried out."""
-    insert = """
-    INSERT INTO topic_changes (
-        entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, changed)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1)
-    """
     undone = "UPDATE topic_changes SET undone_by = ?3, changed = ?3 WHERE user_id = ?1 AND entry = ?2"
     redone = """
     UPDATE topic_changes SET undone_by = NULL, changed = ?3
@@ -164,20 +161,19 @@ def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -
     if not before and entry.op != "undo":
         return
     rowids = [rowid for state in before for rowid in state.members]
-    row = (
-        entry.entry,
-        entry.user,
-        put.chat,
-        entry.time,
-        "split" if entry.op == "put" else entry.op,
-        put.by,
-        min(rowids, default=0),
-        max(rowids, default=0),
-        dumps(JOURNAL.write(before)),
-        dumps([state.id for state in put.topics]),
-        put.undoes,
+    change = TopicChange(
+        entry=entry.entry,
+        at=entry.time,
+        chat=put.chat,
+        op=cast("ChangeOp", "split" if entry.op == "put" else entry.op),
+        by=put.by,
+        before=tuple(before),
+        after=tuple(state.id for state in put.topics),
+        undoes=put.undoes,
+        undone_by=None,
     )
-    connection.execute(insert, row)
+    bounds = {"first_rowid": min(rowids, default=0), "last_rowid": max(rowids, default=0)}
+    connection.execute(_INSERT, {**rows.values(change), "user_id": entry.user, **bounds, "changed": entry.entry})
     if put.undoes is not None:
         connection.execute(redone, (entry.user, put.undoes, entry.entry))
         connection.execute(undone, (entry.user, put.undoes, entry.entry))
@@ -194,8 +190,7 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVe
 def forget(
     connection: apsw.Connection, user: UserId, rowids: Collection[int], gone: Collection[TopicId], entry: int
 ) -> None:
-    """Remove states that had one of the messages, or are of a topic that is ``gone``, and changes of which nothing is
-    left."""
+    """Remove states with one of the messages, or of a topic that is ``gone``, and emptied changes."""
     query = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
     forgotten, ended = frozenset(rowids), frozenset(gone)
     for change in _CHANGES.all(connection, "WHERE user_id = ? ORDER BY entry", user):
@@ -248,7 +243,6 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     vectors="vec_topics",
     flaws=_FLAWS,
     made_of=ever_with,
-    counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
     moves="they name messages by numbers that differ here; --topics makes new ones",

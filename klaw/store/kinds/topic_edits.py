@@ -185,12 +185,8 @@ def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | Non
 
 def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTopics:
     """Restore topics as they were before a change (merge, split, rebuild or undo), as far as their messages are there.
-    ``entry``: of the change; None for the newest that a person asked for.
-
-    Raises:
-        NoSuchChange: there is no such change, or it was undone already.
-        TopicChanged: a later change of the same messages has to be undone first, or all was forgotten.
-    """
+    ``entry``: of the change; None for the newest that a person asked for. Raises NoSuchChange: there is none, or it was
+    undone already; TopicChanged: a later change of the same messages has to be undone first, or all was forgotten."""
     connection = tx.connection
     wanted = entry if entry is not None else topic_changes.newest(connection, user)
     change = topic_changes.get(connection, user, wanted) if wanted is not None else None

@@ -95,8 +95,7 @@ FROM topics AS t WHERE t.id = ?
 
 
 def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
-    """Take over the next vectors of topics that are the same in both databases. Returns up to which topic that was;
-    None when there are no more."""
+    """Copy the next vectors of topics that are the same in both. Returns the last one; None: there are no more."""
     model = vector_model.current_id(live)
     page = list(live.execute(_PAGE, (model, after, limit)))
     if not page:

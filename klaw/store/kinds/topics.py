@@ -222,8 +222,7 @@ class TopicMark:
 
 
 def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
-    """Carry out a change. Outdated vectors and topics without messages go. Raises apsw.ConstraintError: its value
-    breaks a rule of topics."""
+    """Carry out a change. Outdated vectors and empty topics go. Raises apsw.ConstraintError."""
     value = change.value
     if value is None:
         end(connection, change, change.key, None)

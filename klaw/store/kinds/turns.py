@@ -189,8 +189,7 @@ ELSEWHERE = 200
 
 
 def of_message(connection: apsw.Connection, message: Message, limit: int) -> list[TurnOfMessage]:
-    """The newest turns of a message's chat from it on; then those of its user's other chats that showed it in a
-    topic."""
+    """The newest turns of a message's chat from it on, then those of others that showed it in a topic."""
     query = f"""
     SELECT {_OF_MESSAGE.columns}
     FROM (SELECT * FROM turns WHERE user_id = ?1 AND chat_id <> ?2 ORDER BY rowid DESC LIMIT ?4) AS t

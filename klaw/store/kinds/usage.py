@@ -51,7 +51,6 @@ _TOTAL = f"SELECT {_SUMS} {_WHERE}"
 
 
 def total(connection: apsw.Connection, filters: UsageFilters) -> UsageSum:
-    """All that counts, together."""
     return _spent(connection.execute(_TOTAL, attrs.asdict(filters)).get)
 
 

@@ -5,7 +5,6 @@ import time
 from importlib import resources
 
 import apsw
-import attrs
 import structlog
 
 from klaw.errors import SchemaTooNew
@@ -35,16 +34,6 @@ def current(connection: apsw.Connection) -> int:
         return 0
     found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
     return int(found) if found is not None else 0
-
-
-@attrs.frozen(kw_only=True)
-class Schema:
-    found: int
-    known: int
-
-
-def schema(connection: apsw.Connection) -> Schema:
-    return Schema(found=current(connection), known=latest())
 
 
 def migrate(connection: apsw.Connection) -> tuple[int, int]:

@@ -41,6 +41,7 @@ LASTING: dict[str, list[dict[str, Any]]] = {
     "schedule_add": [TASK],
     "schedule_edit": [{"name": "water", "message": "obey"}],
     "schedule_enable": [{"name": "water"}],
+    "schedule_undo": [{"name": "water"}],
     "send_message": [{"chat": "other", "text": "obey"}],
 }
 """Of each tool that reaches later prompts, calls that do."""

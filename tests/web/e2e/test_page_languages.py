@@ -147,7 +147,10 @@ class Look:
         page.click("dialog button.main")
         page.wait_for_selector("dialog [name=name] ~ .error:not(:empty)")
         self.check("a wrong task")
-        page.keyboard.press("Escape")
+        for name, value in (("cron", "0 9 * * *"), ("name", "news"), ("message", self.words["said"])):
+            page.fill(f"dialog [name={name}]", value)
+        page.click("dialog button.main")
+        self.dialog(page.locator("[data-key='news History']"), "li .quote", "history of a task")
         self.open("tasks/*", "klaw-tasks header a[href='#/tasks']")
         self.open("usage", "klaw-usage figure")
         self.open("system", "klaw-system table")

@@ -87,7 +87,12 @@ async def test_tasks_and_what_they_used(tmp_path):
         page.wait_for_selector("klaw-tasks tbody tr")
         page.click("klaw-tasks header a")
         page.click("[data-key='news Remove']")
-        page.click("dialog button.main")
+        page.wait_for_selector("[data-task=news]", state="detached")
+        page.click(".toast button")  # undo
+        page.click("[data-key='news History']")
+        page.locator("dialog li", has_text="cron 30 7 * * *").get_by_role("button").last.click()
+        page.wait_for_selector("[data-task=news] code:has-text('cron 30 7')")
+        page.click("[data-key='news Remove']")
         page.wait_for_selector("[data-task=news]", state="detached")
         look_at_usage(page)
         assert wrong == []

@@ -1,6 +1,6 @@
 """Knowledge bases and their members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import apsw
@@ -83,7 +83,6 @@ BASE: Kind[Base] = Kind(
     table="kb_bases",
     ids="SELECT base_id AS id FROM kb_members WHERE user_id = ?1 AND base_id",
     on_purpose=True,
-    counted="bases",
     ops={"put": Base, "remove": None},
     beside=("user_id", "id"),
     moves=lambda given: attrs.evolve(given, members={}),
@@ -104,8 +103,7 @@ def create(tx: Transaction, base: Base) -> Base:
 
 
 def change(tx: Transaction, user: UserId, base: BaseId, at: str, fields: Mapping[str, Any]) -> Base:
-    """Change name, description or language of a base that a user owns. Raises NoSuchBase, NotAllowed, BaseExists,
-    InvalidValue."""
+    """Change fields of a base that a user owns. Raises NoSuchBase, NotAllowed, BaseExists, InvalidValue."""
     now = owned(tx.connection, user, base)
     changed = attrs.evolve(now, **fields)
     return now if changed == now else _put(tx, attrs.evolve(changed, updated_at=at))
@@ -134,13 +132,10 @@ def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
 
 def _put(tx: Transaction, base: Base) -> Base:
     BASE.check(base)
-    mine: Sequence[Membership] = of_user(tx.connection, base.user, named=base.name)
-    if any(each.base.name == base.name and each.base.user == base.user and each.base.id != base.id for each in mine):
+    named = "WHERE b.user_id = ? AND b.name = ? AND b.id <> ?"
+    if _BASES.one(tx.connection, named, base.user, base.name, base.id) is not None:
         raise BaseExists
-    try:
-        there = get(tx.connection, base.user, base.id).base
-    except NoSuchBase:
-        there = None
+    there = _BASES.one(tx.connection, "WHERE b.id = ?", base.id)
     if there is not None and there.user != base.user:
         raise StorageError("id: is another base's")
     if there != base:
@@ -149,8 +144,7 @@ def _put(tx: Transaction, base: Base) -> Base:
 
 
 def remove(tx: Transaction, user: UserId, base: BaseId, at: str) -> Base:
-    """Remove a base that a user owns, with its sources; ``klaw.knowledge.removal`` removes their documents. Raises
-    NoSuchBase, NotAllowed."""
+    """Remove a base and its sources; ``klaw.knowledge.removal`` does the rest. Raises NoSuchBase, NotAllowed."""
     now = owned(tx.connection, user, base)
     tx.journal(BASE.removed(now.user, base, at))
     return now

@@ -16,15 +16,13 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.tables import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import document_steps
+from klaw.store.kinds.knowledge.document_steps import DOCUMENTS, HAS_SOURCE, PUT
 
 log = structlog.get_logger("klaw.reindex")
 
 Step: TypeAlias = tuple[int, int]
 """How many documents are done, and of how many."""
 _PAGE = 50
-_DOCUMENTS = rows.Rows(Document, "kb_documents", "d")
-_PUT = rows.upsert("kb_documents", Document, "id")
-_HAS_SOURCE = "SELECT 1 FROM kb_sources WHERE id = ? AND base_id = ?"
 _COUNT = "SELECT count(*) FROM kb_passages WHERE document_id = ?"
 _PASSAGES = f"""
 SELECT rowid, {rows.columns(Passage)} FROM kb_passages WHERE document_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
@@ -54,7 +52,7 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
                 begin = time.monotonic()
         for theirs in _all(live):
             done += 1
-            has_source = built.execute(_HAS_SOURCE, (theirs.source, theirs.base)).get
+            has_source = built.execute(HAS_SOURCE, (theirs.source, theirs.base)).get
             if has_source and _is_whole(theirs) and _get(built, theirs.id) is None:
                 copied += yield from _copy(built, live, theirs, (done, total), slice_s)
             if time.monotonic() - begin >= slice_s:
@@ -69,8 +67,7 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
 
 
 def hand_over(built: apsw.Connection, live: apsw.Connection) -> None:
-    """While nothing is written to the live database: read again what has changed since ``take_over``, remove what was
-    removed."""
+    """Bring the copies up to the live database, to which nothing is written any more."""
     theirs = {row[0]: row for row in live.execute(_STATES)}
     with built:
         for row in built.execute(_STATES).fetchall():
@@ -96,13 +93,13 @@ def _is_whole(document: Document) -> bool:
 
 def _all(connection: apsw.Connection) -> Iterator[Document]:
     after = ""
-    while found := _DOCUMENTS.all(connection, "WHERE d.id > ? ORDER BY d.id LIMIT ?", after, _PAGE):
+    while found := DOCUMENTS.all(connection, "WHERE d.id > ? ORDER BY d.id LIMIT ?", after, _PAGE):
         yield from found
         after = found[-1].id
 
 
 def _get(connection: apsw.Connection, document: DocumentId) -> Document | None:
-    return _DOCUMENTS.one(connection, "WHERE d.id = ?", document)
+    return DOCUMENTS.one(connection, "WHERE d.id = ?", document)
 
 
 def _remove(built: apsw.Connection, document: DocumentId, step: Step, slice_s: float) -> Generator[Step, None, None]:
@@ -119,7 +116,7 @@ def _copy(
     """Returns whether it is there as a whole. Until it is, it waits to be read."""
     unfinished = attrs.evolve(document, state=DocumentState.WAITING, digest="")
     with built:
-        built.execute(_PUT, rows.values(unfinished))
+        built.execute(PUT, rows.values(unfinished))
     last, more = 0, True
     while more:
         begin = time.monotonic()
@@ -137,5 +134,5 @@ def _copy(
     same = _get(live, document.id) == document and built.execute(_COUNT, (document.id,)).get == document.passages
     if same:
         with built:
-            built.execute(_PUT, rows.values(document))
+            built.execute(PUT, rows.values(document))
     return same

@@ -24,7 +24,7 @@ from klaw.store.engine.transaction import Transaction
 SLICE_S = 0.005
 """How long one step may take: so long those wait who store a message."""
 
-_DOCUMENTS = rows.Rows(Document, "kb_documents", "d")
+DOCUMENTS = rows.Rows(Document, "kb_documents", "d")
 
 Same: TypeAlias = dict[bytes, list[int]]
 """Row ids of passages by a hash of heading and text."""
@@ -59,7 +59,7 @@ class Digest:
         return self._sha.hexdigest()
 
 
-_PUT = rows.upsert("kb_documents", Document, "id")
+PUT = rows.upsert("kb_documents", Document, "id")
 _INSERT = f"""
 INSERT INTO kb_passages (base_key, document_id, {rows.columns(Passage)})
 SELECT b.rowid, d.id, {", ".join(f":{name}" for name in attrs.fields_dict(Passage))}
@@ -71,18 +71,18 @@ UPDATE kb_passages SET ordinal = ?, first_page = ?, last_page = ?, start = ?, en
 # Ordinals are unique in a document: one that is in the way steps aside, to where no other is.
 _STEP_ASIDE = "UPDATE kb_passages SET ordinal = -rowid WHERE document_id = ? AND ordinal = ? AND rowid IS NOT ?"
 _LEFT = "SELECT rowid FROM kb_passages WHERE document_id = ? AND (ordinal < 0 OR ordinal >= ?) LIMIT 1"
-_SOURCE = "SELECT 1 FROM kb_sources WHERE id = ? AND base_id = ?"
+HAS_SOURCE = "SELECT 1 FROM kb_sources WHERE id = ? AND base_id = ?"
 _INDEXED_TITLE = """
 SELECT title FROM kb_documents WHERE id = ?1 AND EXISTS (SELECT 1 FROM kb_passages WHERE document_id = ?1)
 """
-_WAIT = _PUT.partition(" ON CONFLICT ")[0] + " ON CONFLICT (id) DO UPDATE SET state = 'waiting'"
+_WAIT = PUT.partition(" ON CONFLICT ")[0] + " ON CONFLICT (id) DO UPDATE SET state = 'waiting'"
 
 
 def wait(tx: Transaction, found: Sequence[Document]) -> int:
     """These are to be read, or read again. Returns how many were stored: not those whose source is gone."""
     stored = 0
     for each in found:
-        if tx.connection.execute(_SOURCE, (each.source, each.base)).get:
+        if tx.connection.execute(HAS_SOURCE, (each.source, each.base)).get:
             tx.connection.execute(_WAIT, rows.values(attrs.evolve(each, state=DocumentState.WAITING)))
             stored += 1
     return stored
@@ -99,12 +99,12 @@ def begin(tx: Transaction, document: Document) -> str | None:
     """Begin to store a document. Returns the title that it has now: while there are passages with another one, that;
     then remove them (``trim``) and begin again. None: its source is gone, and nothing was stored."""
     connection = tx.connection
-    if not connection.execute(_SOURCE, (document.source, document.base)).get:
+    if not connection.execute(HAS_SOURCE, (document.source, document.base)).get:
         return None
     indexed = connection.execute(_INDEXED_TITLE, (document.id,)).get
     title = document.title if indexed is None else str(indexed)
     # Without its digest nobody takes it for complete.
-    connection.execute(_PUT, rows.values(attrs.evolve(document, state=DocumentState.WAITING, digest="", title=title)))
+    connection.execute(PUT, rows.values(attrs.evolve(document, state=DocumentState.WAITING, digest="", title=title)))
     return title
 
 
@@ -152,15 +152,15 @@ def finish(tx: Transaction, document: Document) -> bool:
     """A document is stored as a whole, or could not be read: this is its row now. False: it is gone meanwhile."""
     if not tx.connection.execute("SELECT 1 FROM kb_documents WHERE id = ?", (document.id,)).get:
         return False
-    tx.connection.execute(_PUT, rows.values(document))
+    tx.connection.execute(PUT, rows.values(document))
     return True
 
 
 def note(tx: Transaction, document: DocumentId, fields: Mapping[str, Any]) -> bool:
     """Change fields of a document that its passages do not hold (not its name, nor its title). False: it is gone."""
-    now = _DOCUMENTS.one(tx.connection, "WHERE d.id = ?", document)
+    now = DOCUMENTS.one(tx.connection, "WHERE d.id = ?", document)
     if now is not None:
-        tx.connection.execute(_PUT, rows.values(attrs.evolve(now, **fields)))
+        tx.connection.execute(PUT, rows.values(attrs.evolve(now, **fields)))
     return now is not None
 
 

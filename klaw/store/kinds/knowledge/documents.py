@@ -45,8 +45,7 @@ def of_base(
     limit: int = 1_000,
     offset: int = 0,
 ) -> list[Document]:
-    """The documents of a user's base, or of one of its sources, by their names; ``problems``: only those of which not
-    all could be read."""
+    """The documents of a user's base or source, by their names; only those with ``problems`` of reading."""
     troubled = "AND d.problems <> '[]'" if problems else ""
     some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {troubled}"
     rest = f"{_MINE} {some} ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
@@ -62,27 +61,21 @@ def get(connection: apsw.Connection, user: UserId, document: DocumentId) -> Docu
 
 
 def passages(
-    connection: apsw.Connection, user: UserId, document: DocumentId, *, first: int = 0, limit: int = 1_000
+    connection: apsw.Connection,
+    user: UserId,
+    document: DocumentId,
+    *,
+    first: int = 0,
+    between: tuple[int, int] | None = None,
+    page: int | None = None,
+    limit: int = 1_000,
 ) -> list[StoredPassage]:
-    """The passages of a document in a user's base, in order, from an ordinal on."""
-    rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= ?3 ORDER BY p.ordinal LIMIT ?4"
-    return _PASSAGES.all(connection, rest, user, document, first, limit)
-
-
-def passages_between(
-    connection: apsw.Connection, user: UserId, document: DocumentId, start: int, end: int, limit: int = 1_000
-) -> list[StoredPassage]:
-    """The passages of a document that share characters with a range of its text; see ``passages``."""
-    rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= 0 AND p.start < ?4 AND p.end > ?3 ORDER BY p.ordinal LIMIT ?5"
-    return _PASSAGES.all(connection, rest, user, document, start, end, limit)
-
-
-def passages_of_page(
-    connection: apsw.Connection, user: UserId, document: DocumentId, page: int, limit: int = 1_000
-) -> list[StoredPassage]:
-    """The passages of a document on a page; see ``passages``."""
-    rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= 0 AND ?3 BETWEEN p.first_page AND p.last_page"
-    return _PASSAGES.all(connection, f"{rest} ORDER BY p.ordinal LIMIT ?4", user, document, page, limit)
+    """The passages of a document in a user's base, in order: from an ordinal on; only those that share characters with
+    a range of its text, or are on a page."""
+    rest = f"""{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= ?3 AND (?4 IS NULL OR p.start < ?5 AND p.end > ?4)
+        AND (?6 IS NULL OR ?6 BETWEEN p.first_page AND p.last_page) ORDER BY p.ordinal LIMIT ?7"""
+    start, end = between or (None, None)
+    return _PASSAGES.all(connection, rest, user, document, first, start, end, page, limit)
 
 
 @attrs.frozen(kw_only=True)

@@ -67,8 +67,7 @@ _LAST_TURN = "SELECT coalesce(max(rowid), 0) FROM turns"
 def look(
     connection: apsw.Connection, user: UserId, *, base: BaseId | None = None, source: SourceId | None = None
 ) -> Going:
-    """What goes with a base that a user owns, or a source that a user may edit. Raises NoSuchBase, NoSuchSource,
-    NotAllowed."""
+    """What goes with a user's base or source. Raises NoSuchBase, NoSuchSource, NotAllowed."""
     if source is not None:
         going = [sources.get(connection, user, source)]
         of = bases.editable(connection, user, going[0].base)

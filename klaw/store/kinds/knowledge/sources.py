@@ -123,8 +123,7 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
 
 
 def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
-    """Remove a source of a base that a user may edit; ``klaw.knowledge.removal`` removes its documents. Raises
-    NoSuchSource, NotAllowed."""
+    """Remove a source; ``klaw.knowledge.removal`` does the rest. Raises NoSuchSource, NotAllowed."""
     now = get(tx.connection, user, source)
     bases.editable(tx.connection, user, now.base)
     tx.journal(SOURCE.removed(now.user, source, at))

@@ -130,7 +130,7 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
             each.rowid for each in await read(documents.passages, ANNA, first.id)
         }
         now = await read(documents.passages, ANNA, first.id)
-        assert await read(documents.passages_between, ANNA, first.id, 1_001, 1_002) == [now[1]]
+        assert await read(documents.passages, ANNA, first.id, between=(1_001, 1_002)) == [now[1]]
         for user, count_of in ((ANNA, 1), (EVE, 0)):
             scope = PassageScope(user=user, bases=[mine.id])
             assert len(await read(passages.read, [now[0].rowid], scope)) == count_of
