@@ -1,5 +1,4 @@
-"""Making room in a request: shortening its messages, and fitting the sliding window, which has the newest whole
-exchanges that the budget and the message limit allow. Pure."""
+"""Making room in a request: shortening messages, and fitting the window of the newest whole exchanges. Pure."""
 
 import json
 import math

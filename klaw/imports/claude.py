@@ -84,7 +84,7 @@ def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[events.Event]:
     if not there & found.keys() and not export.has_several:
         told = cut(", ".join(names), 400)
         raise events.ImportRefused(
-            f"{export.path}: only lists the parts: download them ({told}) into a folder, and name that"
+            f"{export.path}: only lists the parts: download them ({told}) into one folder, and name it"
         )
     for name, path in found.items():
         if name not in there:

@@ -17,8 +17,8 @@ _XML = (".xml", ".rels")
 
 
 class Archive:
-    """A zip file. Raises UnreadableError: it is damaged, needs a password, or unpacks to more than ``unpacked_bytes``.
-    No part is larger than it says: ``zipfile`` reads no further."""
+    """A zip file. Raises UnreadableError: it is damaged, needs a password, or unpacks to more than may be. No part is
+    larger than it says: ``zipfile`` reads no further."""
 
     def __init__(self, file: BinaryIO, unpacked_bytes: int) -> None:
         try:

@@ -108,8 +108,7 @@ class Window:
 
 
 def cut_windows(contents: Sequence[Content], size: int) -> list[Window]:
-    """Cut each text's tokens into windows of ``size`` with their heads, of which the end is kept where it takes more
-    than half of the window; a text without tokens gets one empty window."""
+    """Cut each text into windows of ``size``, of which its head takes half at most; an empty text gets one."""
     windows: list[Window] = []
     for text, (head, ids) in enumerate(contents):
         kept = head[-(size // 2) :] if head else head
