@@ -108,7 +108,7 @@ def read_line(record: object) -> tuple[str, ChatMessage]:
     """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
     line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
-    if line.type is MessageKind.TOOL_CALL and not about.calls:
+    if line.type is MessageKind.TOOL_CALL and about.calls is None:
         raise BadValue([Problem("metadata.calls", "is required")])
     if line.role is Role.TOOL and about.call is None:
         raise BadValue([Problem("metadata.call", "is required")])
