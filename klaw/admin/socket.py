@@ -124,9 +124,7 @@ def _peer_uid(connection: trio.socket.SocketType) -> int:
 
 class _Connections:
     def __init__(self, vitals: Vitals, serve: Serve, uids: frozenset[int]) -> None:
-        self._vitals = vitals
-        self._serve = serve
-        self._uids = uids
+        self._vitals, self._serve, self._uids = vitals, serve, uids
         self._open = 0
 
     async def serve(self, stream: trio.SocketStream) -> None:

@@ -37,7 +37,6 @@ _GAUGES = (
     ("embedder_waiting", "messages that wait for a vector", ("embedder", "waiting")),
     ("coverage_searchable_messages", "that search should find", ("coverage", "searchable")),
     ("coverage_uncovered_messages", "that search does not find", ("coverage", "uncovered")),
-    ("tasks", "scheduled tasks", ("tasks", "count")),
     ("runs_running", "runs of tasks now", ("tasks", "running")),
     ("runs_queued", "runs of tasks that wait", ("tasks", "queued")),
 )

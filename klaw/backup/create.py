@@ -20,17 +20,7 @@ import klaw
 from klaw import atomic_file
 from klaw.actor.clock import iso
 from klaw.backup import folder as folders
-from klaw.backup.folder import (
-    CONFIG,
-    DATA,
-    DRAFT,
-    FULL,
-    MAX_DEPTH,
-    WORKSPACE,
-    BackupItem,
-    BackupManifest,
-    BackupRefused,
-)
+from klaw.backup.folder import CONFIG, DATA, DRAFT, MAX_DEPTH, WORKSPACE, BackupItem, BackupManifest, BackupRefused
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
 from klaw.store.backup_mark import Marker, digests_at
@@ -202,7 +192,7 @@ class BackupDraft:
             except UnicodeEncodeError:
                 self.left_out.append(f"{each.path!a}: its name is not valid UTF-8")
             except OSError as error:  # it cannot be read, or the backups' disk knows no such names or links
-                if each.size is not None or error.errno in {*FULL, errno.EROFS}:
+                if each.size is not None or error.errno in {*folders.FULL, errno.EROFS}:
                     raise
                 self._drop(each.path)
                 self.left_out.append(f"{each.path}: {error.strerror}")

@@ -21,6 +21,7 @@ from klaw import __version__, atomic_file
 from klaw.actor.clock import from_iso, iso
 from klaw.config import safe_open
 from klaw.convert import JOURNAL, OMIT, Bounds, Check
+from klaw.domain.message import Instant
 from klaw.errors import BadValue, KlawError
 from klaw.store import migrations
 
@@ -56,14 +57,6 @@ def _name(path: str) -> str:
     return path
 
 
-def _time(text: str) -> str:
-    try:
-        from_iso(text)
-    except ValueError:
-        raise ValueError("must be a time") from None
-    return text
-
-
 @attrs.frozen(kw_only=True)
 class BackupItem:
     path: Annotated[str, Check(_inside)]
@@ -88,9 +81,9 @@ class BackupManifest:
     form: int = FORM
     klaw: str
     schema: int
-    time: Annotated[str, Check(_time)]
+    time: Instant
     """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
-    order: Annotated[str, Check(_time), OMIT] = ""
+    order: Annotated[Instant, OMIT] = ""
     """By what it comes after the backup before, if the clock was set back in between; empty: by ``time``."""
     last: Mapping[str, int]
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory

@@ -15,19 +15,7 @@ import attrs
 from klaw import atomic_file
 from klaw.backup import folder as folders
 from klaw.backup.create import CHUNK_BYTES, Tell
-from klaw.backup.folder import (
-    CONFIG,
-    DATA,
-    DIGEST,
-    DRAFT,
-    FILE,
-    MAX_DEPTH,
-    WORKSPACE,
-    BackupItem,
-    BackupManifest,
-    BackupRefused,
-    BrokenBackup,
-)
+from klaw.backup.folder import CONFIG, DATA, WORKSPACE, BackupItem, BackupManifest, BackupRefused, BrokenBackup
 from klaw.config import safe_open
 from klaw.config.paths import Paths
 from klaw.errors import StorageError, StorageFull
@@ -58,12 +46,12 @@ def verify(folder: Path, root: Path, manifest: BackupManifest, tell: Tell = lamb
     writable = os.access(folder, os.W_OK)
     with folders.os_errors_refused(folder), folders.locked(folder) if writable else nullcontext():
         problems = tuple(differing(root, manifest.items, tell))
-        known = {FILE, DIGEST, *(each.place for each in manifest.items)}
+        known = {folders.FILE, folders.DIGEST, *(each.place for each in manifest.items)}
         problems += tuple(f"{path} is not in the manifest" for path in paths_below(root) if path not in known)
         found = VerifyReport(name=root.name, files=len(manifest.items), problems=problems)
         if problems:
             return found
-        scratch = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder if writable else None))
+        scratch = Path(tempfile.mkdtemp(prefix=folders.DRAFT, dir=folder if writable else None))
         try:
             return _rebuilt(root, manifest, scratch, found)
         finally:
@@ -103,7 +91,7 @@ def problem_of(root: Path, path: str, item: BackupItem, *, content: bool = True)
 def paths_below(root: Path) -> Iterator[str]:
     """Every file and link below a folder, relative to it, and folders that lie too deep to be of a backup."""
     for name, inner, names in os.walk(root):
-        if len(Path(name).relative_to(root).parts) > MAX_DEPTH:
+        if len(Path(name).relative_to(root).parts) > folders.MAX_DEPTH:
             yield Path(name).relative_to(root).as_posix()
             inner.clear()
         for each in (*names, *(each for each in inner if Path(name, each).is_symlink())):

@@ -71,7 +71,7 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
             earlier = await open_chat(client, chat, history)
             if keyboard is not None:
                 return await _at_terminal(client, chat, keyboard, question, earlier)
-            pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json, once=once)
+            pipe = Pipe(client, chat, sys.stdout, warn, as_json=args.json, once=once)
             return await (pipe.exchange(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
     except (errors.ServerUnreachable, errors.ConnectionLost) as exc:
         reason = f"the server at {url} is gone" if welcomed else f"no server at {url}: start it with `klaw serve`"

@@ -58,14 +58,11 @@ def _serve(arguments: argparse.Namespace) -> None:
     logging.log_what_nobody_caught()
 
     def ready(url: str) -> None:
+        hint = ""
         if config.gateway.http.enabled:
-            url = url.replace("ws://", "http://").removesuffix("ws")
-        given = [
-            f" --{name} {shlex.quote(str(value))}"
-            for name in ("home", "config", "port")
-            if (value := getattr(arguments, name)) is not None
-        ]
-        print(f"Klaw listens on {url}{'  (open it in a browser)' if config.gateway.http.enabled else ''}", flush=True)
-        print(f"Chat in another terminal:  {program()} chat{''.join(given)}", flush=True)
+            url, hint = url.replace("ws://", "http://").removesuffix("ws"), "  (open it in a browser)"
+        options = {name: getattr(arguments, name) for name in ("home", "config", "port")}
+        given = "".join(f" --{name} {shlex.quote(str(each))}" for name, each in options.items() if each is not None)
+        print(f"Klaw listens on {url}{hint}\nChat in another terminal:  {program()} chat{given}", flush=True)
 
     trio.run(partial(serve, config, paths, on_ready=ready))

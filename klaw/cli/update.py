@@ -84,8 +84,7 @@ def _prefix() -> Path:
 
 @contextmanager
 def _updating(here: Here, wheels: Path | None = None) -> Iterator["Update"]:
-    """Let the body update, and end although the terminal goes away; it is interrupted once only, so that it can go
-    back."""
+    """Let the body update although the terminal goes away, and be interrupted once only, so that it can go back."""
     from klaw.service.update import Update
 
     def interrupt(*_words: object) -> None:

@@ -44,9 +44,7 @@ class Waiter:
     """
 
     def __init__(self, chat: str, message_id: str, *, answered_later: bool = False) -> None:
-        self._chat = chat
-        self._id = message_id
-        self._answered_later = answered_later
+        self._chat, self._id, self._answered_later = chat, message_id, answered_later
         self._stored = False
         self._reply: MessageFrame | None = None
         self._older: set[str] = set()

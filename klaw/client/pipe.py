@@ -7,6 +7,7 @@ model begins again.
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TextIO
@@ -33,8 +34,7 @@ class Messages:
     """The messages on a file descriptor of any kind."""
 
     def __init__(self, fd: int, *, whole: bool) -> None:
-        self._fd = fd
-        self._whole = whole
+        self._fd, self._whole = fd, whole
         self._threads = Threads("stdin", 1)
         self._held = b""
         self._at_end = False
@@ -74,15 +74,14 @@ class Messages:
 
 
 class Pipe:
-    """The answers of one chat on ``out``, what went wrong on ``errors``. ``once``: nobody is asked for permission."""
+    """The answers of one chat on ``out``; ``warn`` tells what went wrong. ``once``: nobody is asked for permission."""
 
-    def __init__(self, client: Client, chat: str, out: TextIO, errors: TextIO, *, as_json: bool, once: bool) -> None:
-        self._client = client
-        self._chat = chat
-        self._out = out
-        self._errors = errors
-        self._as_json = as_json
-        self._once = once
+    def __init__(
+        self, client: Client, chat: str, out: TextIO, warn: Callable[[str], None], *, as_json: bool, once: bool
+    ) -> None:
+        self._client, self._chat = client, chat
+        self._out, self._warn = out, warn
+        self._as_json, self._once = as_json, once
 
     async def converse(self, messages: Messages) -> int:
         """Send each message after the answer to the one before, up to ``/quit``. Returns the exit code: 1 if one got no
@@ -118,19 +117,18 @@ class Pipe:
         if isinstance(verdict, MessageFrame):
             self._end(verdict)
             return 0
-        self._complain(f"{verdict.text} ({verdict.code})")
+        self._warn(f"{verdict.text} ({verdict.code})")
         return EXIT_STOPPED if interrupted else 1
 
     def _see(self, event: Event) -> None:
-        match event:
-            case ApprovalFrame(turn=str()) if self._once:
-                with suppress(ConnectionLost):  # it is asked again with the next one
-                    self._client.post(Approve(id=event.id, allow=False))
-                self._complain(f"not allowed, since no terminal is there to ask you: {event.tool}: {event.what}")
-            case ApprovalFrame():
-                self._complain(f"waits for permission (klaw chat {self._chat}): {event.what}")
-            case _:
-                pass
+        if not isinstance(event, ApprovalFrame):
+            return
+        if self._once and event.turn is not None:
+            with suppress(ConnectionLost):  # it is asked again with the next one
+                self._client.post(Approve(id=event.id, allow=False))
+            self._warn(f"not allowed, since no terminal is there to ask you: {event.tool}: {event.what}")
+        else:
+            self._warn(f"waits for permission (klaw chat {self._chat}): {event.what}")
 
     def _end(self, entry: MessageFrame) -> None:
         if self._as_json:
@@ -140,7 +138,3 @@ class Pipe:
         if text.strip():
             self._out.write(f"{harmless(text) if self._out.isatty() else text}\n")
         self._out.flush()
-
-    def _complain(self, text: str) -> None:
-        self._errors.write(f"klaw: {harmless(text)}\n")
-        self._errors.flush()

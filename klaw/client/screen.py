@@ -52,9 +52,7 @@ class Screen:
     """
 
     def __init__(self, out: TextIO, size: Callable[[], tuple[int, int]], *, colours: bool) -> None:
-        self._out = out
-        self._size = size
-        self._colours = colours
+        self._out, self._size, self._colours = out, size, colours
         self._growing = ""
         """The end of the answer, which more text can change."""
         self._grown = [""]

@@ -108,8 +108,7 @@ class Streams:
 
     def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[frames.Watch], None]) -> None:
         self._cursors = {chat_name(chat): _ChatPosition(seq) for chat, seq in positions.items()}
-        self._inbox = inbox
-        self._ask = ask
+        self._inbox, self._ask = inbox, ask
         self._up = False
         self._waiting: set[str] = set()
         """Chats to watch again when the inbox has room."""

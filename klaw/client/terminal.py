@@ -103,10 +103,7 @@ class Terminal:
     """One conversation at a terminal whose input ``fd`` gives key by key."""
 
     def __init__(self, client: Client, chat: str, screen: Screen, fd: int) -> None:
-        self._client = client
-        self._chat = chat
-        self._screen = screen
-        self._fd = fd
+        self._client, self._chat, self._screen, self._fd = client, chat, screen, fd
         self._editor = LineEditor()
         self._transcript = ScreenTranscript(screen, chat)
         self._interrupts = Interrupts()

@@ -161,8 +161,7 @@ ENDINGS = {
 
 class ScreenTranscript:
     def __init__(self, screen: Screen, chat: str) -> None:
-        self._screen = screen
-        self._chat = chat
+        self._screen, self._chat = screen, chat
         self._mine: set[str] = set()
         self._answer: ShownAnswer | None = None
         self._finished = ""

@@ -40,9 +40,7 @@ class _Source:
         if self.kind == "credential":
             folder = environ.get(CREDENTIALS_DIRECTORY)
             if not folder:
-                raise ValueError(
-                    f"there is no credential {self.name}: systemd gives it to a service with LoadCredential="
-                )
+                raise ValueError(f"there is no credential {self.name}: a unit names it with LoadCredential=")
             return _contents(Path(folder) / self.name)
         found = environ.get(self.name)
         if self.default is not None and not found:

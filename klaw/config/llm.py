@@ -16,31 +16,20 @@ LOCAL_PROVIDER = "local"
 
 _PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
 _ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
-
-
-def _task(work: str) -> Any:
-    return key(
-        f"Models {work}: the first does it, the others in turn when it fails. Empty: as for chats.",
-        (),
-        **_ROUTE,
-        one_or_more=True,
-    )
+_ROUTES: Mapping[str, Any] = {**_ROUTE, "default": (), "one_or_more": True}
+_IN_TURN = "the first does it, the others in turn when it fails. Empty:"
 
 
 @attrs.frozen(kw_only=True)
 class TaskRoutingConfig:
     """Models for work in the background; one name, or a list of names."""
 
-    summarization: tuple[str, ...] = _task("that summarise")
-    topics: tuple[str, ...] = _task("that split and merge topics and note facts")
+    summarization: tuple[str, ...] = key(f"Models that summarise: {_IN_TURN} as for chats.", **_ROUTES)
+    topics: tuple[str, ...] = key(f"Models that make topics and note facts: {_IN_TURN} as for chats.", **_ROUTES)
     reranker: tuple[str, ...] = key(
-        "Models that choose among found topics (topics.inject = auto): the first does it, the others in turn when it"
-        " fails. Empty: no model is asked, and the best found ones are taken.",
-        (),
-        **_ROUTE,
-        one_or_more=True,
+        f"Models that choose among topics (topics.inject = auto): {_IN_TURN} the best found ones are taken.", **_ROUTES
     )
-    subagent: tuple[str, ...] = _task("that do scheduled tasks")
+    subagent: tuple[str, ...] = key(f"Models that do scheduled tasks: {_IN_TURN} as for chats.", **_ROUTES)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,12 +41,7 @@ class RoutingConfig:
         "local/smollm2-135m-instruct",
         **_ROUTE,
     )
-    fallback: tuple[str, ...] = key(
-        "Models that are asked in turn when the one that chats fails before its first word.",
-        (),
-        **_ROUTE,
-        one_or_more=True,
-    )
+    fallback: tuple[str, ...] = key("Models asked in turn when the one that chats fails before any word.", **_ROUTES)
     tasks: TaskRoutingConfig = section(TaskRoutingConfig)
 
     @property
@@ -85,19 +69,13 @@ class ProviderModelConfig:
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, within=(1, TOKENS_MAX))
     tools: bool = key("The model can call tools: it is offered Klaw's.", False)
     images: bool | None = key("The model takes images; null: only Anthropic's own do.", None)
-    json_schema: bool = key(
-        "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
-    )
+    json_schema: bool = key("The API takes a JSON schema for the answer; false: the prompt has the schema.", True)
     input_price: float | None = key(
         "US dollars for a million tokens of the prompt; 0 = free; null takes the price list.", None, **_PRICE
     )
     output_price: float | None = key("The same of the answer; goes with inputPrice.", None, **_PRICE)
-    cached_input_price: float | None = key(
-        "The same of what the provider had cached; null takes inputPrice.", None, **_PRICE
-    )
-    cache_write_price: float | None = key(
-        "The same of what is written to its cache; null takes inputPrice.", None, **_PRICE
-    )
+    cached_input_price: float | None = key("The same of what was cached; null takes inputPrice.", None, **_PRICE)
+    cache_write_price: float | None = key("The same of what it caches; null takes inputPrice.", None, **_PRICE)
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         prices = self.input_price, self.output_price, self.cached_input_price, self.cache_write_price
@@ -112,9 +90,7 @@ class ProviderConfig:
 
     type: Literal["openai", "anthropic"] = key("The API that the provider speaks.", "openai")
     base_url: str | None = key(
-        "Address of the API, up to and with its version part (usually /v1); anthropic has one of its own.",
-        None,
-        **ADDRESS,
+        "Address of the API, up to and with its version (usually /v1); anthropic has one of its own.", None, **ADDRESS
     )
     api_key: Secret | None = key(
         "The key of the account; take it from the environment or a file.",
@@ -156,13 +132,9 @@ class LlmConfig:
         "US dollars that all chats and tasks together may spend in one UTC day; null = no limit.", None, up_to=1_000_000
     )
     daily_tokens: int | None = key(
-        "Tokens that may be used in one UTC day with models whose price is not known; null = no limit.",
-        None,
-        within=(1, 1_000_000_000_000),
+        "Tokens of a UTC day with models of unknown price; null = no limit.", None, within=(1, 1_000_000_000_000)
     )
-    budget_warn_share: float = key(
-        "A notice is sent, once a day, when this share of a daily limit is used up.", 0.8, up_to=1
-    )
+    budget_warn_share: float = key("A notice is sent, once a day, when this share of a limit is used up.", 0.8, up_to=1)
 
 
 @attrs.frozen(kw_only=True)
@@ -171,14 +143,10 @@ class LocalModelConfig:
 
     model: str = key("Name of the model, as `klaw models list` shows it.", "smollm2-135m-instruct", **MODEL_NAME)
     path: Path | None = key("A GGUF file to use in place of the pulled model.", None)
-    threads: int = key(
-        "Threads for inference; 0 = one for each core, and one less while it writes.", 0, within=(0, 1024)
-    )
+    threads: int = key("Threads for inference; 0 = one for each core, one less while it writes.", 0, within=(0, 1024))
     context_tokens: int = key("Context length of each slot.", 8192, within=(256, TOKENS_MAX))
     max_reply_tokens: int = key(
-        "Longest answer; llm.maxReplyTokens holds too. A model as small as the built-in one has said it all by then.",
-        512,
-        within=(1, TOKENS_MAX),
+        "Longest answer, beside llm.maxReplyTokens: a small model has said it all by then.", 512, within=(1, TOKENS_MAX)
     )
     parallel: int = key("Requests that the model process works on at the same time.", 2, within=(1, 64))
     start_timeout_s: float = key("The model process must be ready within this time.", 120.0, up_to=DAY_S)

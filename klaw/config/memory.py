@@ -34,14 +34,10 @@ class AutoRagConfig:
     top_k: int = key("At most this many recalled messages in one context.", 8, within=(1, 100))
     max_tokens: int = key("At most this many tokens of recalled text.", 400, within=(1, 100_000))
     relevance_threshold: float = key(
-        "Farthest distance that still counts as relevant: near 0 = the same text, 1 = as far as random pairs.",
-        0.5,
-        up_to=1,
+        "Farthest distance that counts as relevant: near 0 = the same text, 1 = as far as random pairs.", 0.5, up_to=1
     )
     min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
-    tokens: bool = key(
-        "Also compare the words of a question with those of a message one by one; 16 bytes a word on disk.", True
-    )
+    tokens: bool = key("Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True)
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
     rerank: RerankConfig = section(RerankConfig)
 
@@ -52,12 +48,8 @@ class ContextConfig:
 
     sliding_window: int = key("The newest messages that are always offered to the model.", 20, within=(1, 10_000))
     subagent_history: int = key("Earlier complete runs of the same task that a subagent sees.", 5, within=(0, 1000))
-    default_budget_tokens: int = key(
-        "Context length of a model whose own length is not known.", 8192, within=(64, TOKENS_MAX)
-    )
-    reply_reserve_tokens: int = key(
-        "Part of the context that is kept free for the answer.", 1024, within=(1, TOKENS_MAX)
-    )
+    default_budget_tokens: int = key("Context length of a model whose own is unknown.", 8192, within=(64, TOKENS_MAX))
+    reply_reserve_tokens: int = key("Part of the context that stays free for the answer.", 1024, within=(1, TOKENS_MAX))
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if self.reply_reserve_tokens >= self.default_budget_tokens:
@@ -70,29 +62,17 @@ class EmbeddingConfig:
     """Vectors for messages; without them recall is full-text only."""
 
     enabled: bool = key("Make vectors and search with them.", True)
-    provider: str | None = key(
-        "A name in `providers` that serves /embeddings; null: this machine. All messages are sent to it.", None
-    )
-    model: str = key(
-        "Name of the model, as `klaw models list` shows it; with provider, what that calls it.",
-        "multilingual-e5-small",
-        **_REMOTE_MODEL,
-    )
+    provider: str | None = key("A name in `providers`, to whose /embeddings all messages go; null: this machine.", None)
+    model: str = key("Its name in `klaw models list`, or at the provider.", "multilingual-e5-small", **_REMOTE_MODEL)
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
-    dimensions: int | None = key(
-        "With provider: the length of vectors to ask for; null: the model's own.", None, within=(8, 8192)
-    )
+    dimensions: int | None = key("With provider: length of vectors; null: the model's own.", None, within=(8, 8192))
     query_prefix: str = key("With provider: what stands before a question, for models that want it.", "")
     passage_prefix: str = key("With provider: the same before a message.", "")
-    threads: int = key(
-        "Threads for inference: one question at a time, or this many batches of messages.", 2, within=(1, 1024)
-    )
+    threads: int = key("Threads for inference: one question, or this many batches of messages.", 2, within=(1, 1024))
     batch_tokens: int = key("Tokens that go through the model in one step.", 256, within=(1, 65_536))
     sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, up_to=DAY_S)
     gather_s: float = key(
-        "A few new messages wait so long for more, to get their vectors together: it spares the disk.",
-        60.0,
-        within=(0, DAY_S),
+        "A few new messages wait so long for more to get vectors together: it spares the disk.", 60.0, within=(0, DAY_S)
     )
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
@@ -113,24 +93,14 @@ class SummariesConfig:
     """Summaries of the older part of a long chat, made in the background."""
 
     enabled: bool = key("Condense the older part of a long chat, and show the summary in its place.", True)
-    threshold_fraction: float = key(
-        "A summary is made when messages without one take more than this share of the context.", 0.5, up_to=0.9
-    )
+    threshold_fraction: float = key("Messages are summarised beyond this share of the context.", 0.5, up_to=0.9)
     left_out_tokens: int = key(
-        "A summary is also made when messages beyond context.slidingWindow without one have this many tokens.",
-        2000,
-        within=(1, TOKENS_MAX),
+        "They are also summarised beyond this many tokens outside context.slidingWindow.", 2000, within=(1, TOKENS_MAX)
     )
-    max_tokens: int = key(
-        "Tokens that a chat's summaries may take in the context; the oldest makes room.", 600, within=(50, 20_000)
-    )
-    hold_uncovered: bool = key(
-        "Messages beyond context.slidingWindow stay in the context until a summary holds them.", False
-    )
+    max_tokens: int = key("Tokens of a chat's summaries in context; the oldest makes room.", 600, within=(50, 20_000))
+    hold_uncovered: bool = key("Messages beyond context.slidingWindow stay until a summary holds them.", False)
     tool_calls: bool = key("Also note in a sentence or two what each tool call brought, to be found later.", False)
-    daily_tokens: int = key(
-        "Tokens that summaries of one user may use in one day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000)
-    )
+    daily_tokens: int = key("Tokens of summaries of a user in a day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000))
 
 
 @attrs.frozen(kw_only=True)
@@ -139,21 +109,15 @@ class TopicsConfig:
 
     enabled: bool = key("Make topics in the background; it costs calls to a model.", False)
     chunk_interval_s: float = key("A session is over after a pause of this length.", 3600.0, within=(1, YEAR_S))
-    max_chunk_size: int = key(
-        "A session is cut at this many messages; one question to the model covers no more.", 400, within=(2, 5000)
-    )
-    split_threshold_chars: int = key(
-        "A topic with more characters is divided again.", 25_000, within=(1000, 10_000_000)
-    )
+    max_chunk_size: int = key("A session is cut into pieces of this many messages at most.", 400, within=(2, 5000))
+    split_threshold_chars: int = key("A topic with more characters is split again.", 25_000, within=(1000, 10_000_000))
     inject: Literal["tool", "auto", "off"] = key(
         "How topics come into a prompt: tool = memory_search finds them; auto = also the fitting ones before every"
         " reply; off = not at all.",
         "tool",
     )
     max_tokens: int = key(
-        "With inject = auto: at most this many tokens of topics in a prompt, and never more than a fifth of it.",
-        1000,
-        within=(50, 100_000),
+        "With inject = auto: tokens of topics in a prompt, and at most a fifth of it.", 1000, within=(50, 100_000)
     )
     time_budget_ms: int | None = key(
         "With inject = auto: search and choice may hold up a reply for this long, then the best found are taken. null"

@@ -21,19 +21,13 @@ class ProcessingConfig:
     """When a turn starts and what it may use."""
 
     debounce_ms: int = key(
-        "Wait this long after a message for further ones; they are answered together. 0 = answer at once.",
-        1500,
-        within=(0, 600_000),
+        "Wait this long after a message for more to answer together; 0 = answer at once.", 1500, within=(0, 600_000)
     )
     debounce_max_ms: int = key(
-        "A steady stream of messages is answered at the latest after this time; at least debounceMs.",
-        15_000,
-        within=(0, 3_600_000),
+        "A steady stream of messages is answered after this time; at least debounceMs.", 15_000, within=(0, 3_600_000)
     )
     max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, within=(1, 64))
-    max_tool_call_rounds: int = key(
-        "Rounds of tool calls in one turn or run, before the model must answer; 0 = no tools.", 10, within=(0, 100)
-    )
+    max_tool_call_rounds: int = key("Rounds of tool calls in one turn or run; 0 = no tools.", 10, within=(0, 100))
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if self.debounce_max_ms < self.debounce_ms:
@@ -48,9 +42,7 @@ class ChatsConfig:
     idle_s: float = key("A chat without work for this long leaves memory.", 900.0, up_to=YEAR_S)
     max_per_user: int = key("Chats that one user may have.", 1000, within=(1, 1_000_000))
     max_user_bytes_per_day: int = key(
-        "Bytes of messages that one user may send in one day (UTC), as they are stored; 0 = no limit.",
-        256_000_000,
-        within=(0, 1_000_000_000_000_000),
+        "Bytes of one user's messages in one day (UTC); 0 = no limit.", 256_000_000, within=(0, 1_000_000_000_000_000)
     )
     mailbox_size: int = key("Requests that may wait for one chat.", 256, within=(1, 100_000))
 
@@ -59,9 +51,7 @@ class ChatsConfig:
 class RecoveryConfig:
     """What happens at start with what was left unfinished."""
 
-    answer_pending_s: float = key(
-        "Questions without an answer that are younger than this are answered at start.", 3600.0, within=(0, YEAR_S)
-    )
+    answer_pending_s: float = key("Younger unanswered questions are answered at start.", 3600.0, within=(0, YEAR_S))
 
 
 SYSTEM_ZONE = "system"
@@ -78,21 +68,13 @@ class SubagentsConfig:
     max_concurrent: int = key("Runs at the same time; the others wait.", 2, within=(1, 64))
     timeout_s: int = key("Deadline of a run whose task names none.", 600, within=(1, DAY_S))
     max_tokens: int = key(
-        "Tokens that one run may use, prompts and answers together, when its task names no number; 0 = no limit.",
-        200_000,
-        within=(0, 1_000_000_000),
+        "Tokens of a run, prompts and answers, if its task has none; 0 = no limit.", 200_000, within=(0, 1_000_000_000)
     )
-    daily_tokens: int = key(
-        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000)
-    )
+    daily_tokens: int = key("Tokens of all runs of a user in a day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000))
     retries: int = key(
-        "Further attempts after a failure that may pass, 60 s later, then 120 s …; never past the next fire time.",
-        3,
-        within=(0, 10),
+        "Attempts after a failure that may pass: 60 s later, 120 s …; never past the next fire time.", 3, within=(0, 10)
     )
-    max_depth: int = key(
-        "How deep subagents may spawn subagents; 1 = a task's run may, and what it spawned may not.", 1, within=(0, 8)
-    )
+    max_depth: int = key("How deep subagents spawn others; 1 = a task's run may, its subagents not.", 1, within=(0, 8))
     max_spawned: int = key("Spawned subagents of one user that are not finished.", 8, within=(0, 1000))
     zone: str = key(
         "Time zone of a cron task that names none: an IANA name such as Europe/Berlin; system = the machine's own.",
@@ -137,9 +119,7 @@ class HttpConfig:
 
     enabled: bool = key("Serve HTTP beside the WebSocket; false = nothing of it is loaded.", True)
     max_body_bytes: int = key("Longest body of a request.", 1_048_576, within=(1024, 1_073_741_824))
-    requests_per_second: float = key(
-        "Requests on one connection, on average; five seconds' worth at once.", 50.0, up_to=100_000
-    )
+    requests_per_second: float = key("Requests on one connection, on average; 5 s worth at once.", 50.0, up_to=100_000)
     session_days: float = key("A browser's login ends after so many days.", 30.0, up_to=3660)
 
 
@@ -150,30 +130,16 @@ class GatewayConfig:
     host: str = key("Address to listen on.", "127.0.0.1", pattern=r"[^\s/]+", hint="be a host name or an IP address")
     port: int = key("Port to listen on; 0 = any free one.", 8181, within=(0, 65_535))
     max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, within=(1024, 16_777_216))
-    max_connections: int = key(
-        "Connections of all users at the same time; each user may have four even beyond that.", 128, within=(1, 10_000)
-    )
+    max_connections: int = key("Connections at once; each user may have four beyond that.", 128, within=(1, 10_000))
     max_pending: int = key(
-        "Connections that have not logged in yet, at the same time; a newcomer takes the place of an idle one.",
-        64,
-        within=(1, 10_000),
+        "Connections at once that have not logged in; a newcomer takes an idle one's place.", 64, within=(1, 10_000)
     )
-    max_per_address: int = key(
-        "Connections of one address at the same time; behind a proxy all have the proxy's.", 256, within=(1, 10_000)
-    )
+    max_per_address: int = key("Connections of one address at once; behind a proxy, of all.", 256, within=(1, 10_000))
     max_per_user: int = key("Connections of one user at the same time.", 64, within=(1, 10_000))
-    connects_per_second: float = key(
-        "Connections that one address may open, on average; five seconds' worth at once.", 200.0, up_to=100_000
-    )
-    user_messages_per_second: float = key(
-        "Messages that one user may send on all connections, on average; five seconds' worth at once.",
-        200.0,
-        up_to=1_000_000,
-    )
+    connects_per_second: float = key("Connects of one address, on average; 5 s worth at once.", 200.0, up_to=100_000)
+    user_messages_per_second: float = key("Messages of a user, on average; 5 s worth at once.", 200.0, up_to=1_000_000)
     user_bytes_per_second: float = key(
-        "Bytes of frames that one user may send on all connections, on average; five seconds' worth at once.",
-        1_000_000.0,
-        up_to=1_000_000_000,
+        "Bytes of a user's frames, on average; 5 s worth at once.", 1_000_000.0, up_to=1_000_000_000
     )
     messages_per_second: float = key("Messages that one connection may send, on average.", 20.0, up_to=100_000)
     burst: int = key("Messages that one connection may send at once.", 100, within=(1, 1_000_000))
@@ -207,9 +173,7 @@ class StoreConfig:
     """The database."""
 
     readers: int = key("Read-only connections.", 2, within=(1, 64))
-    checkpoint_bytes: int = key(
-        "The commit log is emptied into the chats' own logs at this size.", 4_194_304, within=(4096, 1_073_741_824)
-    )
+    checkpoint_bytes: int = key("The commit log is emptied at this size.", 4_194_304, within=(4096, 1_073_741_824))
 
 
 @attrs.frozen(kw_only=True)

@@ -40,9 +40,7 @@ class ExecToolConfig:
     )
     network: bool = key("In the sandbox commands may use the network.", False)
     timeout_s: float = key("A command is killed after this time.", 60.0, up_to=HOUR_S)
-    approval_s: float = key(
-        "A question to the user that is not answered in this time counts as no.", 120.0, up_to=HOUR_S
-    )
+    approval_s: float = key("A question to the user that stays unanswered so long counts as no.", 120.0, up_to=HOUR_S)
 
 
 @attrs.frozen(kw_only=True)
@@ -57,9 +55,7 @@ class ToolsConfig:
     )
     timeout_s: float = key("A call must end within this time, if its tool has no other.", 60.0, up_to=DAY_S)
     max_output_chars: int = key(
-        "The model sees this many characters of a tool's output; a longer one goes to a file of the workspace.",
-        16_000,
-        within=(200, 10_000_000),
+        "Characters of a tool's output that a model sees; longer ones go to a file.", 16_000, within=(200, 10_000_000)
     )
     web: WebToolConfig = section(WebToolConfig)
     exec: ExecToolConfig = section(ExecToolConfig)
@@ -96,9 +92,7 @@ class McpServerConfig:
         one_or_more=True,
     )
     max_tools: int = key("More tools than these are left out; each costs tokens.", 64, within=(1, 500))
-    users: tuple[str, ...] = key(
-        "Users whose chats are offered its tools; * for everybody. They act with your accounts.", **USERS
-    )
+    users: tuple[str, ...] = key("Users who get its tools; * for everybody. They act with your accounts.", **USERS)
     timeout_s: float = key("One call must end within this time.", 60.0, up_to=DAY_S)
     start_timeout_s: float = key("It must be connected within this time.", 30.0, up_to=DAY_S)
 
@@ -136,9 +130,7 @@ class EndpointConfig:
     password: Secret | None = key("Goes with user.", None, pattern=r"[^\0-\x1f]+", hint="not be empty")
     headers: Mapping[str, Secret] = key("Further request headers; here belongs a key.", **HEADERS)
     private: bool = key("It may be on this machine or its network.", False)
-    users: tuple[str, ...] = key(
-        "Users whose knowledge bases may have it as a source; * for everybody. They read with your account.", **USERS
-    )
+    users: tuple[str, ...] = key("Users who may add it to bases; * for everybody. They use your account.", **USERS)
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if (self.user is None) != (self.password is None):
@@ -156,17 +148,11 @@ class SparqlConfig:
 class KnowledgeConfig:
     """Knowledge bases: documents and graphs that chats are answered from."""
 
-    max_tokens: int = key(
-        "At most this many tokens of passages in one context of a chat that is bound to a base.",
-        1500,
-        within=(100, 100_000),
-    )
+    max_tokens: int = key("Tokens of passages in the context of a chat bound to a base.", 1500, within=(100, 100_000))
     pairs: int = key("Questions and answers before the current one that such a chat's model sees.", 5, within=(0, 100))
     rewrite: bool = key("Let the model put a question that refers to earlier ones into words of its own.", False)
     max_file_bytes: int = key("Bytes of one uploaded file.", 200_000_000, within=(1, 10_000_000_000))
-    max_user_bytes: int = key(
-        "Bytes of all files that one user has added to bases.", 5_000_000_000, within=(1, 1_000_000_000_000_000)
-    )
+    max_user_bytes: int = key("Bytes of a user's files in bases.", 5_000_000_000, within=(1, 1_000_000_000_000_000))
     folders: tuple[str, ...] = key(
         "Users may add folders below these, and below their own workspace; the operator may add any.",
         (),
@@ -181,7 +167,5 @@ class KnowledgeConfig:
         names_hint="be up to 64 letters, digits, '.', '_' or '-'",
     )
     max_files: int = key("Files of one watched folder.", 20_000, within=(1, 1_000_000))
-    scan_s: float = key(
-        "A watched folder is scanned at least this often, also without news from the system.", 300.0, within=(1, DAY_S)
-    )
+    scan_s: float = key("A watched folder is scanned this often, also without news.", 300.0, within=(1, DAY_S))
     web_refresh_hours: float = key("A web page is fetched again when it is so old; 0 never.", 24.0, within=(0, 8784))

@@ -25,8 +25,7 @@ class Composer:
         return self._message(chat, message_id, channel, Role.USER, kind, text, {})
 
     def own(self, chat: ChatId, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
-        """A message that Klaw makes. The arguments of calls in the metadata, and what goes back with them, count as
-        tokens."""
+        """A message that Klaw makes. Calls in the metadata, and what goes back with them, count as tokens."""
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
 
     def _message(

@@ -84,8 +84,7 @@ def repair(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 
 def _matched(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, dict[int, str]]]:
-    """All messages but results, each with those of its calls by their place; of several calls with one id the newest
-    that has none yet gets a result."""
+    """All messages but results, each with those of its calls by place; of calls with one id the newest comes first."""
     found: list[tuple[ChatMessage, dict[int, str]]] = []
     waiting: dict[str, list[tuple[dict[int, str], int]]] = {}
     for message in messages:

@@ -1,5 +1,4 @@
-"""Making room in a request: shortening its messages, and fitting the sliding window, which has the newest whole
-exchanges that the budget and the message limit allow. Pure."""
+"""Making room in a request: shortening messages, and fitting the window of the newest whole exchanges. Pure."""
 
 import json
 import math
@@ -34,8 +33,7 @@ LEAST_RESULT_TOKENS = 48
 
 
 def make_room(messages: Sequence[ChatMessage], first: int, max_tokens: int) -> tuple[ChatMessage, ...]:
-    """Shorten tool results, then long arguments of calls, each the oldest first and from the index ``first`` on, until
-    the messages of a request fit, if they can."""
+    """Shorten tool results, then arguments of calls, the oldest from ``first`` on first, until all fits, if it can."""
     fitted = list(messages)
     over = request_tokens(fitted) - max_tokens
     for shrink in (_shorter_result, _shorter_arguments):

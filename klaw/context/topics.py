@@ -1,6 +1,5 @@
 """Chosen topics in a prompt: each with its summary and so much of what was said as its share of the budget holds. Pure.
-All of it is a record of what others wrote. Every text is one line behind a mark of Klaw's, so that none can pass for
-another message, for another topic, or for the end of the record."""
+Every text is one line behind a mark of Klaw's, so none can pass for another message or topic, or end the record."""
 
 from collections.abc import Mapping, Sequence
 

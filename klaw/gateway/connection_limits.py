@@ -92,7 +92,6 @@ class UserAllowance:
 class Connection:
     id: str
     address: str
-    """As ``address_of`` says."""
     place: Endpoints
     drop: Callable[[], None]
     has_unread: Callable[[], bool]

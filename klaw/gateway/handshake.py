@@ -37,9 +37,8 @@ class RequestHead:
         self.path = request.target.decode("latin-1").split("?", 1)[0]
         self.raw = raw
         """All bytes read so far, head and beyond."""
-        self.headers: dict[str, str] = {}
-        for name, value in request.headers:
-            self.headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+        headers = reversed(list(request.headers))
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
     @property
     def is_websocket(self) -> bool:

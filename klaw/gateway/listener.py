@@ -50,8 +50,7 @@ class Gateway:
 
     def __init__(self, services: Services, on_listening: Callable[[str, int], None]) -> None:
         self.mailbox: Mailbox[Ping] = Mailbox("gateway", 16)  # filled by the watchdog; full means it hangs
-        self._services = services
-        self._on_listening = on_listening
+        self._services, self._on_listening = services, on_listening
         self._sessions: dict[str, ClientSession] = {}
         self._http: set[str] = set()
         self._numbers = itertools.count(1)

@@ -164,8 +164,7 @@ class Authenticator:
     used. ``clock``: Unix seconds, by which logins expire."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        self.path = path
-        self._clock = clock
+        self.path, self._clock = path, clock
         self._stamp = self._look()
         self._access = load_access(path)
 

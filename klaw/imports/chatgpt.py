@@ -11,19 +11,7 @@ from typing import Any
 import attrs
 
 from klaw.domain.message import Role
-from klaw.imports.events import (
-    MADE_BY_TOOLS,
-    OTHER_FORM,
-    REPLACED,
-    Event,
-    ExportedChat,
-    ExportedFile,
-    ExportedMessage,
-    LeftOut,
-    Unread,
-    moment,
-    other_form,
-)
+from klaw.imports import events
 from klaw.imports.export_files import ExportEntry, OpenedExport
 from klaw.imports.json_stream import chats, way
 
@@ -82,7 +70,7 @@ _MADE = frozenset(
 )
 
 
-def read(export: OpenedExport) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[events.Event]:
     stored: dict[str, ExportEntry] = {}
     for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
         if (own := _FILE_ID.search(file.name.rpartition("/")[2])) is not None:
@@ -90,28 +78,28 @@ def read(export: OpenedExport) -> Iterator[Event]:
     return chats(export, FILES, "conversations.json", partial(_chat, stored), frozenset({"mapping"}))
 
 
-def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator[Event]:
+def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator[events.Event]:
     try:
         key, title, mapping = found.get("conversation_id") or found.get("id"), found.get("title"), found["mapping"]
         nodes = [(name, mapping[name]["message"]) for name in _way(mapping, found.get("current_node"))]
         times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
-        at = next(filter(None, map(moment, times)), None)
-    except OTHER_FORM as error:
-        yield Unread(place, f"is not a ChatGPT conversation ({type(error).__name__})")
+        at = next(filter(None, map(events.moment, times)), None)
+    except events.OTHER_FORM as error:
+        yield events.Unread(place, f"is not a ChatGPT conversation ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
-        yield Unread(place, "has no id")
+        yield events.Unread(place, "has no id")
         return
-    yield ExportedChat(key=key, title=str(title or ""))
+    yield events.ExportedChat(key=key, title=str(title or ""))
     reports: set[str] = set()
     for name, message in nodes:
         try:
             made = _message(name, message, at)
-            if isinstance(made, ExportedMessage):
+            if isinstance(made, events.ExportedMessage):
                 made = attrs.evolve(made, files=_files(message, stored))
-        except OTHER_FORM as error:
-            made = other_form(f"{place}, message {name}", error)
-        if isinstance(made, ExportedMessage):
+        except events.OTHER_FORM as error:
+            made = events.other_form(f"{place}, message {name}", error)
+        if isinstance(made, events.ExportedMessage):
             at = made.at
             if message["author"]["role"] == "tool":  # a widget is stored again each time that it changes
                 if made.text in reports:
@@ -120,13 +108,15 @@ def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator
         if made is not None:
             yield made
     shown = {name for name, _ in nodes}
-    yield from (LeftOut(REPLACED) for name, node in mapping.items() if name not in shown and _is_said(node))
+    yield from (
+        events.LeftOut(events.REPLACED) for name, node in mapping.items() if name not in shown and _is_said(node)
+    )
 
 
 def _is_said(node: Any) -> bool:
     try:
-        return isinstance(_message("", node["message"], "2020"), ExportedMessage)
-    except OTHER_FORM:
+        return isinstance(_message("", node["message"], "2020"), events.ExportedMessage)
+    except events.OTHER_FORM:
         return False
 
 
@@ -145,14 +135,14 @@ def _way(mapping: Any, current: Any) -> list[str]:
     return [name for name in way(parents, made, current) if mapping[name].get("message")]
 
 
-def _message(name: str, message: Any, before: str | None) -> Event | None:
+def _message(name: str, message: Any, before: str | None) -> events.Event | None:
     role = message["author"]["role"]
     about, content = message.get("metadata") or {}, message["content"]
-    at = moment(message.get("create_time")) or before
+    at = events.moment(message.get("create_time")) or before
     recipient = str(message.get("recipient") or "all")
     is_made = role == "tool" or recipient.startswith("canmore.")
     if not is_made and (about.get("is_visually_hidden_from_conversation") or about.get("is_user_system_message")):
-        return LeftOut("hidden")
+        return events.LeftOut("hidden")
     if role == "tool":
         text = _report(about, content)
     elif role == "assistant" and recipient.startswith("canmore."):
@@ -164,9 +154,10 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
         if not text:
             return None
     if not text:
-        return LeftOut(MADE_BY_TOOLS)
-    said = _SAID.get(role, Role.ASSISTANT)
-    return ExportedMessage(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
+        return events.LeftOut(events.MADE_BY_TOOLS)
+    if not at:
+        return events.Unread(f"message {name}", "has no time")
+    return events.ExportedMessage(key=name, role=_SAID.get(role, Role.ASSISTANT), text=text, at=at)
 
 
 def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
@@ -218,7 +209,7 @@ def _canvas(content: Any) -> str:
     return "\n".join([*(f"[document, changed]\n{each}" for each in changes), *(f"[note]\n{each}" for each in notes)])
 
 
-def _files(message: Any, stored: Mapping[str, ExportEntry]) -> tuple[ExportedFile, ...]:
+def _files(message: Any, stored: Mapping[str, ExportEntry]) -> tuple[events.ExportedFile, ...]:
     listed = (message.get("metadata") or {}).get("attachments") or ()
     named = {str(each.get("id")): str(each.get("name") or "") for each in listed}
     parts = [each for each in message["content"].get("parts") or () if isinstance(each, dict)]

@@ -16,20 +16,7 @@ from klaw.domain.fact import MAX_TEXT, Fact, FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import clean_output, cut, one_line
-from klaw.imports.events import (
-    OTHER_FORM,
-    REPLACED,
-    Event,
-    ExportedChat,
-    ExportedMessage,
-    ExportedRecord,
-    ImportRefused,
-    LeftOut,
-    ProjectDocument,
-    Unread,
-    moment,
-    other_form,
-)
+from klaw.imports import events
 from klaw.imports.export_files import UNREADABLE, OpenedExport, opened
 from klaw.imports.json_stream import chats, way
 
@@ -56,7 +43,7 @@ _THOUGHT = re.compile(r"<antThinking>.*?(?:</antThinking>|\Z)", re.DOTALL)
 _ARTIFACT = re.compile(r"</?antArtifact\b[^<>]*>")
 
 
-def read(export: OpenedExport) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[events.Event]:
     """Chats, then Claude's memories, and the documents of projects."""
     parts = [each for each in export.files(r"[^/]+\.zip") if _PART.fullmatch(each.name.rpartition("/")[2])]
     if not export.has_several or not parts or export.files(FILES):
@@ -65,15 +52,15 @@ def read(export: OpenedExport) -> Iterator[Event]:
         yield from _part(part.name, part.as_export())
 
 
-def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[Event]:
+def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[events.Event]:
     try:
         with opening as inner:
             yield from read(inner)
-    except (ImportRefused, *UNREADABLE) as error:
-        yield Unread(name, str(error) or type(error).__name__)
+    except (events.ImportRefused, *UNREADABLE) as error:
+        yield events.Unread(name, str(error) or type(error).__name__)
 
 
-def _entry(export: OpenedExport, found: Any, place: str) -> Iterator[Event]:
+def _entry(export: OpenedExport, found: Any, place: str) -> Iterator[events.Event]:
     is_object = isinstance(found, dict)
     if is_object and isinstance(found.get("data_files"), list):
         yield from _parts(export, found["data_files"])
@@ -85,7 +72,7 @@ def _entry(export: OpenedExport, found: Any, place: str) -> Iterator[Event]:
         yield from _chat(found, place)
 
 
-def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[Event]:
+def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[events.Event]:
     """The listed parts of an export: those of a folder are read with it."""
     names = [one_line(str(each.get("filename"))) for each in listed if isinstance(each, dict)]
     found = {name: export.path.parent / name for name in names if _PART.fullmatch(name)}
@@ -96,37 +83,37 @@ def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[Event]:
         there = {name for name, path in found.items() if export.path.name != "-" and path.is_file()}
     if not there & found.keys() and not export.has_several:
         told = cut(", ".join(names), 400)
-        raise ImportRefused(
-            f"{export.path}: is only the list of the parts: download them ({told}) into one folder, and name the folder"
+        raise events.ImportRefused(
+            f"{export.path}: only lists the parts: download them ({told}) into one folder, and name it"
         )
     for name, path in found.items():
         if name not in there:
-            yield Unread(name, "is a part of the export, and not beside its list: download it")
+            yield events.Unread(name, "is a part of the export, and not beside its list: download it")
         elif not export.has_several:
             yield from _part(name, opened(str(path)))
 
 
-def _chat(found: Any, place: str) -> Iterator[Event]:
+def _chat(found: Any, place: str) -> Iterator[events.Event]:
     try:
         key, title, messages = found["uuid"], str(found.get("name") or ""), list(found["chat_messages"])
-        at = moment(found.get("created_at"))
+        at = events.moment(found.get("created_at"))
         shown = _way(messages, found.get("current_leaf_message_uuid"))
-    except OTHER_FORM as error:
-        yield Unread(place, f"is not a Claude conversation ({type(error).__name__})")
+    except events.OTHER_FORM as error:
+        yield events.Unread(place, f"is not a Claude conversation ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
-        yield Unread(place, "has no id")
+        yield events.Unread(place, "has no id")
         return
-    yield ExportedChat(key=key, title=title)
+    yield events.ExportedChat(key=key, title=title)
     for number, message in enumerate(messages, 1):
         try:
             made = list(_message(message, at))
-        except OTHER_FORM as error:
-            made = [other_form(f"{place}, message {number}", error)]
+        except events.OTHER_FORM as error:
+            made = [events.other_form(f"{place}, message {number}", error)]
         if number not in shown:
-            made = [LeftOut(REPLACED) for each in made if isinstance(each, ExportedMessage)]
+            made = [events.LeftOut(events.REPLACED) for each in made if isinstance(each, events.ExportedMessage)]
         for each in made:
-            at = each.at if isinstance(each, ExportedMessage) else at
+            at = each.at if isinstance(each, events.ExportedMessage) else at
             yield each
 
 
@@ -139,7 +126,7 @@ def _way(messages: list[Any], current: Any) -> frozenset[int]:
         str(each["uuid"]): None if (parent := str(each.get("parent_message_uuid") or "")) == _ROOT else parent
         for each in known.values()
     }
-    times = {str(each["uuid"]): moment(each.get("created_at")) or "" for each in known.values()}
+    times = {str(each["uuid"]): events.moment(each.get("created_at")) or "" for each in known.values()}
     order = {at: float(number) for number, at in enumerate(sorted({*times.values()}))}
     shown = {*way(parents, {key: order[at] for key, at in times.items()}, current)}
     return frozenset(
@@ -147,31 +134,29 @@ def _way(messages: list[Any], current: Any) -> frozenset[int]:
     )
 
 
-def _message(message: Any, before: str | None) -> Iterator[Event]:
+def _message(message: Any, before: str | None) -> Iterator[events.Event]:
     key, role = str(message["uuid"]), _SAID[message["sender"]]
     content = message.get("content") or ()
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*filter(None, content)]
     made = [each for each in blocks if each.get("type") in _MADE]
     if made:
-        yield LeftOut("tools and thoughts")
-    yield from (LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
+        yield events.LeftOut("tools and thoughts")
+    yield from (events.LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
     texts = [str(each.get("text") or "") for each in blocks if each.get("type") in _TEXTS]
     # `text` repeats the blocks in words of its own.
     texts = texts or [str(message.get("text") or "")]
     texts = texts if role is Role.USER else [*map(_shown, texts)]
     texts += filter(None, map(_document, made))
     for each in message.get("attachments") or ():
-        texts.append(
-            f"[file: {each.get('file_name') or 'pasted text'}]\n{each.get('extracted_content') or ''}".rstrip()
-        )
+        texts += [f"[file: {each.get('file_name') or 'pasted text'}]\n{each.get('extracted_content') or ''}".rstrip()]
     files = message.get("files") or message.get("files_v2") or ()
     texts += [f"[file: {each['file_name']}]" for each in files if each.get("file_name")]
     text = "\n".join(each for each in texts if each.strip())
-    at = moment(message.get("created_at")) or before
+    at = events.moment(message.get("created_at")) or before
     if text and at is None:
-        yield Unread(f"message {key}", "has no time")
+        yield events.Unread(f"message {key}", "has no time")
     elif text and at is not None:
-        yield ExportedMessage(key=key, role=role, text=text, at=at)
+        yield events.ExportedMessage(key=key, role=role, text=text, at=at)
 
 
 def _shown(text: str) -> str:
@@ -202,11 +187,11 @@ def _document(block: Mapping[str, Any]) -> str:
     return f"[document, changed{named}]\n{changed}" if isinstance(changed, str) and changed.strip() else ""
 
 
-def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
+def _memories(found: Mapping[str, Any]) -> Iterator[events.Event]:
     projects = found.get("project_memories")
     for text in (found.get("conversations_memory"), *(projects.values() if isinstance(projects, dict) else ())):
         for statement in _statements(text if isinstance(text, str) else ""):
-            yield ExportedRecord("fact", _fact(statement))
+            yield events.ExportedRecord("fact", _fact(statement))
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -238,12 +223,12 @@ def _fact(text: str) -> Fact:
     )
 
 
-def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
+def _project(found: Mapping[str, Any], place: str) -> Iterator[events.Event]:
     name = one_line(str(found.get("name") or found.get("uuid") or "project"))
     if found.get("prompt_template"):
-        yield LeftOut("instructions of a project")
+        yield events.LeftOut("instructions of a project")
     for number, each in enumerate(found.get("docs") or (), 1):
         if isinstance(each, dict) and isinstance(text := each.get("content"), str):
-            yield ProjectDocument(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
+            yield events.ProjectDocument(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
         else:
-            yield Unread(f"{place}, document {number}", "has an unknown form")
+            yield events.Unread(f"{place}, document {number}", "has an unknown form")

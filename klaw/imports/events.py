@@ -4,7 +4,7 @@ import datetime as dt
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Self, TypeAlias
 
 import attrs
 
@@ -55,9 +55,7 @@ class ExportedMessage:
     files: tuple[ExportedFile, ...] = ()
 
     @classmethod
-    def of_person(
-        cls, sender: str | None, text: str, *, key: str, at: str, files: tuple[ExportedFile, ...]
-    ) -> "ExportedMessage":
+    def of_person(cls, sender: str | None, text: str, *, key: str, at: str, files: tuple[ExportedFile, ...]) -> Self:
         """A message of a chat of people; ``sender`` None: the user's own."""
         role = Role.USER if sender is None else Role.ASSISTANT
         return cls(key=key, role=role, text=text if sender is None else f"{sender}: {text}", at=at, files=files)

@@ -162,9 +162,7 @@ class OpenedExport:
         if isinstance(source, zipfile.ZipInfo):
             assert self._zip is not None
             if source.flag_bits & 1:
-                raise ImportRefused(
-                    f"{source.filename}: is encrypted: unpack the ZIP with its password, and name the folder"
-                )
+                raise ImportRefused(f"{source.filename}: is encrypted: unpack the ZIP, and name the folder")
             with self._zip.open(source) as stream:
                 yield stream
         elif source is not None:

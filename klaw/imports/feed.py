@@ -19,17 +19,7 @@ from klaw.domain.names import chat_id
 from klaw.domain.task import Task
 from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
-from klaw.imports.events import (
-    Event,
-    ExportedChat,
-    ExportedFile,
-    ExportedMessage,
-    ExportedRecord,
-    ImportRefused,
-    LeftOut,
-    ProjectDocument,
-    Unread,
-)
+from klaw.imports import events
 from klaw.imports.export_files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
 from klaw.store.kinds.records import kind_of
@@ -67,23 +57,23 @@ class ImportReport:
     """Those of them that were new."""
     documents: int = 0
     left_out: Counter[str] = attrs.Factory(Counter)
-    unread: list[Unread] = attrs.Factory(list)
+    unread: list[events.Unread] = attrs.Factory(list)
     unread_count: int = 0
 
-    def note(self, unread: Unread) -> None:
+    def note(self, unread: events.Unread) -> None:
         self.unread_count += 1
         if len(self.unread) < MOST_TOLD:
             self.unread.append(unread)
 
 
 def feed(
-    events: Iterable[Event],
+    found: Iterable[events.Event],
     source: str,
     ask: Ask | None,
     tell: Callable[[int], object],
     *,
     topics: bool = False,
-    keep: Callable[[ProjectDocument], object] = lambda _document: None,
+    keep: Callable[[events.ProjectDocument], object] = lambda _document: None,
 ) -> ImportReport:
     """Store what an export holds. What was stored stays when ``ask`` raises; None only looks through it. ``tell`` gets
     the number of messages now and then. ``topics`` makes topics of them. ``keep`` takes the documents of projects,
@@ -91,29 +81,29 @@ def feed(
     report = ImportReport()
     chat: _PendingMessages | None = None
     kept = _PendingRecords(ask, report)
-    for event in events:
-        if chat is not None and isinstance(event, ExportedChat | ExportedRecord):
+    for event in found:
+        if chat is not None and isinstance(event, events.ExportedChat | events.ExportedRecord):
             kept.places[chat.chat.name] = chat.end()
             chat = None
         match event:
-            case ExportedChat():
+            case events.ExportedChat():
                 chat = _PendingMessages(event, source, ask, report, topics)
-            case ExportedMessage():
+            case events.ExportedMessage():
                 assert chat is not None
                 chat.add(event)
                 if report.messages % 100 == 0:
                     tell(report.messages)
-            case ExportedRecord():
+            case events.ExportedRecord():
                 kept.add(event.what, event.value)
-            case ProjectDocument():
+            case events.ProjectDocument():
                 report.documents += 1
                 try:
                     keep(event)
                 except OSError as error:
-                    report.note(Unread(f"{event.project}, {event.name}", error.strerror or str(error)))
-            case Unread():
+                    report.note(events.Unread(f"{event.project}, {event.name}", error.strerror or str(error)))
+            case events.Unread():
                 report.note(event)
-            case LeftOut(why=why):
+            case events.LeftOut(why=why):
                 report.left_out[why if why in report.left_out or len(report.left_out) < MOST_TOLD else "others"] += 1
     if chat is not None:
         chat.end()
@@ -123,17 +113,19 @@ def feed(
 
 
 class _PendingMessages:
-    def __init__(self, chat: ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool) -> None:
+    def __init__(
+        self, chat: events.ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool
+    ) -> None:
         self.chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
-        self._files: dict[str, tuple[ExportedFile, ...]] = {}
+        self._files: dict[str, tuple[events.ExportedFile, ...]] = {}
         self._bytes = 0
         self._last = ""
         self._into: str | None = None
         self._began = False
 
-    def add(self, message: ExportedMessage) -> None:
+    def add(self, message: events.ExportedMessage) -> None:
         report = self._report
         if not self._began:
             self._began = True
@@ -150,7 +142,7 @@ class _PendingMessages:
                 if size > MAX_BYTES:
                     raise InvalidValue("is too large")  # noqa: TRY301 - one place for what is not valid
             except (BadValue, InvalidValue, RecursionError) as error:
-                report.note(Unread(f"{self.chat.name or self.chat.title}, message {message.key}", str(error)))
+                report.note(events.Unread(f"{self.chat.name or self.chat.title}, message {message.key}", str(error)))
                 continue
             if self._bytes + size > PART_BYTES or len(self._said) >= PART_MESSAGES:
                 self._flush()
@@ -164,21 +156,21 @@ class _PendingMessages:
         """Store the rest, and end the segment of a chat of people. Returns the name of the chat here."""
         if self.chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
-            self._said.append(_as_said(own, Role.SYSTEM, MessageKind.SESSION_BREAK, "", self._last, {}))
+            self._said.append(_said(own, Role.SYSTEM, MessageKind.SESSION_BREAK, "", self._last, {}))
         self._flush()
         return self._into
 
-    def _said_of(self, message: ExportedMessage) -> Iterator[dict[str, Any]]:
+    def _said_of(self, message: events.ExportedMessage) -> Iterator[dict[str, Any]]:
         text = clean(message.text)
         metadata = {name: value for name, value in message.metadata.items() if name not in _DROPPED}
         if self.chat.own_ids:
-            yield _as_said(message.key, message.role, message.type, text, message.at, metadata)
+            yield _said(message.key, message.role, message.type, text, message.at, metadata)
             return
         size = _piece_chars(text)
         for place in range(0, len(text), size):
             key = [message.key, *([str(place)] if place else [])]
             own, part = message_id(self._prefix, *key), text[place : place + size]
-            yield _as_said(own, message.role, message.type, part, message.at, metadata)
+            yield _said(own, message.role, message.type, part, message.at, metadata)
 
     def _flush(self) -> None:
         said, self._said, self._bytes = self._said, [], 0
@@ -197,7 +189,7 @@ class _PendingMessages:
         self._report.known += answer["known"]
         self._report.elsewhere += answer["elsewhere"]
 
-    def _kept(self, ask: Ask, file: ExportedFile) -> dict[str, Any] | None:
+    def _kept(self, ask: Ask, file: events.ExportedFile) -> dict[str, Any] | None:
         """Upload a file; None: it cannot be read, or is refused, which is reported."""
         upload, offset = secrets.token_hex(16), 0
         try:
@@ -210,10 +202,10 @@ class _PendingMessages:
                         break
             return ask("import_keep", {"upload": upload, "name": file.name})
         except (*UNREADABLE, KlawError) as error:
-            is_of_file = isinstance(error, (ImportRefused, *UNREADABLE)) or getattr(error, "code", "") in REFUSED
+            is_of_file = isinstance(error, (events.ImportRefused, *UNREADABLE)) or getattr(error, "code", "") in REFUSED
             if not is_of_file:
                 raise
-            self._report.note(Unread(f"{self.chat.name or self.chat.title}, {file.name}", str(error)))
+            self._report.note(events.Unread(f"{self.chat.name or self.chat.title}, {file.name}", str(error)))
             return None
 
 
@@ -247,12 +239,10 @@ class _PendingRecords:
             answer = self._ask("import_remember", {"what": self._what, "values": given})
             self._report.remembered += answer["added"]
             for each in answer["refused"]:
-                self._report.note(Unread(f"a {self._what}", each))
+                self._report.note(events.Unread(f"a {self._what}", each))
 
 
-def _as_said(
-    own: str, role: Role, kind: MessageKind, text: str, at: str, metadata: dict[str, object]
-) -> dict[str, Any]:
+def _said(own: str, role: Role, kind: MessageKind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:
     return {"id": own, "role": role, "type": kind, "content": text, "created_at": at, "metadata": metadata}
 
 

@@ -10,16 +10,7 @@ import attrs
 from klaw.convert import FRAMES, wire_names
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER
-from klaw.imports.events import (
-    OTHER_FORM,
-    Event,
-    ExportedChat,
-    ExportedMessage,
-    ExportedRecord,
-    LeftOut,
-    Unread,
-    moment,
-)
+from klaw.imports import events
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport, each_file
 from klaw.imports.json_stream import items, walk
 from klaw.store.changes import Kind
@@ -33,7 +24,7 @@ MAX_CHARS = 19_000
 """Of one thing as JSON: the request of a task may have 16,384."""
 
 
-def read(export: OpenedExport) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[events.Event]:
     """All chats, then what else is kept, with its own ids."""
     kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if each.stem == name and _is_list(each)]
     alone = bool(kept) and not export.has_several
@@ -51,7 +42,7 @@ def _is_list(file: ExportEntry) -> bool:
         return True  # reading it says what is wrong
 
 
-def _chat(file: ExportEntry) -> Iterator[Event]:
+def _chat(file: ExportEntry) -> Iterator[events.Event]:
     head, begun = {"name": file.stem, "title": ""}, False
     with file.open() as stream:
         for place, value in walk(stream, frozenset({"messages.item"})):
@@ -60,45 +51,46 @@ def _chat(file: ExportEntry) -> Iterator[Event]:
             elif place == "messages.item":
                 if not begun:
                     begun = True
-                    yield ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
+                    yield events.ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
                 yield _message(value, file.name)
 
 
-def _kept(file: ExportEntry) -> Iterator[Event]:
+def _kept(file: ExportEntry) -> Iterator[events.Event]:
     kind = KEPT[file.stem]
     with file.open() as stream:
         for number, found in enumerate(items(stream), 1):
             yield _of(kind, found, f"{file.name}, entry {number}")
 
 
-def _of(kind: Kind[Any], found: Any, place: str) -> Event:
+def _of(kind: Kind[Any], found: Any, place: str) -> events.Event:
     """One thing, whose fields are called as in Klaw or as in its journal."""
     if not isinstance(found, dict):
-        return Unread(place, "is no object")
+        return events.Unread(place, "is no object")
     if isinstance(kind.moves, str):
-        named = isinstance(found.get("name"), str)
-        return Unread(f"{place} ({found['name']})", kind.moves) if named else LeftOut(f"{kind.plural}: {kind.moves}")
+        if isinstance(found.get("name"), str):
+            return events.Unread(f"{place} ({found['name']})", kind.moves)
+        return events.LeftOut(f"{kind.plural}: {kind.moves}")
     if found.get("superseded_by") or found.get("merged_into"):
-        return LeftOut("facts and people that are history")
+        return events.LeftOut("facts and people that are history")
     names = zip(wire_names(kind.cls), attrs.fields_dict(kind.cls), strict=True)
     fields = {wire: found.get(name, found.get(wire)) for wire, name in names if name in found or wire in found}
-    fields |= {name: moment(value) for name, value in fields.items() if name.endswith("_at")}
+    fields |= {name: events.moment(value) for name, value in fields.items() if name.endswith("_at")}
     if wrong := next((name for name, value in fields.items() if name.endswith("_at") and value is None), None):
-        return Unread(place, f"{wrong}: is not a possible time")
+        return events.Unread(place, f"{wrong}: is not a possible time")
     try:
         value = checked(kind, {**fields, "user_id": LOCAL_USER})
     except ValueError as error:
-        return Unread(place, str(error))
+        return events.Unread(place, str(error))
     too_long = len(json.dumps(FRAMES.write(value), ensure_ascii=False)) > MAX_CHARS
-    return Unread(place, "is too long") if too_long else ExportedRecord(kind.what, value)
+    return events.Unread(place, "is too long") if too_long else events.ExportedRecord(kind.what, value)
 
 
-def _message(found: Any, place: str) -> Event:
+def _message(found: Any, place: str) -> events.Event:
     try:
         role, kind, metadata = Role(found["role"]), MessageKind(found["type"]), dict(found.get("metadata") or {})
-        own, text, at = found["id"], found["content"], moment(found["created_at"])
-    except OTHER_FORM as error:
-        return Unread(place, f"a message has an unknown form ({type(error).__name__})")
+        own, text, at = found["id"], found["content"], events.moment(found["created_at"])
+    except events.OTHER_FORM as error:
+        return events.Unread(place, f"a message has an unknown form ({type(error).__name__})")
     if at is None or not isinstance(text, str) or not isinstance(own, str):
-        return Unread(place, "a message has an unknown form")
-    return ExportedMessage(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)
+        return events.Unread(place, "a message has an unknown form")
+    return events.ExportedMessage(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)

@@ -10,18 +10,7 @@ from typing import IO, Any
 import attrs
 
 from klaw.domain.text import cut, normalized, one_line
-from klaw.imports.events import (
-    OTHER_FORM,
-    Broken,
-    Event,
-    ExportedChat,
-    ExportedMessage,
-    ImportRefused,
-    LeftOut,
-    Unread,
-    moment,
-    other_form,
-)
+from klaw.imports import events
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 from klaw.imports.json_stream import DECODER, decoded, pieces, walk
 
@@ -42,7 +31,7 @@ _MEMBER = re.compile(r'"(name|type|id)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d{1,20}
 _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
-def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
+def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[events.Event]:
     """Read all chats of an export. ``me`` is the user's name, ``zone`` that of times without one in exports of earlier
     versions (None: local time). Raises ImportRefused: the export does not say who the user is."""
     for file in export.files(FILES, "result.json"):
@@ -52,12 +41,12 @@ def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterat
                 with file.open() as stream:
                     for place, value in walk(stream, _MESSAGES):
                         yield from reader.take(place, value)
-            except Broken:
+            except events.Broken:
                 with file.open() as stream:
                     yield from reader.salvage(_salvaged(stream))
             yield from reader.begin()
         except UNREADABLE as error:
-            yield Unread(f"{file.name}, after message {reader.last} of {reader.title}", str(error))
+            yield events.Unread(f"{file.name}, after message {reader.last} of {reader.title}", str(error))
 
 
 @attrs.define(eq=False)
@@ -80,7 +69,7 @@ class _TelegramReader:
             return str(head.get("name") or "Saved messages")
         return str(head.get("name") or f"Deleted account {head.get('id', '')}".rstrip())
 
-    def take(self, place: str, value: Any) -> Iterator[Event]:
+    def take(self, place: str, value: Any) -> Iterator[events.Event]:
         if place == _OWN_ID:
             self._own = f"user{value}"
         elif place in _HEADS:
@@ -93,10 +82,10 @@ class _TelegramReader:
             try:
                 self.last = value.get("id")
                 yield from self._message(value)
-            except OTHER_FORM as error:
-                yield other_form(f"{self.title}, message {self.last}", error)
+            except events.OTHER_FORM as error:
+                yield events.other_form(f"{self.title}, message {self.last}", error)
 
-    def salvage(self, found: Iterator[tuple[str, Any]]) -> Iterator[Event]:
+    def salvage(self, found: Iterator[tuple[str, Any]]) -> Iterator[events.Event]:
         taken = (self._chats, self.last) if self._chats else None
         chats, is_new, head, damaged = 0, False, self._head, 0
         for place, value in found:
@@ -116,29 +105,29 @@ class _TelegramReader:
                     yield from self.take(place, value)
                 else:
                     damaged += 1
-                    yield Unread(f"{self.title}, message {value}", "is damaged JSON")
+                    yield events.Unread(f"{self.title}, message {value}", "is damaged JSON")
         if not damaged:
-            yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
+            yield events.Unread(self._file.name, "is damaged JSON between its messages, which were read")
 
-    def begin(self) -> Iterator[Event]:
+    def begin(self) -> Iterator[events.Event]:
         if not self._begun:
             self._begun = True
             self._chats += 1
-            yield ExportedChat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
+            yield events.ExportedChat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
 
-    def _message(self, found: Any) -> Iterator[Event]:
+    def _message(self, found: Any) -> Iterator[events.Event]:
         if found.get("type") != "message":
-            yield LeftOut("notices" if found.get("type") == "service" else "not exported by Telegram")
+            yield events.LeftOut("notices" if found.get("type") == "service" else "not exported by Telegram")
             return
         text, rest = text_of(found)
-        yield from (LeftOut(each) for each in rest)
+        yield from (events.LeftOut(each) for each in rest)
         if not text:
             if not rest:
-                yield LeftOut("without text")
+                yield events.LeftOut("without text")
             return
-        at = moment(_number(found.get("date_unixtime"))) or moment(found.get("date"), self._zone)
+        at = events.moment(_number(found.get("date_unixtime"))) or events.moment(found.get("date"), self._zone)
         if at is None:
-            yield Unread(f"{self.title}, message {self.last}", "has no time")
+            yield events.Unread(f"{self.title}, message {self.last}", "has no time")
             return
         files = []
         for name in _files(found):
@@ -146,9 +135,11 @@ class _TelegramReader:
             if file is not None:
                 files.append(file)
             else:
-                yield Unread(f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export")
+                yield events.Unread(
+                    f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export"
+                )
         sender = None if self._is_own(found) else self._sender(found)
-        yield ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
+        yield events.ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
 
     def _sender(self, found: Any) -> str:
         """The name may stand in another message only, or be the chat's."""
@@ -171,7 +162,9 @@ class _TelegramReader:
             return bool(sender == self._own)
         if kind in ("personal_chat", "bot_chat"):  # its id is that of the other one
             return bool(sender != f"user{self._head.get('id')}")
-        raise ImportRefused(f"{self._file.name}: does not say who you are: give --me NAME; in it are {self._senders()}")
+        raise events.ImportRefused(
+            f"{self._file.name}: does not say who you are: give --me NAME; in it are {self._senders()}"
+        )
 
     def _senders(self) -> str:
         names: dict[str, None] = {}
@@ -198,7 +191,7 @@ def _salvaged(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
             elif not is_cut:
                 yield _DAMAGED, begin[1].decode()
         if is_cut:
-            raise Broken("is cut off: the rest was not read")
+            raise events.Broken("is cut off: the rest was not read")
         if (own := _ACCOUNT.search(between)) is not None:
             yield _OWN_ID, own[1]
         if (head := _HEAD.search(between, max(0, len(between) - HEAD_CHARS))) is not None:

@@ -131,9 +131,7 @@ def _plain(character: str) -> str:
     return str(decimal(character)) if kind == "Nd" else "" if kind == "Cf" else " " if kind == "Zs" else character
 
 
-_CONNECTIVES = frozenset(
-    {"de", "du", "in", "an", "to", "ma", "at", "om", "um", "od", "do", "la", "le", "da", "en", "el"}
-)
+_CONNECTIVES = ("de", "du", "in", "an", "to", "ma", "at", "om", "um", "od", "do", "la", "le", "da", "en", "el")
 """Words for a half of the day in one language that stand before a time in others."""
 _SEPARATORS = re.compile(r"[\s,،()\[\]\0日일]+")
 
@@ -184,9 +182,7 @@ _PROGRAMS = _pattern(WORDS["encryption"])
 _MESSAGES = re.compile(rf"\W*(?:{WORDS['messages']})".replace("\n", ""), re.IGNORECASE)
 """A notice of encryption."""
 _COLON = _pattern(WORDS["notices"])
-_YOU = frozenset(
-    ["you", "you're", "вы", "du", "sie", "vous", "tú", "usted", "você", "tu", "hai", "ви", "siz", "u", "jij"]
-)
+_YOU = ("you", "you're", "вы", "du", "sie", "vous", "tú", "usted", "você", "tu", "hai", "ви", "siz", "u", "jij")
 _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("『", "』"), ("‘", "’"))
 MOST_WORDS = 8
 MOST_PLACEHOLDER, MOST_GONE = 60, 120

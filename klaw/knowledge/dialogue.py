@@ -67,8 +67,7 @@ class Dialogue:
         max_tokens: int,
         meter: Meter,
     ) -> ContextUsed:
-        """Search the bases of a chat for a question, which may refer to the ``history`` of its segment. The caller
-        holds an LLM slot. ``max_tokens``: of all passages together, estimated."""
+        """Search the bases of a chat for a question, which may refer to ``history``. The caller holds an LLM slot."""
         bases = tuple(each.base.id for each in bound.bases)
         found = ContextUsed(bases=bases, gone=bound.gone)
         if not bases or not max_tokens:
@@ -132,8 +131,7 @@ class Dialogue:
 
 
 def last_pair(history: Sequence[Message]) -> Pair | None:
-    """The last question that was answered, and its answer. A question that referred to an earlier one stands as it was
-    searched."""
+    """The last question that was answered (if it referred to an earlier one, as it was searched), and its answer."""
     answer = next((at for at in range(len(history) - 1, -1, -1) if _says(history[at], Role.ASSISTANT)), None)
     if answer is None:
         return None

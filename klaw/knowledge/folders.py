@@ -28,8 +28,7 @@ def allowed(source: Source, config: KnowledgeConfig, paths: Paths) -> str:
 
 
 def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) -> str:
-    """The path of a folder that may be added, without links. ``added_by`` is empty for the operator. Raises NotAllowed,
-    which says what may be added."""
+    """The path without links of a folder that may be added. ``added_by``: empty for the operator. Raises NotAllowed."""
     path = Path(where)
     if not path.is_absolute() or "\0" in where or ".." in path.parts:
         raise NotAllowed("a folder is named by its absolute path, without ..")

@@ -283,6 +283,5 @@ class Indexer(Nudge):
 
 
 def _concerns(folder: str, paths: Collection[str]) -> bool:
-    """Whether some of the paths are in a folder, and not hidden there."""
     inside = (each for each in map(PurePosixPath, paths) if each.is_relative_to(folder))
     return any(not any(part.startswith(".") for part in each.relative_to(folder).parts) for each in inside)

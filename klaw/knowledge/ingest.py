@@ -1,6 +1,5 @@
-"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them. A document is
-read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no more memory than
-a short one."""
+"""Reads one document and stores its passages, in steps of a few milliseconds with pauses between them. What the child
+process that reads it (``reading``) gives is stored as it comes, so a long document takes no more memory."""
 
 import hashlib
 import os

@@ -97,8 +97,7 @@ class SourceScanner:
             self.states.pop(source, None)
 
     async def files(self, again: Collection[SourceId]) -> None:
-        """Queue the uploaded and fetched files that are not read yet; of the sources ``again`` also the failed ones.
-        Raises StorageError."""
+        """Queue uploaded and fetched files that are not read; of ``again`` also failed ones. Raises StorageError."""
         for source in again:
             await self.writer.run(document_steps.wait_again, source)
         found = await self.readers.run(documents.behind)
@@ -122,7 +121,6 @@ class SourceScanner:
         tell("folder_looked_at", source=source.id, state=state.code, files=state.files, count=changed, seconds=seconds)
 
     async def _look(self, source: Source, seen: _SeenFolder, *, again: bool) -> tuple[SourceState, int]:
-        """What a folder is like, and how many documents are to be read or are gone."""
         try:
             found = await self._threads.run(self._scan, source, abandon=True)
         except (FileNotFoundError, NotADirectoryError):

@@ -113,7 +113,6 @@ class WebPages:
         return document.sha256 != kept.sha256
 
     async def _note_failure(self, source: Source, document: Document, error: ToolRefused) -> None:
-        """Note why a page was not fetched; a copy that was fetched before stays."""
         self._failed.fail(source.id, self.clock.now())
         code = "gone" if isinstance(error, PageGone) else "unreachable"
         text = f"{error} The last copy is kept." if source.sha256 else str(error)

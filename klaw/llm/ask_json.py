@@ -84,14 +84,9 @@ async def ask_json(
     answer: type[T],
     read: Callable[[T], R],
 ) -> R | None:
-    """Ask, and ask once more, with the error, when the answer cannot be used. Returns the result; None when neither
-    answer could be used: a third question costs as much and seldom brings more.
-
-    Args:
-        say: makes the call: messages and the form of the answer in, the model's text out.
-        name: of the form, for the model.
-        read: makes the result of an answer; raises BadAnswer where a rule is broken.
-    """
+    """Ask, and ask once more, with the error, when the answer cannot be used. ``say`` makes the call, ``name`` names
+    the form for the model, ``read`` makes the result, or raises BadAnswer where a rule is broken. Returns None when
+    neither answer could be used: a third question costs as much and seldom brings more."""
     schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
     for _ in range(2):
         said = await say(messages, schema)

@@ -31,13 +31,8 @@ class ModelEndpoint:
     async def post(
         self, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> tuple[T, Usage | None]:
-        """Ask; ``Meter.post`` counts, too. Returns the result, and what the provider counted. Raises ProviderError.
-
-        Args:
-            members: of the request.
-            read: makes the result of the answer, in a thread; raises ProviderMalformed.
-            within_s: longest wait, repetitions included.
-        """
+        """Ask; ``Meter.post`` counts, too. Returns what ``read`` makes of the answer, in a thread, and what the
+        provider counted. ``within_s`` includes repetitions. Raises ProviderError."""
 
         def whole(answer: Mapping[str, Any]) -> tuple[T, Usage | None]:
             return read(answer), _usage(answer)

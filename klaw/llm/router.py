@@ -174,13 +174,9 @@ class Router:
     def route(
         self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat", alone: bool = False
     ) -> Route:
-        """Find a route. Raises ConfigError: the name has another form, or there is no such provider or local model.
-
-        Args:
-            name: ``provider/model``, in place of the task's first model; None for what the configuration says.
-            key: where the name comes from, for the error.
-            alone: no other model stands in when it fails.
-        """
+        """Find a route. ``name``, ``provider/model``, takes the place of the task's first model; ``key`` says in an
+        error where it comes from. ``alone``: no other model stands in. Raises ConfigError: the name has another form,
+        or there is no such provider or local model."""
         routing = self._config.routing
         own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
         first, *others = own or (routing.default, *routing.fallback)

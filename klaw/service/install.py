@@ -20,22 +20,8 @@ import klaw
 from klaw import atomic_file
 from klaw.config.run_as import name_of
 from klaw.models.manifest import CATALOGUE
-from klaw.service.units import (
-    ENVIRONMENT,
-    PACKAGED,
-    SERVICE,
-    SYSTEM,
-    TIMER,
-    WAITING,
-    ServiceInstallation,
-    ServiceRefused,
-    is_hidden,
-    is_untouched,
-    marked,
-    ours,
-    text_of,
-    time_sync,
-)
+from klaw.service import units
+from klaw.service.units import SERVICE, TIMER, ServiceInstallation, ServiceRefused
 
 
 @attrs.frozen(kw_only=True)
@@ -79,14 +65,14 @@ class Machine:
 
     def put(self, path: PurePosixPath, text: str) -> None:
         """Write a unit. Of one that somebody edited, Klaw's version is written beside it."""
-        place, new = self.at(path), marked(path, text)
+        place, new = self.at(path), units.marked(path, text)
         if place.is_symlink() and str(place.readlink()) == os.devnull:
             self.note("failed", path, f"is masked: systemctl unmask {path.name}")
             return
         old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
         if old in (new, text):
             self.note("same", path)
-        elif old is None or is_untouched(old):
+        elif old is None or units.is_untouched(old):
             self._write(place, new, 0o644)
             self.note("made" if old is None else "changed", path)
         else:
@@ -100,7 +86,7 @@ class Machine:
         place = self.at(path)
         if not place.exists():
             return
-        if is_untouched(place.read_text(encoding="utf-8", errors="replace")):
+        if units.is_untouched(place.read_text(encoding="utf-8", errors="replace")):
             self._do(place.unlink)
             if path.suffix == ".conf" and not self.dry_run and not any(place.parent.iterdir()):
                 place.parent.rmdir()
@@ -198,7 +184,7 @@ class Machine:
         return subprocess.run([*self._systemctl, *arguments], capture_output=True, check=False).returncode == 0
 
     def enable(self, unit: str) -> None:
-        if self.at(SYSTEM / unit).exists() or self.at(PACKAGED / unit).exists() or self.dry_run:
+        if self.at(units.SYSTEM / unit).exists() or self.at(units.PACKAGED / unit).exists() or self.dry_run:
             if self.systemctl("is-enabled", unit):
                 self.note("same", f"{unit} is enabled")
             else:
@@ -209,7 +195,7 @@ def this_program() -> PurePosixPath:
     """The installed ``klaw``. Raises ServiceRefused: the service could not read it."""
     program = Path(sys.prefix) / "bin" / "klaw"
     needed = (program, Path(sys.executable).resolve(), Path(sys.base_prefix), Path(klaw.__file__))
-    hidden = next((each for path in needed for each in (path, path.resolve()) if is_hidden(each)), None)
+    hidden = next((each for path in needed for each in (path, path.resolve()) if units.is_hidden(each)), None)
     if hidden is not None:
         todo = "sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install WHEEL (docs/operations.md)"
         raise ServiceRefused(
@@ -240,8 +226,8 @@ def install(
     """Make what is missing, in the order in which it is needed; nothing more where the home is another user's.
     ``start``: also start the service, or restart it when a unit was changed. ``models`` gets the models."""
     owner = _user(wanted, machine)
-    machine.folder(ENVIRONMENT.parent, 0o755)
-    machine.once(ENVIRONMENT, text_of("klaw.env.example"), 0o600)
+    machine.folder(units.ENVIRONMENT.parent, 0o755)
+    machine.once(units.ENVIRONMENT, units.text_of("klaw.env.example"), 0o600)
     if not machine.folder(wanted.home, 0o700, owner):
         return  # units for one who may not use it would end the backups, too
     if wanted.workspace is not None:
@@ -256,9 +242,9 @@ def install(
             why = f"only the service sees it, not commands like klaw backup; they do after chmod o+x {' '.join(closed)}"
             machine.note("skipped", f"opening {wanted.workspace}", why)
     for path, text in wanted.files().items():
-        packaged = machine.at(PACKAGED / path.name)
+        packaged = machine.at(units.PACKAGED / path.name)
         if packaged.exists() and packaged.read_text(encoding="utf-8") == text and not machine.at(path).exists():
-            machine.note("same", PACKAGED / path.name, "of the Debian package")
+            machine.note("same", units.PACKAGED / path.name, "of the Debian package")
         else:
             machine.put(path, text)
     waiting = _wait_for_time(machine)
@@ -293,9 +279,9 @@ def _user(wanted: ServiceInstallation, machine: Machine) -> tuple[int, int] | No
 
 def _wait_for_time(machine: Machine) -> Iterable[str]:
     """A board without a clock of its own waits at the start until the time is set, but not for ever."""
-    for sets, waits in WAITING.items():
-        if machine.at(PACKAGED / sets).exists() and machine.at(PACKAGED / waits).exists():
-            for path, text in time_sync(waits).items():
+    for sets, waits in units.WAITING.items():
+        if machine.at(units.PACKAGED / sets).exists() and machine.at(units.PACKAGED / waits).exists():
+            for path, text in units.time_sync(waits).items():
                 machine.put(path, text)
             return [waits]
     machine.note("skipped", "waiting for the clock", "neither systemd-timesyncd nor chrony is installed")
@@ -357,7 +343,7 @@ def uninstall(machine: Machine) -> None:
                 machine.run("systemctl", "disable", "--now", unit, what=f"{unit} is stopped and disabled")
     else:
         machine.run("systemctl", f"--root={machine.root}", "disable", SERVICE, TIMER, quiet=True)
-    for path in ours():
+    for path in units.ours():
         machine.take_away(path)
         machine.take_away(path.with_name(f"{path.name}.new"))
     if machine.real and machine.changed:

@@ -80,12 +80,8 @@ class PreparedCall:
 def prepare(
     calls: Sequence[ToolCall], *, taken: Container[str], new_id: Callable[[], str], most: int
 ) -> tuple[PreparedCall, ...]:
-    """Correct the calls of one round.
-
-    Args:
-        taken: ids of earlier rounds, since some providers count from 0 in each answer.
-        most: calls that are carried out in one round; the model is told to repeat the others.
-    """
+    """Correct the calls of one round. Ids of earlier rounds are ``taken``: some providers count from 0 in each answer.
+    Of more than ``most`` calls the model is told to repeat the others."""
     prepared: list[PreparedCall] = []
     seen: set[str] = set()
     for number, call in enumerate(calls):

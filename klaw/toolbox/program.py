@@ -152,13 +152,8 @@ class Sandbox:
     def wrap(
         self, words: Sequence[str], workspace: Path, kept: Sequence[str] = (), hidden: Path | None = None
     ) -> list[str]:
-        """The command that runs ``words`` in the sandbox.
-
-        Args:
-            workspace: where it runs, the only folder that is writable inside.
-            kept: files and folders in it that are read-only inside. They exist, and are no links.
-            hidden: a folder in it that is empty inside: other users' workspaces.
-        """
+        """The command that runs ``words`` in the sandbox, in ``workspace``, the only folder that is writable inside. In
+        it, ``kept`` files and folders, which exist and are no links, are read-only, and ``hidden`` is empty."""
         assert self._program is not None
         wrapped = [self._program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         if self._config.network:

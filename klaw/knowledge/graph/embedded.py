@@ -108,8 +108,7 @@ class FileGraph:
             self.files.sessions.release()
 
     async def prepare(self) -> None:
-        """Make the store if that takes seconds only. Raises GraphError: like ``load``, and ``loading``: it takes
-        longer."""
+        """Make the store if that takes seconds only. Raises GraphError, also ``loading``: it takes longer."""
         made = await self.files.threads.run(_made, self.folder)
         if made.get("stamp") == [VERSION, self.stamp]:
             return
@@ -241,8 +240,7 @@ def _command(*words: str) -> Sequence[str]:
 
 
 async def _run(words: Sequence[str], within_s: float) -> bytes | None:
-    """What a program prints; None when it is not done in time, or is ended by its limits. Raises GraphError: it could
-    not be started."""
+    """What a program prints; None when it is not done in time, or is ended by its limits. Raises GraphError."""
     options: dict[str, Any] = {"capture_stdout": True, "stderr": subprocess.DEVNULL, "env": {}, "check": False}
     with trio.move_on_after(within_s):
         try:

@@ -16,12 +16,12 @@ from klaw.domain.knowledge import Source, SourceId, SourceKind, UsedPassage
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
 from klaw.knowledge.graph.embedded import FileGraph, FileGraphResources, GraphSize
-from klaw.knowledge.graph.lookup import Graph, QueryRecorder, look_up
+from klaw.knowledge.graph.lookup import QueryRecorder, look_up
 from klaw.knowledge.graph.matching import QuestionTerms, read_question
 from klaw.store import originals
 
 if TYPE_CHECKING:
-    from klaw.knowledge.graph.endpoint import EndpointNetwork
+    from klaw.knowledge.graph.endpoint import EndpointGraph, EndpointNetwork
 
 PAUSES = Backoff(5.0, 300.0)
 AT_ONCE = 8
@@ -109,8 +109,7 @@ class Graphs:
     async def search(
         self, sources: Sequence[Source], question: str, *, also: str = "", language: str = "", most: int = 5
     ) -> GraphSearch:
-        """What graphs say about the things that a question names; words of the dialogue before (``also``) count
-        less."""
+        """What graphs say about the things that a question names; words said before (``also``) count less."""
         graphs = [source for source in sources if source.kind in (SourceKind.RDF, SourceKind.SPARQL)]
         if not graphs:
             return GraphSearch(reason="no_sources")
@@ -174,13 +173,13 @@ class Graphs:
         self._pauses.succeed(key)
         self._troubles.pop(key, None)
 
-    def _graph(self, source: Source) -> Graph:
+    def _graph(self, source: Source) -> "FileGraph | EndpointGraph":
         return self._file(source) if source.kind is SourceKind.RDF else self._endpoint(source.where, source.user)
 
     def _file(self, source: Source) -> FileGraph:
         return FileGraph(self._files, self.data_dir / originals.FOLDER / source.id, source.name, source.sha256)
 
-    def _endpoint(self, where: str, user: UserId) -> Graph:
+    def _endpoint(self, where: str, user: UserId) -> "EndpointGraph":
         from klaw.knowledge.graph import endpoint  # its HTTP is nothing to have where no endpoint is asked
 
         if self.network is None:

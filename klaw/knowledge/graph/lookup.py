@@ -1,8 +1,7 @@
-"""What a graph says about the things that a question names, without a model: first their labels, then what is said of
-them and with them, then what is said of what stands there."""
+"""What a graph says about what a question names: labels, then what is said of them and with them, and one step on."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from typing import Protocol
 
 import attrs
@@ -36,14 +35,6 @@ class GraphSession(Protocol):
 
     async def ask(self, sparql: str, most: int) -> list[Row]:
         """Run a SELECT and read at most ``most`` rows. Raises GraphError."""
-        ...
-
-
-class Graph(Protocol):
-    """Something that answers SPARQL 1.1: a file or an endpoint."""
-
-    def session(self) -> AbstractAsyncContextManager[GraphSession]:
-        """Raises GraphError: it cannot be asked."""
         ...
 
 

@@ -1,5 +1,4 @@
-"""Which things a question names, by their labels. Pure. All engines are asked for more than what fits; this decides,
-with Klaw's own stems, so it is the same for all of them."""
+"""Which things a question names, by their labels: decided here, by Klaw's stems, alike for all engines. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -34,8 +34,7 @@ class _BoundedBuffer(io.BytesIO):
 
 
 def load(file: str, folder: str, form: str) -> dict[str, Any]:
-    """Make a store: all graphs of the file as one, and beside it an index of the stems in labels. Returns how many
-    triples and labels there are, or ``error`` and its ``line``."""
+    """Make a store of all graphs of a file, and an index of the stems in labels. Returns counts, or what is wrong."""
     from klaw.knowledge.graph import matching
     from klaw.knowledge.graph.sparql import INDEX, LABELS, stem_iri
     from klaw.store.engine.tokenizer import words

@@ -207,8 +207,7 @@ def said_of(thing: tuple[str, str], languages: Sequence[str], limit: int) -> str
 
 
 def said_with(thing: tuple[str, str], limit: int) -> str:
-    """What is said of other things (``s``) and this one is the value of: ``p``, and ``q`` where a thing without a name
-    stands between."""
+    """What a thing is the value of: ``p`` of ``s``, and ``q`` where a thing without a name stands between."""
     pattern, term = thing
     ways = f"?s ?p {term} . ", f"?s ?p ?o . FILTER(isBlank(?o)) ?o ?q {term} . "
     where = " UNION ".join(f"{{ {pattern}{way}FILTER(isIRI(?s)) }}" for way in ways)

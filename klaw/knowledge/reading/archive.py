@@ -17,8 +17,8 @@ _XML = (".xml", ".rels")
 
 
 class Archive:
-    """A zip file. Raises UnreadableError: it is damaged, needs a password, or unpacks to more than ``unpacked_bytes``.
-    No part is larger than it says: ``zipfile`` reads no further."""
+    """A zip file. Raises UnreadableError: it is damaged, needs a password, or unpacks to more than may be. No part is
+    larger than it says: ``zipfile`` reads no further."""
 
     def __init__(self, file: BinaryIO, unpacked_bytes: int) -> None:
         try:
@@ -66,8 +66,7 @@ class Archive:
         return etree.fromstring(data, parser)
 
     def check_xml(self, sought: re.Pattern[bytes] | None = None) -> bool:
-        """Read all its XML once. Returns whether something short that is sought is in it. Raises UnreadableError: a
-        part declares entities."""
+        """Returns whether something short that is sought is in its XML. Raises UnreadableError for entities."""
         found = False
         for name in sorted(self.names):
             if name.lower().endswith(_XML):

@@ -1,6 +1,5 @@
-"""What the child says about a document: JSON lines. It imports nothing heavy: the child's start is part of each file.
-Each line is an object of one key: ``format``, ``title``, ``look`` and ``page`` (what is done with this page begins),
-``block``, ``problem``, at last ``end``."""
+"""What the child says about a document: lines of JSON, each an object of one key: ``format``, ``title``, ``look`` and
+``page`` (what is done with this page begins), ``block``, ``problem``, at last ``end``. Imports nothing heavy."""
 
 import json
 import re
@@ -105,7 +104,6 @@ def one_line(text: str) -> str:
 
 
 def _pieces(text: str) -> list[str]:
-    """A long text in pieces, cut where lines end if possible."""
     pieces = []
     while len(text) > MAX_BLOCK_CHARS:
         ends = (text.rfind(mark, MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS) for mark in "\n ")

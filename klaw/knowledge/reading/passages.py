@@ -118,7 +118,6 @@ class Cutter:
             self._open.add(piece)
 
     def _close(self, done: list[Passage]) -> None:
-        """What is open waits now, in the place of what waited or joined to it."""
         draft, before = self._open, self._closed
         self._open = None
         if draft is None:

@@ -262,7 +262,6 @@ class DocumentReading:
         return None
 
     async def _ended(self) -> None:
-        """The child has closed its output before it was done."""
         assert self._process is not None
         code: int | None = None
         with trio.move_on_after(STOP_S):

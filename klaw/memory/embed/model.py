@@ -108,8 +108,7 @@ class Window:
 
 
 def cut_windows(contents: Sequence[Content], size: int) -> list[Window]:
-    """Cut each text's tokens into windows of ``size`` with their heads, of which the end is kept where it takes more
-    than half of the window; a text without tokens gets one empty window."""
+    """Cut each text into windows of ``size``, of which its head takes half at most; an empty text gets one."""
     windows: list[Window] = []
     for text, (head, ids) in enumerate(contents):
         kept = head[-(size // 2) :] if head else head
@@ -282,7 +281,6 @@ class EmbeddingModel:
 
 
 def _coder(folder: Path, description: Description) -> TokenCoder | None:
-    """What was learned for the model: a file in its folder, or what Klaw has for a model of its catalogue."""
     learned = [folder / TOKENS_FILE]
     if description.model_id.startswith(_LEARNED_FOR):
         learned.append(_LEARNED)

@@ -1,6 +1,5 @@
-"""What of a message is embedded: the one place that decides it. Pure. ``RECIPE`` is part of the id under which vectors
-are stored, so another recipe re-embeds everything like another model, and no vector of one recipe is ever compared with
-a query that was calibrated for another."""
+"""What of a message is embedded. Pure. ``RECIPE`` is part of the id under which vectors are stored, so another recipe
+re-embeds everything like another model, and no vector is compared with a query that was calibrated for another."""
 
 import attrs
 

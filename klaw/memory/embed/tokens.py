@@ -208,8 +208,7 @@ class HuggingFaceTokenizer:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of ``folder``: ``sentencepiece.model`` if it is there, else ``tokenizer.json``. Raises ModelError:
-    neither is there, it is broken, or its package is not installed."""
+    """Raises ModelError: there is no tokenizer, it is broken, or its package is not installed."""
     if (folder / PIECES_FILE).is_file():
         return SentencePieceTokenizer(folder / PIECES_FILE)
     if (folder / TOKENIZER_FILE).is_file():

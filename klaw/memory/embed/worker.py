@@ -1,6 +1,5 @@
 """Actor ``memory.embedder``: loads the model, then gives everything without a vector one, behind every question. The
-database is its queue: rows without a vector are found by query, so a dropped nudge, a crash or a failed run of the
-model loses nothing. Chats nudge it after a commit."""
+database is its queue, so a dropped nudge, a crash or a failed run loses nothing. Chats nudge it after a commit."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -164,7 +163,6 @@ class Worker:
     # -- what has no vector ----------------------------------------------------------------------------------------
 
     async def _backfill(self) -> None:
-        """Embed what has no vector, then wait for a nudge or the next sweep; for ever."""
         while True:
             pause_s = self.config.sweep_s
             try:

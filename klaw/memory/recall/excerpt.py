@@ -1,6 +1,5 @@
-"""The part of a long message that a question is about, where in it the matches of a search are, and packing what was
-recalled into a token budget. Pure, and linear in the text that is read: a message may be all sentences of one
-character, or one run without a space."""
+"""The part of a long message that a question is about, the matches of a search in it, and packing into a token budget.
+Pure, and linear in the text: a message may be all sentences of one character, or one run without a space."""
 
 import math
 import re

@@ -1,5 +1,4 @@
-"""What is known of the messages that a search found, as numbers for the ranking (docs/benchmarks.md: what each brings).
-Pure."""
+"""What is known of found messages, as numbers for the ranking (docs/benchmarks.md says what each brings). Pure."""
 
 import math
 from collections import defaultdict

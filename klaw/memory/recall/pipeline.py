@@ -136,8 +136,7 @@ class Account:
 
 @attrs.define(eq=False, slots=False)
 class SearchForPrompt:
-    """What searches for a turn's prompt have in common: a budget of time, and that no failure of a part is one of the
-    whole."""
+    """What searches for a prompt have in common: a budget of time; a failure of a part is none of the whole."""
 
     _readers: Readers
     _embedder: Embedder
@@ -165,8 +164,7 @@ class SearchForPrompt:
         return await self._threads.run(read_query, text, self._clock.now(), latest)
 
     async def lists(self, text: str, words: Sequence[str], search: Search, account: Account) -> Lists:
-        """Search by words while the query is embedded, and then by vector: much of both is Python's, which takes turns
-        anyway."""
+        """Search by words while the query is embedded, then by vector: Python's part of both takes turns anyway."""
         hits = Lists()
 
         async def by_words() -> None:

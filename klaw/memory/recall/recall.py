@@ -111,8 +111,7 @@ class Recall(SearchForPrompt):
     async def search(
         self, text: str, scope: ChatScope, max_tokens: int | None = None, meter: Meter | None = None
     ) -> RecallOutcome:
-        """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
-        ``max_tokens``: the room of the prompt."""
+        """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded."""
         config, account = self._config, self.account()
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
         query, pool = await self.gather(text, scope, DEPTH, account, POOL)

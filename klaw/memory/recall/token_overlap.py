@@ -12,8 +12,7 @@ CHARACTERS_A_TOKEN = 4.5
 
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
-    """MaxSim: the weighted mean, over the question's tokens, of the similarity of a message's most similar token; None
-    for a message without codes."""
+    """MaxSim: the weighted mean, over a question's tokens, of a message's most similar token; None without codes."""
     found: list[float | None] = [None] * len(codes)
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):

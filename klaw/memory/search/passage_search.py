@@ -1,6 +1,5 @@
-"""Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls.
-Both lists by vector and by words, fused. Every fact is some vector's neighbour: so, unlike messages, they have to show
-that they have something to do with the query."""
+"""Searching what is kept beside the messages: a user's facts, pieces of memory files, notes on tool calls; by vector
+and by words, fused. Every fact is some vector's neighbour: so they have to show that they concern the query."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

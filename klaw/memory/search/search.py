@@ -53,8 +53,7 @@ RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 
 
 def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
-    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer: who
-    searches for words wants to see them first. Pure."""
+    """Put what only stands beside a match behind it, unless its own vector is nearer: words were searched for. Pure."""
     there = {each.rowid: each for each in ranked}
     limits: dict[int, float] = {}
     for each in ranked:

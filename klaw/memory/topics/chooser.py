@@ -237,8 +237,7 @@ class TopicChooser:
     threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
 
     async def choose(self, user: UserId, text: str, vector: bytes | None, meter: Meter) -> ChosenTopics:
-        """Choose a user's topics for a question, whose vector is given where it is known. The caller holds an LLM slot,
-        and the meter is the turn's."""
+        """Choose a user's topics for a question (with its vector, if known). The caller holds an LLM slot."""
         query = await self.threads.run(read_query, text, self.search.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=TopicLookup.NO_CONTENT)

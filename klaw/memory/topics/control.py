@@ -26,8 +26,7 @@ MOST = 1 << 62
 
 @attrs.frozen(kw_only=True)
 class TopicControl:
-    """The asker is for the splitter's model. ``changed`` is called after each change: vectors may have to be made, and
-    messages may have no topic."""
+    """The asker is for the splitter's model; ``changed`` is called after each change."""
 
     config: TopicsConfig
     maker: TopicMaker
@@ -178,7 +177,6 @@ def _meanwhile() -> TopicRefused:
 
 
 def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[DraftTopic]:
-    """A topic's messages, cut before some of them. Raises TopicRefused. Pure."""
     places: dict[int, str] = {}
     for name in at:
         place = next((place for place, message in enumerate(own) if _is_named(message, name)), None)

@@ -241,8 +241,7 @@ class FactExtractor:
         return True
 
     async def _is_newer(self, evidence: Message, old: Fact) -> bool:
-        """Whether a message was said after what a kept fact says: topics are not always archived in their order, and
-        the older statement must not win."""
+        """Whether a message was said after what a kept fact says: topics may be archived in another order."""
         if old.message is None or old.source is FactSource.USER:
             return old.updated_at <= evidence.created_at
         source = await self.readers.run(messages.find, old.user, old.message)

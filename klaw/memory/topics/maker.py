@@ -48,8 +48,8 @@ class TopicMaker:
         as_of: int,
         replaces: TopicId | None = None,
     ) -> list[Topic]:
-        """Store topics; those that replace another one are a person's. From the messages ``drawn`` (row ids) facts were
-        drawn already. Raises like ``topic_edits.store``."""
+        """Store topics; those that replace one are a person's. ``drawn``: row ids of messages whose facts are drawn
+        already. Raises like ``topic_edits.store``."""
         model = await self._model()
         drafts = [
             TopicDraft(

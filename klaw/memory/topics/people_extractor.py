@@ -122,8 +122,7 @@ class PeopleExtractor:
         self, topic: Topic, changes: PeopleChanges, shown: Sequence[KnownPerson], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
-        ``as_of``: the memory journal's last entry before what the model was shown was read. Raises StorageError, also
-        SourceForgotten."""
+        ``as_of``: the memory journal's last entry before anything shown was read. Raises StorageError."""
         refused = Counter(changes.refused)
         own_words = words_of("\n".join(message.content for message in said if message.role is Role.USER))
         done = 0

@@ -47,8 +47,7 @@ class Cut:
 
 
 def cut(rows: Sequence[UnarchivedMessage], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
-    """Cut a user's messages without a topic into the chunks of the sessions that are over. ``more``: the last session
-    goes on beyond these messages."""
+    """Cut messages without a topic into the chunks of the sessions that are over. ``more``: the last one goes on."""
     chunks: list[TopicChunk] = []
     open_since = None
     for session in _sessions(rows, pause_s):

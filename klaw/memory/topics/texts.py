@@ -1,6 +1,5 @@
-"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. All
-is shown as data, one line a message: a text cannot pretend to be another message, nor to be the end of the
-conversation. Pure."""
+"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. Pure.
+All is shown as data, one line a message: none can pretend to be another, nor the end of the conversation."""
 
 from collections.abc import Sequence
 from itertools import accumulate

@@ -87,8 +87,7 @@ class _Graph:
         return output
 
     def _quantise(self, value: str, *, spread: bool = False, gelu: bool = False) -> _Codes:
-        """8-bit codes of (tokens, channels) float32, each token with a step of its own; of hidden states (``spread``)
-        the outliers are divided."""
+        """8-bit codes of (tokens, channels), each token with its own step; ``spread``: the outliers are divided."""
         if spread:
             value = self.node("Mul", [value, "spread"], f"{value}.spread")
         size = value if gelu else self.node("Abs", [value], f"{value}.size")

@@ -120,8 +120,8 @@ class SourceFile:
         return self._bytes_of(name).view(np.float32).reshape(shape)
 
     def quantised(self, name: str, rows: int, columns: int) -> QuantisedMatrix:
-        """A copy of a Q4_0 matrix with its nibbles reordered: Q4_0 stores weight j in the low and weight j + 16 in the
-        high nibble of byte j; ONNX Runtime wants neighbours in one byte."""
+        """A copy of a Q4_0 matrix with its nibbles reordered: Q4_0 stores weights j and j + 16 in byte j, ONNX Runtime
+        wants neighbours in one byte."""
         blocks = self._bytes_of(name).reshape(rows, columns // BLOCK, _BLOCK_BYTES)
         scales = blocks[:, :, :2].copy().view(np.float16).astype(np.float32)[:, :, 0]
         source = blocks[:, :, 2:]

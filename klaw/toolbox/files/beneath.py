@@ -113,21 +113,18 @@ class FilePlace:
 
 @attrs.frozen(kw_only=True)
 class Root:
-    """A folder that tools may use.
-
-    Args:
-        folder: chosen by a person; links on the way to it are their choice too.
-        below: names from ``folder`` down to the root; links are not followed here.
-        closed: names (case-folded) right beneath the root that do not exist for the model.
-        kept: whether a path beneath the root, without links, must not be changed.
-        show_private: let hidden files and those that look like secrets be opened; for Klaw's own copying.
-    """
+    """A folder that tools may use."""
 
     folder: Path
+    """Chosen by a person; links on the way to it are their choice too."""
     below: tuple[str, ...] = ()
+    """Names from ``folder`` down to the root; links are not followed here."""
     closed: frozenset[str] = frozenset()
+    """Names (case-folded) right beneath the root that do not exist for the model."""
     kept: Callable[[str], bool] = lambda _path: False
+    """Whether a path beneath the root, without links, must not be changed."""
     show_private: bool = False
+    """Let hidden files and those that look like secrets be opened; for Klaw's own copying."""
 
     @contextmanager
     def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:

@@ -44,11 +44,8 @@ def encode(text: str) -> bytes:
 def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> str:
     """Lines of a file, and a note on what is not shown. Raises ToolRefused: it is binary, or ``offset`` too large.
 
-    Args:
-        path: for messages.
-        offset: the first line wanted, from 1; -20 for the last 20 lines.
-        limit: of lines; of ``max_chars`` go whole lines, unless the first alone is longer.
-        numbers: put each line's number before it.
+    ``offset`` is the first line wanted, from 1 (-20: the last 20), ``limit`` how many. They are cut to whole lines of
+    ``max_chars``, unless the first alone is longer. ``numbers``: put its number before each.
     """
     if is_binary(data):
         raise ToolRefused(f"{path}: is binary, not text")

@@ -25,7 +25,7 @@ from klaw.llm.providers.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show
 from klaw.memory.summaries import asking
-from klaw.memory.topics import maker, reranker
+from klaw.memory.topics import chooser, maker
 from klaw.memory.topics.texts import render
 from klaw.runs import run as run_context
 from klaw.runs.run import situation
@@ -206,7 +206,7 @@ def test_each_message_topic_and_result_is_one_line(texts: list[str]) -> None:
     topic = candidate(7, [stored(1)], summary=a).topic
     asked = maker.material(topic, [TopicCandidate(topic=attrs.evolve(topic, summary=b), score=0.9)]).splitlines()
     assert (len(asked), asked[0], asked[3], asked[4][:3]) == (5, "New topic:", "Older topics:", "1. ")
-    assert len(reranker.line(attrs.evolve(topic, summary=c), 0.5).splitlines()) == 1
+    assert len(chooser.line(attrs.evolve(topic, summary=c), 0.5).splitlines()) == 1
 
 
 @given(texts=st.lists(HOSTILE, min_size=4, max_size=4))

@@ -27,6 +27,7 @@ async def test_status(app: App, commands: Commands) -> None:
         "topics": 0,
         "facts": 0,
         "people": 0,
+        "tasks": 0,
         "bases": 0,
         "documents": 0,
         "documents_waiting": 0,

@@ -147,7 +147,7 @@ def test_a_program_behind_a_link_into_a_home_is_refused(tmp_path: Path, monkeypa
     (tmp_path / "home/bin").mkdir(parents=True)
     (tmp_path / "home/bin/klaw").touch()
     (tmp_path / "opt").symlink_to("home")
-    monkeypatch.setattr(installing, "is_hidden", lambda path: path.is_relative_to(tmp_path / "home"))
+    monkeypatch.setattr("klaw.service.units.is_hidden", lambda path: path.is_relative_to(tmp_path / "home"))
     monkeypatch.setattr("sys.prefix", str(tmp_path / "opt"))
     with pytest.raises(ServiceRefused, match="does not see"):
         this_program()
@@ -245,7 +245,7 @@ def test_models_of_a_stick_are_readable_for_the_service_and_nothing_else_is(tmp_
 
 
 def test_this_program_is_the_one_of_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installing, "is_hidden", lambda _path: False)
+    monkeypatch.setattr("klaw.service.units.is_hidden", lambda _path: False)
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     with pytest.raises(ServiceRefused, match="there is no"):
         this_program()

@@ -1,6 +1,5 @@
-"""PDF, page by page. Headings are those of the outline; without one, lines in larger letters. The order of the text is
-that of the page's content. Lines that stand at the same place of many pages (running titles, page numbers) are left
-out, but for one of each."""
+"""PDF, page by page, in the order of its content. Headings are those of the outline; without one, lines in larger
+letters. Lines at the same place of many pages (running titles, page numbers) are left out, but for one of each."""
 
 import bisect
 import re

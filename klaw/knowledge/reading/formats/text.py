@@ -166,8 +166,7 @@ class _Bytes:
 
 
 def read_json(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
-    """Each value as a line, behind its path; those of one object are a paragraph. Of several values one after the other
-    those before a damaged one are read."""
+    """Each value as a line, behind its path; those of one object are a paragraph. A damaged value ends the reading."""
     ijson = import_module("ijson")
     path: list[str | int] = []
     lines: list[str] = []

@@ -20,7 +20,7 @@ from klaw.llm.errors import ProviderNetworkError
 from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
-from klaw.memory.topics import reranker as reranker_module
+from klaw.memory.topics import chooser as chooser_module
 from klaw.memory.topics.chooser import TopicReranker
 from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
@@ -219,7 +219,7 @@ async def test_a_model_that_never_answers_ends_after_a_minute(tmp_path: Path, qu
 
 
 def test_the_line_of_a_candidate() -> None:
-    assert reranker_module.line(topic(7, chars=30_000, summary="a\nb"), 0.8123) == (
+    assert chooser_module.line(topic(7, chars=30_000, summary="a\nb"), 0.8123) == (
         "#7 [0.81] 2026-01-01 00:00 to 2026-01-01 00:00, 1 messages, 30000 characters, long: a b"
     )
 

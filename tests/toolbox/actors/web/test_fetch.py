@@ -281,7 +281,7 @@ async def test_system_resolver_is_guarded_too() -> None:
         await GuardedBackend().connect_tcp("localhost", 80)
     with pytest.raises(ToolRefused, match="loopback"):
         await GuardedBackend().connect_tcp("2130706433", 80)
-    with pytest.raises(ToolRefused, match="no server"):
+    with pytest.raises(NotImplementedError):
         await GuardedBackend().connect_unix_socket("/run/x.sock")
 
 
