@@ -17,7 +17,7 @@ LAYERS = (
     {"errors"},
     {"convert", "atomic_file", "json_schema"},
     {"actor", "domain"},
-    {"config", "guarded_http"},
+    {"bounded_body", "config", "guarded_http"},
     {"models", "prompts", "web"},
     {"store"},
     {"backup", "imports"},

@@ -116,11 +116,6 @@ class Coverage(Nudge):
             return {}
         return {"uncovered": "some messages cannot be found by search; `klaw doctor` says which"}
 
-    def chat(self, chat: ChatId) -> dict[str, int] | None:
-        """A chat's counts; None when it has none yet."""
-        tally = self._count.tallies.get(chat)
-        return _sums([tally], self._lost.get(chat, 0)) if tally is not None else None
-
     def report(self) -> dict[str, Any]:
         """The sums over all chats, and each chat that has something uncovered, as JSON."""
         sums = _sums(self._count.tallies.values(), self.uncovered)

@@ -15,13 +15,13 @@ import httpcore2
 import structlog
 import trio
 
+from klaw.bounded_body import BoundedBody
 from klaw.config.tools import WebToolConfig
 from klaw.convert import Bounds
 from klaw.domain.text import decode
 from klaw.errors import PageGone, ToolRefused
 from klaw.guarded_http import (
     MAX_URL_CHARS,
-    BoundedBody,
     Forbidden,
     GuardedConnections,
     GuardedHttp,

@@ -12,11 +12,11 @@ import attrs
 import httpcore2
 
 from klaw.actor.threads import read_input
+from klaw.bounded_body import BoundedBody
 from klaw.config.document import join_path
 from klaw.config.tools import EndpointConfig
 from klaw.errors import ConfigError, GraphError, ToolRefused
 from klaw.guarded_http import (
-    BoundedBody,
     ExchangeFailed,
     Forbidden,
     GuardedConnections,

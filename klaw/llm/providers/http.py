@@ -28,9 +28,9 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
+from klaw.bounded_body import BoundedBody
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.guarded_http import BoundedBody
 from klaw.llm.errors import (
     ContextTooLong,
     OverQuota,

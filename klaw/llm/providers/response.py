@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx2
 import trio
 
-from klaw.guarded_http import BoundedBody
+from klaw.bounded_body import BoundedBody
 from klaw.llm.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.providers.dialect import Assembly
 from klaw.llm.types import Completion, Delta, OnDelta

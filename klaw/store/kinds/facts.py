@@ -1,7 +1,5 @@
 """Facts, what the user said of themselves: their rows, history and full text. Every question names the user."""
 
-import json
-from collections.abc import Sequence
 from typing import Literal
 
 import apsw
@@ -22,19 +20,6 @@ def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: 
     """A user's active fact that says the same in the same words."""
     query = "WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1"
     return _FACTS.one(connection, query, user, normal_form(text), other_than)
-
-
-_BY_ROWIDS = f"""
-SELECT r.key, {rows.columns(Fact, "f")}, f.rowid
-FROM json_each(?2) AS r CROSS JOIN facts AS f ON f.rowid = r.value
-WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
-"""  # noqa: S608 - constant columns
-
-
-def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, Fact]:
-    """A user's active facts by their row ids, as far as there are any."""
-    found = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
-    return {row[-1]: _FACTS.read(row[1:-1]) for row in found}
 
 
 def of_user(
@@ -132,7 +117,7 @@ FACT: Kind[Fact] = Kind(
     apply=_apply,
     tables=(*tables.with_history("facts", "fact", _CONTENT), tables.full_text("full text of facts", "facts_fts")),
 )
-get, history = FACT.get, FACT.history
+get, history, by_rowids = FACT.get, FACT.history, FACT.by_rowids
 
 
 @attrs.frozen(kw_only=True)

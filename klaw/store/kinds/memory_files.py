@@ -1,6 +1,5 @@
 """Pieces of memory files, which people write. Every question names the user."""
 
-import json
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -54,6 +53,7 @@ CHUNK: Kind[StoredChunk] = Kind(
     vector_mark="vector_model",
     on_purpose=True,
 )
+by_rowids = CHUNK.by_rowids
 _FILES = rows.Rows(MemoryFile, "memory_files")
 _CHUNKS = rows.Rows(StoredChunk, "chunks")
 
@@ -66,18 +66,6 @@ def files(connection: apsw.Connection) -> list[MemoryFile]:
 def users(connection: apsw.Connection) -> list[UserId]:
     """Everybody who may have a workspace."""
     return sorted({LOCAL_USER, *topics.users(connection)})
-
-
-_BY_ROWIDS = f"""
-SELECT {rows.columns(StoredChunk, "c")}
-FROM json_each(?2) AS r CROSS JOIN chunks AS c ON c.rowid = r.value WHERE c.user_id = ?1 ORDER BY r.key
-"""  # noqa: S608 - constant columns
-
-
-def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredChunk]:
-    """A user's chunks by their row ids; what is gone, or another's, is left out."""
-    found = map(_CHUNKS.read, connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids)))))
-    return {chunk.rowid: chunk for chunk in found}
 
 
 def of_file(connection: apsw.Connection, user: UserId, path: str) -> list[StoredChunk]:

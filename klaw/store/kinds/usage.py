@@ -16,7 +16,7 @@ from klaw.store.changes import Change, Kind, RowIds, ranges
 from klaw.store.engine import tables
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rows import dumps
+from klaw.store.rows import dumps, reader
 
 By = Literal["chat", "model", "day", "task", "source"]
 
@@ -41,6 +41,7 @@ class UsageGroup:
     spent: UsageSum
 
 
+_spent = reader(UsageSum)
 _SUMS = ", ".join(f"coalesce(sum({field}), 0)" for field in FIELDS)
 _WHERE = """
 FROM charges
@@ -73,10 +74,6 @@ def both(connection: apsw.Connection, filters: UsageFilters, by: By) -> tuple[Us
     """The sum and its parts, of one state of the database."""
     with snapshot(connection):
         return total(connection, filters), groups(connection, filters, by)
-
-
-def _spent(row: tuple[int, ...]) -> UsageSum:
-    return UsageSum(**dict(zip(FIELDS, row, strict=True)))
 
 
 DAYS = 30

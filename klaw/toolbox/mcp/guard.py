@@ -18,7 +18,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from klaw.guarded_http import BoundedStream
+from klaw.bounded_body import BoundedStream
 from klaw.toolbox.mcp.listing import fitted
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024

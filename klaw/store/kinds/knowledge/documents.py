@@ -93,6 +93,9 @@ class SourceCounts:
     bytes: int
 
 
+_counts = rows.reader(SourceCounts)
+
+
 def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[SourceCounts]:
     """How many documents the sources of a user's base, or of all, have; sources without any are left out."""
     query = """
@@ -101,8 +104,7 @@ def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None)
     FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
     WHERE m.user_id = ?1 AND m.base_id = coalesce(?2, m.base_id) GROUP BY d.base_id, d.source_id
     """
-    names = [field.name for field in attrs.fields(SourceCounts)]
-    return [SourceCounts(**dict(zip(names, row, strict=True))) for row in connection.execute(query, (user, base))]
+    return [_counts(row) for row in connection.execute(query, (user, base))]
 
 
 def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
