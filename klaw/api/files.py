@@ -1,6 +1,6 @@
 """Files over HTTP: upload one, whose SHA-256 a message may then name, and fetch one; add one to a knowledge base."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from email.message import Message
 from functools import partial
@@ -57,8 +57,8 @@ def routes(api: Api) -> list[Route]:
         user = api.grant(request, body_counts=False).user
         asked = QUERY.read(dict(request.query_params), UploadQuery)
         name = _name_of(request) if asked.name is None else asked.name
-        async with aclosing(_paced(request)) as pieces:
-            kept = await api.services.attachments.keep(user, name, pieces)
+        async with aclosing(request.stream()) as stream:
+            kept = await api.services.attachments.keep(user, name, _PacedBody(request, stream))
         return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept))}, 201)
 
     async def fetch(request: Request) -> Response:
@@ -76,8 +76,8 @@ def routes(api: Api) -> list[Route]:
         await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
         upload, size = api.core.new_id(), 0
         try:
-            async with aclosing(_paced(request)) as pieces:
-                async for piece in pieces:
+            async with aclosing(request.stream()) as stream:
+                async for piece in _PacedBody(request, stream):
                     size = await api.core.originals.add(who.user, upload, size, piece)
             name = _name_of(request) if asked.name is None else asked.name
             given = {"base": found.base.id, "upload": upload, "name": name or "file", "kind": asked.kind}
@@ -112,25 +112,29 @@ def download(read: Callable[[int, int], Awaitable[bytes]], size: int, media_type
     return answer
 
 
-async def _paced(request: Request) -> AsyncGenerator[bytes, None]:
+class _PacedBody:
     """A body as it comes, not faster than its user may send. Raises HttpRefusal: it comes too slowly."""
-    allowance, patience_s = connection_of(request).allowance, BODY_S
-    assert allowance is not None
-    async with aclosing(request.stream()) as stream:
-        while True:
-            piece, since = None, trio.current_time()
-            with trio.move_on_after(patience_s):
-                piece = await anext(stream)
-            if piece is None:
-                raise HttpRefusal(408, f"the body came too slowly: it takes {SLOWEST} bytes a second")
-            waited_s = trio.current_time() - since
-            patience_s = min(BODY_S, patience_s - waited_s + len(piece) / SLOWEST)
-            # What may be sent comes back with time.
-            while (wait_s := allowance.take(len(piece), trio.current_time())) > 0:  # noqa: ASYNC110
-                await trio.sleep(wait_s)
-            yield piece
-            if not piece:  # the end
-                return
+
+    def __init__(self, request: Request, stream: AsyncIterator[bytes]) -> None:
+        allowance = connection_of(request).allowance
+        assert allowance is not None
+        self._stream, self._allowance, self._patience_s = stream, allowance, BODY_S
+
+    def __aiter__(self) -> "_PacedBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        since = trio.current_time()
+        with trio.move_on_after(self._patience_s) as waiting:
+            piece = await anext(self._stream)
+        if waiting.cancelled_caught:
+            raise HttpRefusal(408, f"the body came too slowly: it takes {SLOWEST} bytes a second")
+        waited_s = trio.current_time() - since
+        self._patience_s = min(BODY_S, self._patience_s - waited_s + len(piece) / SLOWEST)
+        # What may be sent comes back with time.
+        while (wait_s := self._allowance.take(len(piece), trio.current_time())) > 0:  # noqa: ASYNC110
+            await trio.sleep(wait_s)
+        return piece
 
 
 def _name_of(request: Request) -> str:

@@ -107,11 +107,12 @@ class Facts:
                 return known, False
             try:
                 return await self._put(fact, vector, as_of, new=True, supersedes=replaces), True
-            except FactExists as exists:  # put there by somebody who saves without this class
-                there = await self._readers.run(facts.get, user, FactId(exists.fact))
-                if there is None:  # and removed again
-                    raise
-                return there, False
+            except FactExists as error:  # put there by somebody who saves without this class
+                exists = error
+            there = await self._readers.run(facts.get, user, FactId(exists.fact))
+            if there is None:  # and removed again
+                raise exists
+            return there, False
 
     async def edit(
         self,

@@ -13,7 +13,7 @@ from klaw.domain.attachment import clean_name
 from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Document, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized, plural
-from klaw.errors import ToolRefused
+from klaw.errors import KlawError, ToolRefused
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
@@ -186,7 +186,7 @@ async def add(asked: KbAdd, caller: Caller, parts: Parts) -> AddedSource:
     named = (await meant_base(asked, caller, parts)).id
     base = await parts.readers.run(stored.bases.editable, caller.user, named)
     source, originals = SourceId(parts.core.new_id()), parts.core.originals
-    is_new = False
+    found: Source | KlawError
     try:
         made = await _made(asked, base, source, "" if caller.operator else caller.user, parts.now(), parts.core)
         if made.kind is SourceKind.SPARQL:
@@ -195,11 +195,14 @@ async def add(asked: KbAdd, caller: Caller, parts: Parts) -> AddedSource:
             kept = await originals.keep(caller.user, asked.upload, source)
             made = attrs.evolve(made, sha256=kept.sha256, size=kept.size)
         found = await parts.writer.run(stored.sources.add, caller.user, made, parts.config.kb.max_user_bytes)
-        is_new = found.id == source
-    finally:
-        if asked.upload is not None and not is_new:  # when this is cancelled, what is left is removed later
-            await originals.discard(caller.user, asked.upload)
-            await originals.remove(source)
+    except KlawError as error:  # whatever else happens, what is left is removed later
+        found = error
+    is_new = isinstance(found, Source) and found.id == source
+    if asked.upload is not None and not is_new:
+        await originals.discard(caller.user, asked.upload)
+        await originals.remove(source)
+    if isinstance(found, KlawError):
+        raise found
     parts.knowledge.indexer.nudge()
     return {"source": found, "added": is_new}
 
