@@ -49,8 +49,7 @@ class Scheduling:
         task = task_input.draft(
             raw, user=user, now=self._core.clock.now(), default_zone=self._zone, providers=self._providers
         )
-        if len(await self._readers.run(stored_tasks.of_user, user)) >= MAX_TASKS:
-            raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
+        await self._check_room(user)
         task = await self._writer.run(stored_tasks.put, task, "new")
         self._scheduler.nudge()
         return await self._view(task)
@@ -80,10 +79,17 @@ class Scheduling:
 
     async def undo(self, user: UserId, name: str, to: int | None = None) -> Any:
         """Let a task be what it was before its newest change, or by an entry of its history; see ``tasks.undo``. None:
-        it is gone. Raises NoSuchTask, CannotUndo."""
-        task = await self._writer.run(stored_tasks.undo, user, _name(name), to, iso(self._core.clock.now()))
+        it is gone. Raises NoSuchTask, CannotUndo; TaskError: there are too many to bring back one."""
+        named = _name(name)
+        if await self._readers.run(stored_tasks.get, user, named) is None:
+            await self._check_room(user)
+        task = await self._writer.run(stored_tasks.undo, user, named, to, iso(self._core.clock.now()))
         self._scheduler.nudge()
         return None if task is None else await self._view(task)
+
+    async def _check_room(self, user: UserId) -> None:
+        if len(await self._readers.run(stored_tasks.of_user, user)) >= MAX_TASKS:
+            raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
 
     async def task(self, user: UserId, name: str) -> Any:
         return await self._view(await self._readers.run(stored_tasks.existing, user, _name(name)))

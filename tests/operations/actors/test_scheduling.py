@@ -10,6 +10,7 @@ from klaw.cli.output import written
 from klaw.operations import schedule
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
+from klaw.runs import service
 from tests.support.admin import Commands
 from tests.support.waiting import until
 
@@ -120,6 +121,20 @@ async def test_a_task_has_a_history_and_goes_back(commands: Commands) -> None:
     for user, name in (("anna", "day"), ("local", "never")):
         for operation in ("task_history", "task_undo"):
             assert (await refused(commands, operation, task=name, user=user)).code == "unknown_task"
+
+
+async def test_a_removed_task_comes_back_only_where_there_is_room(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_TASKS", 1)
+    await add(commands)
+    await commands.run(asked("schedule_edit", name="day", fields={"message": "Что нового?"}))
+    assert (await commands.run(asked("task_undo", task="day")))["task"]["message"] == "Подведи итоги дня"
+    await commands.run(asked("schedule_remove", name="day"))
+    await add(commands, "night")
+    error = await refused(commands, "task_undo", task="day")
+    assert (error.code, error.problems[0].path) == ("bad_task", "name")
+    assert "there are 1 tasks already; remove one first" in str(error)
 
 
 async def test_every_wrong_field_is_named(commands: Commands) -> None:
