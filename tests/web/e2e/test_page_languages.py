@@ -147,10 +147,12 @@ class Look:
         page.click("dialog button.main")
         page.wait_for_selector("dialog [name=name] ~ .error:not(:empty)")
         self.check("a wrong task")
-        for name, value in (("cron", "0 9 * * *"), ("name", "news"), ("message", self.words["said"])):
+        task = f"news-{self.locale}"
+        for name, value in (("cron", "0 9 * * *"), ("name", task), ("message", self.words["said"])):
             page.fill(f"dialog [name={name}]", value)
         page.click("dialog button.main")
-        self.dialog(page.locator("[data-key='news History']"), "li .quote", "history of a task")
+        page.wait_for_selector("dialog", state="detached")
+        self.dialog(page.locator(f"[data-key='{task} History']"), "li .quote", "history of a task")
         self.open("tasks/*", "klaw-tasks header a[href='#/tasks']")
         self.open("usage", "klaw-usage figure")
         self.open("system", "klaw-system table")
