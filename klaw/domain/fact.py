@@ -51,7 +51,7 @@ class Origin(enum.StrEnum):
 
 
 def fact_text(text: str) -> str:
-    """A text as it is kept: without control characters and outer space. Raises InvalidValue: is empty or too long."""
+    """A text as it is kept: without control characters and outer space. Raises InvalidValue, which says why."""
     kept = clean_output(text).strip()
     if not any(character.isalnum() for character in kept):
         raise InvalidValue("text: is empty, or has no letter or digit")

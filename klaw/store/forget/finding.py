@@ -103,8 +103,9 @@ def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
 
 def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:
     name = task_name(text)
-    past = [change.value.message for change in tasks.history(connection, user, name)[::-1] if change.value is not None]
-    asked = [each for each in dict.fromkeys(past) if each != MARK]
+    past = [change.value for change in tasks.history(connection, user, name)[::-1]]
+    known = [each.message for each in (tasks.get(connection, user, name), *past) if each is not None]
+    asked = [each for each in dict.fromkeys(known) if each != MARK]
     if not asked and not runs_of_tasks(connection, user, [name]):
         raise NothingToForget("there is no such task, and there was none")
     return ForgetTarget(user=user, tasks=tuple(TaskMade(name=name, message=each) for each in asked or [""]))

@@ -92,8 +92,8 @@ class Cleaner:
         self._receipts = turns.receipts(connection, user, (*entry.turns, *entry.used))
         self._runs = forgotten.run_texts(connection, user, (*entry.runs, *entry.ran))
         # Nobody can see or restore the earlier texts of a kind without history: they go with any forgetting.
-        no_history = (each for each in KINDS if each.ops and each.quotes and not each.past and each.made_of is None)
-        self._no_history = {each.what: each for each in no_history}
+        own = (each for each in KINDS if each.ops and each.quotes and each.made_of is None)
+        self._no_history = {each.what: each for each in own if not each.past or each.forgets_past}
         self._now = {
             (kind.what, kind.key_of(key)): {
                 column: json.loads(value) if column in kind.documents else value

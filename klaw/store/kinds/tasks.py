@@ -99,7 +99,7 @@ def undo(tx: Transaction, user: UserId, name: TaskName, to: int | None, at: str)
 
 _FORGET = f"""
 UPDATE task_changes AS c SET value = json_set(value, '$.message', '{MARK}')
-WHERE user_id = ?1 AND value IS NOT NULL AND (task_id IN (SELECT value FROM json_each(?2))
+WHERE user_id = ?1 AND value ->> '$.message' <> '{MARK}' AND (task_id IN (SELECT value FROM json_each(?2))
     OR value ->> '$.message' IS NOT (SELECT message FROM tasks WHERE user_id = ?1 AND name = c.task_id))
 """  # noqa: S608 - a constant
 

@@ -30,7 +30,7 @@ from klaw.store.engine import log_files, meta
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.engine.tables import Bound
-from klaw.store.forget import execute  # noqa: F401 - it adds the kind of its lines to KINDS
+from klaw.store.forget.execute import FORGET  # importing it adds it to KINDS
 from klaw.store.kinds import messages, records, runs, tasks, turns
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.tasks import TASK
@@ -252,7 +252,7 @@ def _fill_task_history(connection: apsw.Connection, data_dir: Path) -> None:
             with suppress(apsw.ConstraintError):
                 if change.kind is TASK:
                     TASK.apply(connection, change)
-                elif change.value is not None:
+                elif change.kind is FORGET and change.value is not None:
                     tasks.forget_past(connection, change.user, change.value.tasks)
         meta.remove(connection, meta.NO_TASK_HISTORY)
 

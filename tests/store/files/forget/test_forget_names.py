@@ -95,6 +95,16 @@ async def test_a_removed_task_that_never_ran_is_found(tmp_path: Path) -> None:
             await forgetter(store, tmp_path).find("task:lawyer", ANNA)
 
 
+async def test_a_task_without_history_is_found(tmp_path: Path) -> None:
+    """As in a home of before it had one, of which an old log is gone."""
+    async with running_store(tmp_path) as store:
+        await store.writer.run(tasks.put, task("lawyer", user="anna", message=ASKS), "new")
+        await store.writer.run(lambda tx: tx.connection.execute("DELETE FROM task_changes") and None)
+        await forget(store, tmp_path, "task:lawyer")
+        assert await store.readers.run(tasks.of_user, ANNA) == []
+        assert holding(tmp_path, ASKS) == {}
+
+
 async def test_a_task_that_a_kill_interrupted_the_next_start_forgets(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await scheduled(store, ANNA)

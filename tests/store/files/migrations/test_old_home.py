@@ -4,12 +4,14 @@ form to the byte."""
 from pathlib import Path
 
 from klaw.store import changes
-from klaw.store.kinds import messages, records, runs, tasks, turns
+from klaw.store.engine import meta
+from klaw.store.kinds import core_memory, messages, records, runs, tasks, turns
 from tests.support.forgetting import forgetter
 from tests.support.old_home import lines_of, old_data, old_digests
 from tests.support.reindexing import differing, digests_of, run
+from tests.support.runs.tasks import task
 from tests.support.stores import running_store
-from tests.support.topics import ANNA
+from tests.support.topics import ANNA, AT
 
 KINDS = {"task", "fact", "core", "summary", "topic", "person", "mention", "forget", "day", "spent"}
 NOT_IN_LOGS = {"vectors"}
@@ -47,6 +49,19 @@ async def test_with_its_database(tmp_path: Path) -> None:
     assert set(digests) - set(old_digests()) == SINCE
     assert differing(run(data)) == set()
     assert _without_vectors(digests_of(data / "klaw.db")) == _without_vectors(digests)
+
+
+async def test_the_history_of_tasks_is_filled_whatever_else_lines_say(tmp_path: Path) -> None:
+    """Core memory is kept as JSON, so its line may look like one of a task."""
+    async with running_store(tmp_path) as store:
+        await store.writer.run(tasks.put, task("kept", user=ANNA), "new")
+        for value in ("task", "forget"):
+            await store.writer.run(core_memory.change, ANNA, value, "what", value, AT)
+        await store.writer.run(lambda tx: meta.put(tx.connection, meta.NO_TASK_HISTORY, ""))
+    digests = digests_of(tmp_path / "klaw.db")
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(meta.get, meta.NO_TASK_HISTORY) is None
+    assert digests_of(tmp_path / "klaw.db") == digests
 
 
 async def test_from_the_logs_alone(tmp_path: Path) -> None:
