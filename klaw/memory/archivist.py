@@ -134,9 +134,10 @@ class Archivist(Nudge):
                 self.model_failures += 1
                 if self.model_failures >= MODEL_FAILURES:
                     self.backoff.fail(_MODEL, now)
-        else:
-            self.backoff.succeed(key)
-            self.status.error = None
+
+    def _succeeded(self, key: Key) -> None:
+        self.backoff.succeed(key)
+        self.status.error = None
 
     def _model_answers(self) -> None:
         self.model_failures = 0
@@ -155,6 +156,7 @@ class Archivist(Nudge):
         vitals.doing(f"dividing {len(chunk.rowids)} messages")
         with self._attempt(("chunk", chunk.key), ProviderError, ConfigError, TopicChanged):
             await self._archive(user, chunk)
+            self._succeeded(("chunk", chunk.key))
         return True
 
     async def _next_chunk(self) -> tuple[UserId, TopicChunk] | None:
@@ -247,6 +249,7 @@ class Archivist(Nudge):
                 await self._mark(topic, "facts")
             elif not await self._consolidate(vitals, topic):
                 return False
+            self._succeeded(("topic", topic.id))
         return True
 
     async def _consolidate(self, vitals: Vitals, topic: Topic) -> bool:

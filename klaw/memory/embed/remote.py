@@ -151,7 +151,7 @@ class RemoteModel:
         return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
 
     def problems(self) -> Mapping[str, str]:
-        """None until the model is loaded: then the embedder says what is wrong."""
+        """Empty until the model is loaded: until then the embedder says what is wrong."""
         if self.trouble is None or not self._loaded:
             return {}
         return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}

@@ -295,7 +295,7 @@ def _parts(block: _Block, target: int) -> Iterator[_Block]:
     units: list[tuple[int, list[str]]] = []
     for number, line in enumerate(block.lines, block.line):
         item = _ITEM.match(line)
-        if units and block.kind == "list" and (item is None or len(item[1]) > margin):
+        if units and (not line or (block.kind == "list" and (item is None or len(item[1]) > margin))):
             units[-1][1].append(line)
         else:
             units.append((number, [line]))

@@ -91,7 +91,7 @@ class TopicSearch:
         *,
         limit: int = MAX_CANDIDATES,
     ) -> list[TopicCandidate]:
-        """Find topics for who has searched the ``messages`` already (row ids). Raises StorageError."""
+        """Find topics where the ``messages`` (row ids) were searched already. Raises StorageError."""
         best = messages[:MESSAGES]
         found = await self.readers.run(
             search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES

@@ -221,6 +221,21 @@ async def test_a_failing_chunk_backs_off_alone(tmp_path: Path) -> None:
             assert archivist.status.error is None
 
 
+async def test_a_topic_that_waits_for_its_vector_does_not_hide_an_error(tmp_path: Path) -> None:
+    def answer(request: Request) -> str:
+        if any("poison" in line for line in lines_of(request)):
+            raise ProviderTimeout("no answer")
+        return one_topic(request)
+
+    async with running_store(tmp_path) as store:
+        await tell(store, "good")
+        await tell(store, "poison", at=START + 10_000)
+        async with archiving(store, Scripted(answer), TestClock(LATER), off()) as (archivist, _):
+            await settled(archivist)
+            assert len(await known(store)) == 1
+            assert archivist.status.error == "ProviderTimeout"
+
+
 async def test_an_outage_is_no_storm(tmp_path: Path) -> None:
     def down(_request: Request) -> str:
         raise ProviderNetworkError("down")

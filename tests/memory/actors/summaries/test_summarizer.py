@@ -427,13 +427,14 @@ async def test_a_sweep_finds_what_no_nudge_told_of(tmp_path: Path) -> None:
     async with summarising(tmp_path, start=False) as s:
         s.llm.respond = lambda _request: text_reply("Riga.")
         await s.say(*texts())
+        await s.start()
+        await s.settle()
+        assert await s.live()
         await s.say(*texts(), chat="missed")
         for number in range(SWEEP_CHATS + 1):
             s.summarizer.turn_ended(chat_id(UserId("local"), f"empty{number}"))
         assert len(s.summarizer.queue) == SWEEP_CHATS
-        await s.start()
         await s.settle()
-        assert await s.live()
         assert await s.live(chat_id(UserId("local"), "missed"))
 
 

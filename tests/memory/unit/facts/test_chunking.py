@@ -78,6 +78,13 @@ def test_a_long_fence_is_closed_and_opened_again() -> None:
     assert all(each.split("\n\nafter")[0].endswith("\n````") and each.startswith("````python\n") for each in fences)
 
 
+def test_empty_lines_of_a_fence_are_cut_too() -> None:
+    found = chunks_of("```\na\n" + "\n" * 20_000 + "b\n```")
+    assert all(tokens.estimate(each.text) <= TARGET_TOKENS + 3 for each in found)
+    assert "a" in found[0].text
+    assert "b" in found[-1].text
+
+
 def test_an_unclosed_fence_and_deep_headings_end() -> None:
     assert "x" in chunks_of("```\nx\n# no heading")[0].text
     deep = chunks_of("\n".join(f"{'#' * (n % 6 + 1)} {'h' * 200}" for n in range(12)) + "\ntext")
