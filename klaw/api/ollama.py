@@ -25,6 +25,8 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 @attrs.frozen(kw_only=True)
 class OllamaChatRequest(ChatRequest):
+    user: None = attrs.field(default=None, init=False)
+    """Is no field of this API."""
     format: Annotated[bool, Form(bool, bool)] = False
     """Whether the answer is to have a form: "json", or a schema."""
 

@@ -118,7 +118,7 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
         looks_so = DIGEST if kind == "kb_document" else ID
         if (of and not stored.records.has_history(of)) or not looks_so.fullmatch(text):
             continue
-        if kind == "message" and text.isdecimal():  # a number of a chat
+        if kind == "task" or (kind == "message" and text.isdecimal()):  # a name; a number of a chat
             continue
         whose = None if any_turn and kind == "turn" else user
         found = await readers.run(stored.records.beginning_with, of or kind, whose, text, MOST_TOLD + 1)

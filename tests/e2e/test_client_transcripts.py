@@ -146,6 +146,8 @@ async def test_a_named_chat_needs_nothing_of_what_was_said_before(http, llm):
     assert given(llm) == ["One", "echo: One", "Two"]
     chat, _ = await ask(http, body("u Two", "a echo: Two", "u Three"), **{"X-Klaw-Chat": "mine"})
     assert (chat, given(llm)[-1], len(given(llm))) == ("mine", "Three", 5)
+    found = [(await ask(http, body("u One", user="own"), door))[0] for door in DOORS]
+    assert [each == "own" for each in found] == [True, False], "Ollama's API has no such field"
 
 
 async def test_a_question_that_failed_is_asked_again_where_it_stands(http, llm):

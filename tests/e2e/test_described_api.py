@@ -31,7 +31,7 @@ BEYOND_A_SCHEMA = (
     "chats_messages", "messages_send", "chats_rename", "receipt", "schedule_preview", "schedule_add", "schedule_edit",
     "kb_add", "topics_merge",
     # times, cursors, places and names of things as people write them
-    "search", "topics_rebuild", "why", "chat", "fact_add", "models_test", "import_remember", "import_put",
+    "search", "topics_rebuild", "why", "fact_add", "models_test", "import_remember", "import_put",
     "export_records",
     # a body, a login, a chat or an operation that must be there
     "call", "file_upload", "import_keep", "log_out", "heartbeat",

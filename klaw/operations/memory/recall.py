@@ -15,7 +15,6 @@ from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
-from klaw.operations.memory.search import WITHOUT
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
@@ -150,6 +149,8 @@ def _totals(report: dict[str, Any]) -> list[Line]:
             " later, or the settings or the version were others."
         )
     if report["no_vectors"] is not None:
+        from klaw.operations.memory.search import WITHOUT
+
         out.append(f"note: {WITHOUT[report['no_vectors']]}.")
     return out
 

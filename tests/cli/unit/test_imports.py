@@ -1,14 +1,17 @@
 """``klaw import``: a file that is no such export."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import attrs
 import pytest
 
 from klaw.cli import imports
 from klaw.cli.main import main
 from klaw.cli.output import new_folder
 from klaw.imports.events import ProjectDocument
+from klaw.imports.feed import ImportReport
 from klaw.operations.operation import OperationError
 
 
@@ -50,3 +53,10 @@ def test_documents_of_projects_are_written_where_they_harm_nothing(
     export.write_text(json.dumps([{"name": "Garden", "docs": [{"filename": "a.md", "content": "x"}]}]))
     assert main(["import", "claude", str(export), "--dry-run", "--home", str(tmp_path)]) == 0
     assert "1 document of projects: --projects DIR writes them into a folder" in capsys.readouterr().out
+
+
+def test_what_undo_leaves_is_not_said_to_be_undone() -> None:
+    report = attrs.asdict(ImportReport(kept=Counter(tasks=1), remembered=1))
+    lines = imports._shown({"import": "i", "dry_run": False, "projects": "", "facts": 0, "people": 0, **report}).lines
+    assert "1 task: 1 added, 0 were here before" in lines
+    assert not any("undo" in str(each) for each in lines)

@@ -218,6 +218,7 @@ async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
                 await ask_all(boris, requests(known), answers)
                 await ask_all(boris, mcp_requests(known), answers)
             await speak(server.url, his, [{"type": "hello", "version": 2}, *frames(known)], answers)
+            assert json.loads(answers[-1][-1])["ref"] == "the end"
             for word in known.words:
                 await speak(server.url, his, [{"type": "hello", "version": 2, "chats": {word: 0}}], answers)
             told = [each for each in answers if any(secret in str(each[-1]) for secret in secrets)]
