@@ -103,7 +103,7 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     if answer["left_out"]:
         told = ", ".join(f"{count:,} {why}" for why, count in answer["left_out"].items())
         lines.append(f"left out: {told}")
-    if answer["added"] or answer["remembered"]:
+    if answer["added"] or (answer["remembered"] and (answer["facts"] or answer["people"])):  # undo leaves the others
         lines.append(f"to take it back: klaw import undo {answer['import']}")
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
     if more := answer["unread_count"] - len(notes):

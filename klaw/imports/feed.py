@@ -225,7 +225,7 @@ class _PendingRecords:
             here = self.places.get(value.chat.partition(":")[2])
             value = attrs.evolve(value, chat=chat_id(value.user, here) if here else None)
         elif isinstance(value, Task) and value.inject_into is not None:
-            value = attrs.evolve(value, inject_into=self.places.get(value.inject_into))
+            value = attrs.evolve(value, inject_into=self.places.get(value.inject_into) or value.inject_into)
         given = REQUESTS.write(value)
         size = len(json.dumps(given))
         if what != self._what or len(self._given) == PART_KEPT or self._bytes + size > PART_BYTES:
