@@ -259,6 +259,3 @@ class GuardedHttp:
             max_keepalive_connections=None if keep else 0,
         ) as pool:
             yield GuardedConnections(pool, self._timeouts)
-
-
-# -- how much of an answer is read: it is bounded as it comes, unpacked or not ---------------------------------------
