@@ -204,7 +204,7 @@ async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) ->
         try:
             value = stored.imports.checked(kind, fields)
             if isinstance(value, Task):
-                task_input.check(value)
+                value = task_input.check(value)
                 if len(here | {value.name}) > MAX_TASKS:
                     raise ValueError(f"there are {MAX_TASKS} tasks already")  # noqa: TRY301 - one place for all
                 here.add(value.name)

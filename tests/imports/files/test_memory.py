@@ -13,7 +13,7 @@ from klaw.cli.imports import _shown
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.person import Person, PersonId
-from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Cron
+from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, At, Cron
 from klaw.errors import KlawError
 from klaw.imports import claude, klaw_export
 from klaw.imports.export_files import opened
@@ -270,9 +270,10 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
         {"name": "odd", "trigger": {"cron": 5}},
     ]
     late = {**TASK, "name": "late", "inject_into": "x", "message": '"' * MAX_TASK_MESSAGE_BYTES}
+    late["trigger"] = {"at": " 2026-12-24T18:00 ", "zone": "Europe/Berlin"}
     there = {
         "tasks": [TASK, *({**TASK, **each} for each in bad), late],
-        "bases": [BASE, {**BASE, "id": "base2"}],
+        "bases": [BASE, {**BASE, "id": "base2"}, {**BASE, "id": "../base3"}],
         "sources": [SOURCE],
         "topics": [{"id": 7, "chat": "local:Сад", "summary": "Roses", "first_rowid": 1}] * 3,
         "summaries": [{"chat": "local:Сад", "first_seq": 1, "last_seq": 9, "text": "Roses"}],
@@ -281,12 +282,13 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
         (path / f"{name}.json").write_text(json.dumps(things))
     async with running_store(data) as store:
         report = await moved(store, path)
-        assert report.kept == {"tasks": 6, "bases": 2}
+        assert report.kept == {"tasks": 2, "bases": 2}
         assert report.remembered == 3
-        water, late = sorted(await store.readers.run(tasks.of_user, LOCAL_USER), key=lambda each: each.name != "water")
+        water, last = sorted(await store.readers.run(tasks.of_user, LOCAL_USER), key=lambda each: each.name != "water")
         assert (water.enabled, water.inject_into, water.timeout_s) == (False, "Сад", 300)
         assert water.trigger == Cron(expression="0 9 * * *", zone="Europe/Berlin")
-        assert (late.name, late.inject_into) == ("late", "x"), "its page says that there is no such chat"
+        assert (last.name, last.inject_into) == ("late", "x"), "its page says that there is no such chat"
+        assert last.trigger == At(instant="2026-12-24T17:00:00.000Z", zone="Europe/Berlin"), "else it cannot be listed"
         (base,) = await store.readers.run(bases.of_user, LOCAL_USER)
         assert (base.base.id, base.base.name, base.base.members) == ("base1", "Garden", {})
         assert (await moved(store, path, SECOND)).remembered == 0
@@ -302,11 +304,12 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
     unread = sorted(f"{each.what}: {each.why}" for each in report.unread)
     assert [each.partition(": ")[0] for each in unread] == [
         *["a task"] * 4,
+        "bases.json, entry 3",
         "sources.json, entry 1 (notes)",
         "tasks.json, entry 6",
     ]
     assert [each.split(": ")[1] for each in unread[:4]] == ["blank", "cron", "every", "heartbeat"]
-    assert "klaw kb add" in unread[4]
+    assert "klaw kb add" in unread[5]
     rebuilt(data)
 
 
