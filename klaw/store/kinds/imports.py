@@ -189,7 +189,7 @@ def _remembered(
     tx: Transaction, user: UserId, origin: ImportId, kind: Kind[Any], given: Any, at: str, undone: dict[str, bool]
 ) -> bool:
     connection, key = tx.connection, getattr(given, kind.id)
-    if kind.history(connection, user, key) if kind.past else kind.is_there(connection, user, key):
+    if kind.is_there(connection, user, key) or (kind.past and kind.history(connection, user, key)):
         return False
     assert callable(kind.moves)
     moved = attrs.evolve(kind.moves(given), user=user)
