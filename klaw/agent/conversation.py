@@ -105,7 +105,6 @@ class Conversation:
     """What the model is offered; none asks it once."""
     accounts: dict[str, dict[str, Any]] = attrs.field(init=False, factory=dict)
     """For the receipt, by id of the call: name, round, and once it ended state, length and time."""
-    """Names of the tools that were called, in order."""
     llm_calls: int = attrs.field(init=False, default=0)
     finish_reason: str = attrs.field(init=False, default="stop")
     """Why the last call ended."""

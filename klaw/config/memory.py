@@ -95,7 +95,7 @@ class SummariesConfig:
     enabled: bool = key("Condense the older part of a long chat, and show the summary in its place.", True)
     threshold_fraction: float = key("Messages are summarised beyond this share of the context.", 0.5, up_to=0.9)
     left_out_tokens: int = key(
-        "They are also summarised beyond this many tokens outside context.slidingWindow.", 2000, within=(1, TOKENS_MAX)
+        "Messages outside context.slidingWindow are summarised beyond this many tokens.", 2000, within=(1, TOKENS_MAX)
     )
     max_tokens: int = key("Tokens of a chat's summaries in context; the oldest makes room.", 600, within=(50, 20_000))
     hold_uncovered: bool = key("Messages beyond context.slidingWindow stay until a summary holds them.", False)

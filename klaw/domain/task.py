@@ -24,6 +24,7 @@ TaskName = NewType("TaskName", str)
 """Unique among the tasks of one user."""
 TaskKey: TypeAlias = tuple[UserId, TaskName]
 
+MAX_TASKS = 200
 MAX_TASK_MESSAGE_BYTES = 16_384
 MAX_TIMEOUT_S = 86_400
 MAX_RUN_TOKENS = 1_000_000_000

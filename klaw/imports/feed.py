@@ -52,7 +52,7 @@ class ImportReport:
     first_at: str = ""
     last_at: str = ""
     kept: Counter[str] = attrs.Factory(Counter)
-    """How many facts, people and so on the export has."""
+    """How many facts, people and so on the export has that could be read."""
     remembered: int = 0
     """Those of them that were new."""
     documents: int = 0
@@ -212,7 +212,7 @@ class _PendingMessages:
 class _PendingRecords:
     def __init__(self, ask: Ask | None, report: ImportReport) -> None:
         self._ask, self._report = ask, report
-        self._what, self._bytes = "", 0
+        self._what, self._plural, self._bytes = "", "", 0
         self._given: list[dict[str, Any]] = []
         self.places: dict[str, str | None] = {}
         """The names of the export's chats, and what they are called here."""
@@ -220,24 +220,25 @@ class _PendingRecords:
     def add(self, what: str, value: Any) -> None:
         kind = kind_of(what)
         assert kind is not None
-        self._report.kept[kind.plural] += 1
         if isinstance(value, Fact) and value.chat is not None:
             here = self.places.get(value.chat.partition(":")[2])
             value = attrs.evolve(value, chat=chat_id(value.user, here) if here else None)
         elif isinstance(value, Task) and value.inject_into is not None:
-            value = attrs.evolve(value, inject_into=self.places.get(value.inject_into))
+            value = attrs.evolve(value, inject_into=self.places.get(value.inject_into) or value.inject_into)
         given = REQUESTS.write(value)
         size = len(json.dumps(given))
         if what != self._what or len(self._given) == PART_KEPT or self._bytes + size > PART_BYTES:
             self.flush()
-        self._what, self._bytes = what, self._bytes + size
+        self._what, self._plural, self._bytes = what, kind.plural, self._bytes + size
         self._given.append(given)
 
     def flush(self) -> None:
         given, self._given, self._bytes = self._given, [], 0
+        self._report.kept += Counter({self._plural: len(given)})
         if given and self._ask is not None:
             answer = self._ask("import_remember", {"what": self._what, "values": given})
             self._report.remembered += answer["added"]
+            self._report.kept -= Counter({self._plural: len(answer["refused"])})
             for each in answer["refused"]:
                 self._report.note(events.Unread(f"a {self._what}", each))
 

@@ -10,6 +10,7 @@ import attrs
 from klaw.convert import FRAMES, wire_names
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER
+from klaw.domain.text import cut, one_line
 from klaw.imports import events
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport, each_file
 from klaw.imports.json_stream import items, walk
@@ -20,17 +21,21 @@ from klaw.store.kinds.records import KINDS
 SOURCE = "klaw"
 CHATS = r"chats/[^/]+\.json"
 KEPT: dict[str, Kind[Any]] = {kind.plural: kind for kind in KINDS if kind.moves}
-MAX_CHARS = 19_000
-"""Of one thing as JSON: the request of a task may have 16,384."""
+MAX_CHARS = 34_000
+"""Of one thing as JSON: the request of a task may have 16,384, each of them two as a line end or a quotation mark."""
 
 
 def read(export: OpenedExport) -> Iterator[events.Event]:
     """All chats, then what else is kept, with its own ids."""
-    kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if each.stem == name and _is_list(each)]
+    named = [each for name in KEPT for each in export.files(rf"{name}\.json") if each.stem == name]
+    kept = [each for each in named if _is_list(each)]
     alone = bool(kept) and not export.has_several
     if not alone:
         yield from each_file(export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"), _chat)
     yield from each_file(kept, _kept)
+    for each in named if export.has_several else ():
+        if each not in kept and "chats" not in each.name.split("/")[-2:-1]:
+            yield events.Unread(each.name, "is no list")
 
 
 def _is_list(file: ExportEntry) -> bool:
@@ -68,7 +73,7 @@ def _of(kind: Kind[Any], found: Any, place: str) -> events.Event:
         return events.Unread(place, "is no object")
     if isinstance(kind.moves, str):
         if isinstance(found.get("name"), str):
-            return events.Unread(f"{place} ({found['name']})", kind.moves)
+            return events.Unread(f"{place} ({cut(one_line(found['name']), 60)})", kind.moves)
         return events.LeftOut(f"{kind.plural}: {kind.moves}")
     if found.get("superseded_by") or found.get("merged_into"):
         return events.LeftOut("facts and people that are history")

@@ -12,7 +12,7 @@ from klaw.domain.attachment import NamedFile
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
 from klaw.domain.message import chat_title
 from klaw.domain.names import CHAT_FORM, chat_id, chat_name
-from klaw.domain.task import Task
+from klaw.domain.task import MAX_TASKS, Task
 from klaw.domain.text import plural
 from klaw.errors import TaskError
 from klaw.operations import forget, stored
@@ -199,11 +199,15 @@ async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) ->
     from klaw.runs import task_input
 
     kind, good, refused, added = _moving(asked.what, into=True), [], [], 0
+    here = {each.name for each in await parts.core.readers.run(stored.tasks.of_user, caller.user)}
     for fields in asked.values:
         try:
             value = stored.imports.checked(kind, fields)
             if isinstance(value, Task):
-                task_input.check(value)
+                value = task_input.check(value)
+                if len(here | {value.name}) > MAX_TASKS:
+                    raise ValueError(f"there are {MAX_TASKS} tasks already")  # noqa: TRY301 - one place for all
+                here.add(value.name)
             good.append(value)
         except (ValueError, TaskError) as error:
             refused.append(f"{fields.get('name') or fields.get(kind.id)}: {error}")

@@ -12,7 +12,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain.names import UserId, chat_id, local_time
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
+from klaw.domain.task import HEARTBEAT, MAX_TASKS, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
 from klaw.runs import task_input, transcripts
 from klaw.runs.due import next_fire
@@ -25,7 +25,6 @@ from klaw.store.kinds import tasks as stored_tasks
 
 _T = TypeVar("_T")
 ANSWER_S = 30.0
-MAX_TASKS = 200
 SHOWN_FIRES = 3
 PREVIEWED_FIRES = 5
 WAITING = "waiting"

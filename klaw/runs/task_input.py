@@ -144,8 +144,8 @@ def draft(
     return Task(user=user, trigger=trigger, created_at=moment, updated_at=moment, anchor_at=start, **asked.settings())
 
 
-def check(task: Task) -> None:
-    """Check a task that another Klaw had. Raises TaskError."""
+def check(task: Task) -> Task:
+    """A task that another Klaw had, as this one would have stored it. Raises TaskError."""
     given = {name: getattr(task, field) for name, field in FIELDS.items()}
     match task.trigger:
         case Cron(expression=expression, zone=zone):
@@ -154,7 +154,11 @@ def check(task: Task) -> None:
             given["every"] = seconds
         case At(instant=instant, zone=zone):
             given |= {"at": instant, "zone": zone, "now": True}
-    draft(given, user=task.user, now=from_iso(task.created_at), default_zone="UTC")
+    made = draft(given, user=task.user, now=from_iso(task.created_at), default_zone="UTC")
+    trigger = made.trigger
+    if isinstance(trigger, At):
+        trigger = attrs.evolve(trigger, zone=getattr(task.trigger, "zone", None) or None)
+    return attrs.evolve(made, trigger=trigger, updated_at=task.updated_at, anchor_at=task.anchor_at)
 
 
 def edit(

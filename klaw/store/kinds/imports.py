@@ -2,6 +2,7 @@
 ``imported``, so there is no table of imports: an import is there as long as something of it is."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from klaw.domain.knowledge import Base
 from klaw.domain.message import Message, MessageKind, NewMessage, instant
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
-from klaw.errors import BaseExists, IdConflict
+from klaw.errors import BaseExists, IdConflict, InvalidValue
 from klaw.store.changes import Kind
 from klaw.store.engine.transaction import StoppedStore, Transaction, checkpoint
 from klaw.store.kinds import attachments, chats, facts, messages, people
@@ -31,6 +32,7 @@ from klaw.store.kinds.knowledge import bases
 MOST_AGAIN = 9
 """So often what one and the same export brings can be undone and imported again."""
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 _FROM_IMPORT = f"channel GLOB '{ORIGIN}*' AND role <> 'system'"
 _LIVE = f"FROM messages INDEXED BY messages_imported WHERE user_id = ?1 AND channel = ?2 AND {_FROM_IMPORT}"
 
@@ -166,6 +168,8 @@ def checked(kind: Kind[Any], fields: Mapping[str, Any]) -> Any:
         if name.endswith("_at"):
             instant(getattr(value, name))
     kind.check(value)
+    if not _ID.fullmatch(getattr(value, kind.id)):
+        raise InvalidValue("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
     return value
 
 
@@ -185,7 +189,7 @@ def _remembered(
     tx: Transaction, user: UserId, origin: ImportId, kind: Kind[Any], given: Any, at: str, undone: dict[str, bool]
 ) -> bool:
     connection, key = tx.connection, getattr(given, kind.id)
-    if kind.history(connection, user, key) if kind.past else kind.is_there(connection, user, key):
+    if kind.is_there(connection, user, key) or (kind.past and kind.history(connection, user, key)):
         return False
     assert callable(kind.moves)
     moved = attrs.evolve(kind.moves(given), user=user)

@@ -1,16 +1,19 @@
 """Facts and people of another Klaw: what is stored, a second import, what was changed here meanwhile, undoing."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from klaw.actor.clock import iso
+from klaw.cli.imports import _shown
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.person import Person, PersonId
-from klaw.domain.task import Cron
+from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, At, Cron
 from klaw.errors import KlawError
 from klaw.imports import claude, klaw_export
 from klaw.imports.export_files import opened
@@ -212,7 +215,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_comes(tmp_path: Path) -
         told("f8", "x", source="hearsay"),
         told("f9", 5),
         told("f10", "was so once", superseded_by="f1"),
-        told("f11", "x", client="y" * 20_000),
+        told("f11", "x", client="y" * 35_000),
         {"id": "f12"},
     )
     odd = (told("f20", "Without a chat", chat="nonsense", imported="klaw-20200101-000000-000", new_field=1),)
@@ -266,9 +269,11 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
         {"name": "blank", "message": ""},
         {"name": "odd", "trigger": {"cron": 5}},
     ]
+    late = {**TASK, "name": "late", "inject_into": "x", "message": '"' * MAX_TASK_MESSAGE_BYTES}
+    late["trigger"] = {"at": " 2026-12-24T18:00 ", "zone": "Europe/Berlin"}
     there = {
-        "tasks": [TASK, *({**TASK, **each} for each in bad), {**TASK, "name": "late", "inject_into": "x"}],
-        "bases": [BASE, {**BASE, "id": "base2"}],
+        "tasks": [TASK, *({**TASK, **each} for each in bad), late],
+        "bases": [BASE, {**BASE, "id": "base2"}, {**BASE, "id": "../base3"}],
         "sources": [SOURCE],
         "topics": [{"id": 7, "chat": "local:Сад", "summary": "Roses", "first_rowid": 1}] * 3,
         "summaries": [{"chat": "local:Сад", "first_seq": 1, "last_seq": 9, "text": "Roses"}],
@@ -277,12 +282,13 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
         (path / f"{name}.json").write_text(json.dumps(things))
     async with running_store(data) as store:
         report = await moved(store, path)
-        assert report.kept == {"tasks": 6, "bases": 2}
+        assert report.kept == {"tasks": 2, "bases": 2}
         assert report.remembered == 3
-        water, late = sorted(await store.readers.run(tasks.of_user, LOCAL_USER), key=lambda each: each.name != "water")
+        water, last = sorted(await store.readers.run(tasks.of_user, LOCAL_USER), key=lambda each: each.name != "water")
         assert (water.enabled, water.inject_into, water.timeout_s) == (False, "Сад", 300)
         assert water.trigger == Cron(expression="0 9 * * *", zone="Europe/Berlin")
-        assert (late.name, late.inject_into) == ("late", None)
+        assert (last.name, last.inject_into) == ("late", "x"), "its page says that there is no such chat"
+        assert last.trigger == At(instant="2026-12-24T17:00:00.000Z", zone="Europe/Berlin"), "else it cannot be listed"
         (base,) = await store.readers.run(bases.of_user, LOCAL_USER)
         assert (base.base.id, base.base.name, base.base.members) == ("base1", "Garden", {})
         assert (await moved(store, path, SECOND)).remembered == 0
@@ -298,12 +304,41 @@ async def test_tasks_come_in_disabled_and_bases_without_sources_and_the_rest_is_
     unread = sorted(f"{each.what}: {each.why}" for each in report.unread)
     assert [each.partition(": ")[0] for each in unread] == [
         *["a task"] * 4,
+        "bases.json, entry 3",
         "sources.json, entry 1 (notes)",
         "tasks.json, entry 6",
     ]
     assert [each.split(": ")[1] for each in unread[:4]] == ["blank", "cron", "every", "heartbeat"]
-    assert "klaw kb add" in unread[4]
+    assert "klaw kb add" in unread[5]
     rebuilt(data)
+
+
+async def test_no_more_tasks_come_than_a_user_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klaw.operations.imports.MAX_TASKS", 1)
+    path = export(tmp_path, facts=[], people=[])
+    (path / "tasks.json").write_text(json.dumps([TASK, {**TASK, "name": "late"}]))
+    async with running_store(tmp_path / "data") as store:
+        for new_ones in (1, 0):
+            report = await moved(store, path)
+            assert report.remembered == new_ones
+            assert [each.why for each in report.unread] == ["late: there are 1 tasks already"]
+        assert [each.name for each in await store.readers.run(tasks.of_user, LOCAL_USER)] == ["water"]
+
+
+def test_a_file_that_is_no_list_is_named(tmp_path: Path) -> None:
+    path = export(tmp_path, facts=[], people=[])
+    (path / "tasks.json").write_text("{}")
+    (path / "chats/people.json").write_text((path / "chats/Сад.json").read_text())
+    with opened(str(path)) as given:
+        report = feed(klaw_export.read(given), "klaw", None, lambda _done: None)
+    assert [(each.what, each.why) for each in report.unread] == [("tasks.json", "is no list")]
+
+
+def test_undo_is_offered_for_what_it_takes_back() -> None:
+    none = {"import": FIRST, "dry_run": False, "projects": "", "facts": 0, "people": 0}
+    answer = {**none, **attrs.asdict(ImportReport(kept=Counter(tasks=1), remembered=1))}
+    assert not any("import undo" in str(each) for each in _shown(answer).lines)
+    assert any("import undo" in str(each) for each in _shown({**answer, "facts": 1}).lines)
 
 
 async def test_two_of_one_name_in_an_export_stay_two(tmp_path: Path) -> None:
