@@ -124,10 +124,10 @@ async def test_a_dialog_knows_what_there_is_before_it_can_change_it(tmp_path, lo
 
     def look(page, wrong):
         ids = {name: call(page, "POST", "/kb", {"name": name})["base"]["id"] for name in ("roses", "trees", "birds")}
+        page.route("**/api/v1/chats?**", lambda route: held.append(route))  # also what the page asks by itself
         call(page, "POST", "/chats/main/messages", {"text": "Hello"})
         call(page, "POST", "/kb/use", {"chat": "main", "bases": [ids["roses"]]})
         call(page, "POST", "/chats/main/rename", {"title": "Plans"})
-        page.route("**/api/v1/chats?**", lambda route: held.append(route))
         page.evaluate("location.hash = '#/chats/main'")
         page.wait_for_selector("article.assistant")
         assert page.locator("klaw-chat header .menu").count() == 0  # it would be that of a chat without title and bases
