@@ -147,7 +147,7 @@ class Look:
         page.click("dialog button.main")
         page.wait_for_selector("dialog [name=name] ~ .error:not(:empty)")
         self.check("a wrong task")
-        task = f"news-{self.locale}"
+        task = f"news-{self.locale.lower()}"
         for name, value in (("cron", "0 9 * * *"), ("name", task), ("message", self.words["said"])):
             page.fill(f"dialog [name={name}]", value)
         page.click("dialog button.main")
