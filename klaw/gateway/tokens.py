@@ -158,13 +158,18 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+RECHECK_S = 0.5
+"""Every frame asks whether its token still holds; the file is looked at again after this time."""
+
+
 class Authenticator:
     """Checks tokens against the file, which it reads again when it changes. A file that became unreadable, or is gone,
     leaves all as it was: a slip while editing locks nobody in or out. Raises ConfigError: the file exists and cannot be
     used. ``clock``: Unix seconds, by which logins expire."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        self.path, self._clock = path, clock
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time, recheck_s: float = RECHECK_S) -> None:
+        self.path, self._clock, self._recheck_s = path, clock, recheck_s
+        self._looked_at = time.monotonic()
         self._stamp = self._look()
         self._access = load_access(path)
 
@@ -199,8 +204,10 @@ class Authenticator:
         return revoke_tokens(self.path, name)
 
     def holds(self, grant: Grant) -> bool:
-        """Whether a grant still holds: the token was not revoked, or none is needed still."""
-        self._refresh()
+        """Whether a grant still holds: the token was not revoked, or none is needed still. A change of the file counts
+        after at most ``recheck_s``."""
+        if time.monotonic() - self._looked_at >= self._recheck_s:
+            self._refresh()
         if grant.token is None:
             return self._access.local
         found = [each for each in self._access.tokens if (each.id, each.user) == (grant.token, grant.user)]
@@ -211,6 +218,7 @@ class Authenticator:
 
     def _refresh(self) -> None:
         # A stat takes microseconds and the file is small: a thread is not worth making every check asynchronous.
+        self._looked_at = time.monotonic()
         stamp = self._look()
         if stamp == self._stamp:
             return

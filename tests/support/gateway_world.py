@@ -305,7 +305,7 @@ async def world(
     hub = Hub()
     chats = FakeChats(hub)
     tokens = tmp_path / "tokens.json"
-    auth = Authenticator(tokens)
+    auth = Authenticator(tokens, recheck_s=0.0)
     listening = trio.Event()
     found = []
 

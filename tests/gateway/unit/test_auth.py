@@ -92,8 +92,18 @@ def test_this_machine_can_be_kept_out_before_there_is_a_token(path):
     assert Authenticator(path).grant(None, loopback=True) is None
 
 
+def test_a_connection_hears_of_a_revocation_with_the_next_look_and_a_newcomer_at_once(path):
+    _, anna = add_token(path, "anna", NOW)
+    auth = Authenticator(path, recheck_s=1000.0)
+    grant = auth.grant(anna, loopback=False)
+    revoke_tokens(path, "anna")
+    assert auth.holds(grant)
+    assert auth.grant(anna, loopback=False) is None
+    assert not auth.holds(grant)
+
+
 def test_changes_of_the_file_are_seen_at_once(path):
-    auth = Authenticator(path)
+    auth = Authenticator(path, recheck_s=0.0)
     local = auth.grant(None, loopback=True)
     entry, anna = add_token(path, "anna", NOW)
     assert not auth.holds(local)
