@@ -88,8 +88,8 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     if kept := answer["kept"]:
         new, rest = answer["remembered"], sum(kept.values()) - answer["remembered"]
         done = "" if answer["dry_run"] else f": {new:,} added, {rest:,} were here before"
-        lines.append(f"{' and '.join(counted(count, many) for many, count in kept.items())}{done}")
-    if "tasks" in kept and not answer["dry_run"]:
+        lines.append(f"{', '.join(counted(count, many) for many, count in kept.items())}{done}")
+    if "tasks" in kept and answer["remembered"] and not answer["dry_run"]:
         lines.append("imported tasks do not run until you enable them: klaw schedule enable NAME")
     if answer["files"]:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")

@@ -212,7 +212,7 @@ def _next(task: dict[str, Any], else_: str = "never") -> str:
 
 
 _COLUMNS = notes(Task, Column)
-_LIMITS = ("model", "timeout_s", "max_tokens", "daily_tokens")
+_SHOWN = ("message", "model", "timeout_s", "max_tokens", "daily_tokens")
 
 
 def _task(answer: dict[str, Any]) -> Lines:
@@ -224,7 +224,7 @@ def _task(answer: dict[str, Any]) -> Lines:
         ("runs", task["trigger"]["shown"]),
         *(("" if place else "next", moment) for place, moment in enumerate(fires)),
         ("chat", task["inject_into"] or results),
-        *((_COLUMNS[name].title, cell(name, _COLUMNS[name], task[name])) for name in _LIMITS if task[name] is not None),
+        *((_COLUMNS[name].title, cell(name, _COLUMNS[name], task[name])) for name in _SHOWN if task[name] is not None),
         ("warning", task["warning"] or None),
     ]
     return [details(rows)]

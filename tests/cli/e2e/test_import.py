@@ -204,9 +204,12 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
     async with serve_llm() as llm, served(write_home(other, llm=llm.url)) as server:
         where = ("--home", str(other))
         code, out, err = await run_klaw("import", "klaw", str(folder), "--dry-run", *where)
-        assert (code, "2 facts and 2 people and 1 task\n" in out) == (0, True), err
+        assert (code, "2 facts, 2 people, 1 task\n" in out) == (0, True), err
         code, out, err = await run_klaw("import", "klaw", str(folder), *where)
-        assert (code, "2 facts and 2 people and 1 task: 5 added, 0 were here before" in out) == (0, True), err
+        assert (code, "2 facts, 2 people, 1 task: 5 added, 0 were here before" in out) == (0, True), err
+        assert "do not run until you enable them" in out
+        code, out, err = await run_klaw("import", "klaw", str(folder), *where)
+        assert (code, "0 added, 5 were here before" in out, "enable" in out) == (0, True, False), err
         code, out, err = await run_klaw("facts", "list", *where)
         assert (code, out.count("import:klaw-"), "Аня живёт в Берлине" in out) == (0, 2, True), err
         code, out, err = await run_klaw("people", "show", "аня", *where)

@@ -98,7 +98,8 @@ async def test_a_task_from_the_first_command_to_its_result(tmp_path):
             "removed weather; its runs stay: `klaw forget "
         )
         assert "(removed)" in await klaw.good("schedule", "history", "weather")
-        assert "every 2h" in await klaw.good("schedule", "undo", "weather")
+        back = await klaw.good("schedule", "undo", "weather")
+        assert ("every 2h" in back, asked in back) == (True, True)
         assert asked in (await klaw.json("schedule", "list"))["tasks"][0]["message"]
         assert "weather" in await klaw.good("runs")
         assert "дождь" not in server.stderr
