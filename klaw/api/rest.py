@@ -133,7 +133,7 @@ def _by_name(api: Api) -> DescribedRoute:
 
 
 class _NotAllowed:
-    """As an object it is asked with every method."""
+    """An ASGI object, not a function: Starlette then routes every method to it."""
 
     async def __call__(self, _scope: Asked, _receive: Receive, _send: Send) -> None:
         raise HTTPException(405)

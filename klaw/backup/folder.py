@@ -84,7 +84,7 @@ class BackupManifest:
     time: Instant
     """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
     order: Annotated[Instant, OMIT] = ""
-    """By what it comes after the backup before, if the clock was set back in between; empty: by ``time``."""
+    """What backups are sorted by if the clock was set back since the one before; empty: ``time``."""
     last: Mapping[str, int]
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
     journal; empty when no database could be read."""

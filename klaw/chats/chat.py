@@ -46,7 +46,7 @@ class Submit:
     files: tuple[NamedFile, ...] = ()
     instructions: str = ""
     question: bool = False
-    """It is a message even if it begins like a command."""
+    """Never read as a command, whatever it begins with."""
 
 
 @attrs.frozen(kw_only=True)

@@ -40,7 +40,7 @@ class Foot:
     prompt: str
     view: View
     status: str = ""
-    """In a row of its own; empty for none."""
+    """Shown in a row of its own, if it is not empty."""
 
 
 class Screen:

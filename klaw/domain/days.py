@@ -255,7 +255,7 @@ def read_since(text: str, now: float) -> float:
 
 
 def read_until(text: str, now: float) -> float:
-    """Its end, exclusive: a day, month or year is over then."""
+    """The end of the day, month or year, exclusive."""
     return _read(text, now)[1]
 
 

@@ -48,9 +48,9 @@ class TurnStarted:
 
 class Step(enum.StrEnum):
     WAITING = "waiting"
-    """For further messages, to answer them together."""
+    """It waits for further messages, to answer them together."""
     QUEUED = "queued"
-    """For a free place among the calls to models."""
+    """It waits for a free place among the calls to models."""
     RECALLING = "recalling"
     THINKING = "thinking"
     NOTHING = "nothing"

@@ -189,7 +189,7 @@ class Thing:
     name: str
     """Under which it is found: ``main#12``, an id, a path."""
     text: str = ""
-    """Its beginning."""
+    """The beginning of what it says."""
     goes: bool = True
     remedy: str = ""
     """What becomes of one that goes; what to do about one that stays, where ``with facts`` does not take it."""

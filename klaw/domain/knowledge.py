@@ -101,7 +101,7 @@ class Source:
     where: Annotated[str, Wire("place"), Quotes(), Bounds(0, MAX_WHERE)] = ""
     """A folder's absolute path; the address of a page or an endpoint, or the endpoint's name in ``kb.endpoints``."""
     sha256: str = ""
-    """Of the kept bytes, like ``size``."""
+    """The SHA-256 of the kept bytes; ``size`` is their number."""
     size: int = 0
     added_by: str
     """A user; empty: the operator."""
@@ -208,6 +208,6 @@ class UsedPassage(Place):
     score: float = 0.0
     cited: bool = False
     text: Annotated[str, OMIT] = ""
-    """As it was given: a document may change later."""
+    """The text that the model was given: the document may change later."""
     iri: Annotated[str, OMIT] = ""
     sparql: Annotated[str, OMIT] = ""

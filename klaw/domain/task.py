@@ -262,7 +262,7 @@ class Run:
     result: Annotated[str, Quotes()] = ""
     """The final text; also kept when it could not be delivered."""
     delivered: int = 0
-    """Its messages in a chat."""
+    """How many messages of it stand in a chat."""
     parent: Annotated[str | None, MadeFrom("run")] = None
     notify: str | None = None
     """Name of the chat that is notified when a spawned subagent ends."""
@@ -277,7 +277,7 @@ class Run:
         return self.notify or self.inject_into
 
     def noted(self, note: str | None) -> str | None:
-        """Its note with another one behind it."""
+        """The run's note, followed by another one."""
         return "; ".join(filter(None, (self.note, note))) or None
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from klaw.errors import InvalidValue
 
 HAS_LETTER = r"[\s\S]*[^\x00-@\[-`{-\x7f][\s\S]*"
-"""As far as a JSON schema can say it."""
+"""For JSON schemas, whose regular expressions know no letters: every sign beyond ASCII counts as one."""
 
 _FORBIDDEN = re.compile(r"[\0\ud800-\udfff]")
 

@@ -74,7 +74,7 @@ class TopicCandidate:
     """Between its vector and the question's; None when it was not found by it."""
     words_rank: int | None = None
     message_rank: int | None = None
-    """Of its best message among those that were found."""
+    """The rank of its best message that was found."""
     best: tuple[int, ...] = ()
     """Row ids of the first of these messages."""
     shared_words: int = 0

@@ -58,7 +58,7 @@ class Outbox:
         self.high_water = 0
         self._frames: deque[str | _JoinedDeltas] = deque()
         self._open_pieces: dict[str, _JoinedDeltas] = {}
-        """By chat: its last queued frame, if that is a delta."""
+        """The last queued frame of each chat, if it is a delta."""
         self._control = b""
         self._closed = False
         self._takers = trio.lowlevel.ParkingLot()

@@ -39,7 +39,7 @@ def read(export: OpenedExport) -> Iterator[events.Event]:
 
 
 def _is_list(file: ExportEntry) -> bool:
-    """A chat, which may have the same name, is an object."""
+    """Tells a list from a chat of the same name, which is an object."""
     try:
         with file.open() as stream:
             return stream.read(64).lstrip().startswith(b"[")

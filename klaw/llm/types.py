@@ -83,7 +83,7 @@ class Request:
     temperature: float | None = None
     max_tokens: int | None = None
     json_schema: JsonSchema | None = None
-    """Of the answer; not together with ``tools``."""
+    """The form that the answer must have; not together with ``tools``."""
     stable_messages: int = 0
     """How many of the first are sent again with the next request, for prompt caches."""
 

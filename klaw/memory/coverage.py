@@ -38,7 +38,7 @@ class CoveragePace:
     pause_s: float = 0.25
     """Between two steps of a pass."""
     pass_every_s: float = 86_400.0
-    """From the end of a pass to the begin of the next."""
+    """From the end of a pass to the beginning of the next one."""
     retry_s: float = 60.0
 
 

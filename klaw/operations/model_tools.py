@@ -14,7 +14,7 @@ from klaw.operations.perform import operations
 
 @cache
 def tools() -> Mapping[str, Operation]:
-    """By the names that models know."""
+    """The operations that are tools, by the names that models know."""
     return {each.mcp: each for each in operations().values() if each.mcp is not None}
 
 

@@ -94,7 +94,7 @@ class Argument:
     """The command line takes several values and asks for each. The bytes of one that names a file of this machine are
     uploaded (``kb_upload``), and this argument gets the upload's id instead."""
     title: str = ""
-    """Its label in a form, if not its name in words."""
+    """The label in a form; empty: the argument's name in words."""
     examples: Sequence[str] = ()
     """Values that a form offers."""
     id_of: str | None = None
@@ -222,7 +222,7 @@ class Slash:
 @attrs.frozen(kw_only=True)
 class Operation:
     name: str
-    """In requests: ``fact_add``."""
+    """The name in requests, such as ``fact_add``."""
     noun: "Noun"
     arguments: type[Any]
     handler: Handler

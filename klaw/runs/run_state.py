@@ -143,7 +143,7 @@ class LiveRun:
     undelivered: str | None = None
     """A text for a chat that does not exist."""
     ending: bool = False
-    """Its work is over; only its end is to be stored."""
+    """The work is done; only the outcome has to be stored."""
     _lost: bool = False
     _seq: int = 1
     _lock: trio.Lock = attrs.Factory(trio.Lock)

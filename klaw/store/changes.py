@@ -109,9 +109,9 @@ class Kind(Generic[V]):
     # -- its rows ------------------------------------------------------------------------------------------------------
 
     cls: type[Any]
-    """Its fields are the columns."""
+    """The class of a value; its fields are the table's columns."""
     table: str = ""
-    """Has a row, with the column ``user_id``, for each that is there; may be empty."""
+    """The table with a row for each present value and the column ``user_id``; empty: there is none."""
     id: str = "id"
     """The column, or expression, that tells a user's rows apart."""
     ids: str = ""

@@ -187,7 +187,7 @@ class CallResult:
     chars: int = 0
     """Length of the whole output."""
     duration_ms: float = 0.0
-    """With the wait for the user's approval."""
+    """The wait for the user's approval is included."""
 
 
 OnStart: TypeAlias = Callable[[ToolCall], None]
@@ -203,7 +203,7 @@ class Executor:
     """Where too long outputs go; None cuts them."""
     max_output_chars: int = 16_000
     timeout_s: float = 60.0
-    """For tools without their own."""
+    """The deadline of tools that have none of their own."""
     approve: Approve | None = None
     """None refuses tools that need it."""
 

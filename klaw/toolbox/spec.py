@@ -124,7 +124,7 @@ class ToolSpec:
     bind: Bind = attrs.field(default=lambda arguments: arguments, repr=False)
     """Turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue."""
     timeout_s: float | None = None
-    """For one call; None takes ``tools.timeoutSeconds``."""
+    """The deadline of one call; None: ``tools.timeoutSeconds``."""
     when: When | None = attrs.field(default=None, repr=False)
     """Whether it is offered in a context; None for always."""
     question: Question | None = attrs.field(default=None, repr=False)
@@ -252,5 +252,5 @@ class Toolbox:
         return tuple(spec.told for spec in self.offered(context))
 
     def all(self) -> tuple[ToolSpec, ...]:
-        """By name, with those that are disabled."""
+        """All tools sorted by name, disabled ones included."""
         return tuple(spec for _, spec in sorted(self._specs.items()))

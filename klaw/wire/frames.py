@@ -170,7 +170,7 @@ class StoredCall:
     id: str
     name: str
     arguments: str | None = None
-    """As the model wrote them; None in a result."""
+    """The arguments as the model wrote them; None in a result."""
     failed: bool | None = None
 
 

@@ -65,7 +65,7 @@ class EndpointGraph:
     target: WebTarget
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     named: bool = False
-    """In ``kb.endpoints``: nothing is sent elsewhere."""
+    """It stands in ``kb.endpoints``; queries go to such endpoints only."""
     private: bool = False
     """On this machine or its network."""
 

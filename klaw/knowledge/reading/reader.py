@@ -42,9 +42,9 @@ class ReadingLimits:
     pages: int = 50_000
     blocks: int = 2_000_000
     seconds: float = 1_800.0
-    """How long the child is waited for in all."""
+    """How long the child may take in all."""
     page_s: float = 60.0
-    """How long it may be silent over a page of a PDF."""
+    """How long the child may take for a page of a PDF."""
     parsing_s: float = 180.0
     """The same for other documents, most of which libraries take in as a whole."""
     memory_bytes: int = 512 * 1024 * 1024

@@ -189,7 +189,7 @@ class Habits:
     schema: bool = True
     system: bool = True
     echoes: bool = True
-    """It takes back what it sent beside its calls."""
+    """The provider accepts what it sent beside its tool calls."""
     rounds: int = 0
     """Earlier calls and results that become text: 1 those of other models, 2 all."""
     unopened: bool | None = None

@@ -114,7 +114,7 @@ class SentencePieceTokenizer:
         return [self._encode(self._normalizer.normalize(clean(text))) for text in texts]
 
     def weights(self, ids: Sequence[int]) -> list[float]:
-        """By the scores: the logarithms of how often pieces come."""
+        """How rare each token is, by its score: the logarithm of how often it occurs."""
         weights: list[float] = self._weights[list(ids)].tolist()
         return weights
 
@@ -203,7 +203,7 @@ class HuggingFaceTokenizer:
         return [found.ids for found in self._tokenizer.encode_batch(cleaned, add_special_tokens=False)]
 
     def weights(self, ids: Sequence[int]) -> list[float]:
-        """All the same: how often a piece comes is not in every such file."""
+        """1 for each token that says something, else 0: not every tokenizer.json says how often a token occurs."""
         return [float(says_something(self._tokenizer.id_to_token(each) or "")) for each in ids]
 
 

@@ -39,7 +39,7 @@ EMPTY: Pool[MessagePlace] = Pool(of=MESSAGES)
 MAX_QUESTION_TOKENS, MAX_DOCUMENT_TOKENS = 100, 300
 """Estimated: both together have to fit into the 512 tokens of small models."""
 LEAST_S = 0.01
-"""With less time left it is not asked: failures are counted."""
+"""The service is not asked with less time left: that would count as its failure."""
 
 
 @attrs.frozen(kw_only=True)

@@ -38,7 +38,7 @@ class Summarizer(Nudge):
         self._made = 0
         self._last_made: str | None = None
         self._code: str | None = None
-        """Of the last failure."""
+        """The error code of the last failure."""
         self.queue: dict[ChatId, None] = {}
         """Chats to look at, in order, each once."""
         self._maker = maker

@@ -32,7 +32,7 @@ log = structlog.get_logger("klaw.journal")
 @attrs.frozen
 class LogEntry:
     path: str
-    """Of its log, relative to the journal's root."""
+    """The path of the log, relative to the journal's root."""
     line: str
 
 

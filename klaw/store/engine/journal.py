@@ -42,7 +42,7 @@ class Journal:
         self._commit_log: CommitLog | None = None
         self._undo: list[tuple[int, int]] = []
         self.is_read = False
-        """A reindex reads the logs: none is rewritten now."""
+        """A reindex is reading the logs, so none may be rewritten."""
         self.rewrites = 0
 
     def lock(self) -> None:

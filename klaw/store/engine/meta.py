@@ -18,7 +18,7 @@ def remove(connection: apsw.Connection, key: str) -> None:
 
 
 LAST_FORGETTING = "forget_last:"
-"""A user's name comes behind it."""
+"""The user's name is appended."""
 
 
 def last_forgetting(connection: apsw.Connection, user: str) -> int:

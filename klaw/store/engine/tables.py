@@ -9,7 +9,7 @@ import apsw
 import attrs
 
 Row: TypeAlias = Sequence[Any]
-"""Its first value is its key."""
+"""The first value is the row's key."""
 Bound: TypeAlias = Literal["rowid", "turn", "change", "entry"]
 """What a row belongs to: the row id of a message or of a turn, a change of a run, an entry of the memory journal."""
 END = (1 << 63) - 1
@@ -28,7 +28,7 @@ class ContentTable:
     changed: str | None = None
     """Query of the keys of rows that changed after number ``?``. None: rows are only added; their key is the number."""
     small: bool = False
-    """It may be compared as a whole while everybody waits."""
+    """Small enough to be compared whole while the writer waits."""
 
     def rows(self, connection: apsw.Connection, *, after: int | str | None = None) -> Iterator[Row]:
         key: int | str = self.first if after is None else after

@@ -25,7 +25,7 @@ ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 @attrs.frozen(kw_only=True)
 class TopicChange:
     entry: int
-    """Of the memory journal; names the change."""
+    """The number in the memory journal, which names the change."""
     at: str
     chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp

@@ -124,7 +124,7 @@ def _merge(
 
 
 def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
-    """Another model's vectors cannot be compared, and do not have to be the same."""
+    """Compare the vectors, unless they are of different models."""
     comparable = vector_model.current(live) == vector_model.current(built)
     stride = max(1, vectors.count_embedded(built) // SAMPLE) if comparable else 1
 

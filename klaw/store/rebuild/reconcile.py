@@ -39,7 +39,7 @@ from klaw.store.rebuild.values import Phase, Tally
 T = TypeVar("T")
 
 FARTHEST = 1 << 32
-"""A number so far above the highest one is no record's: with it, the room for numbers would run out."""
+"""A number that is this much higher than the highest is damage: new numbers could run out after it."""
 
 MOST_TOGETHER = 500
 """Lines in one transaction of a start."""

@@ -42,7 +42,7 @@ class IndexRow:
     """Words that full text has of it; None when it has no row there."""
     vector: bool
     marked: bool
-    """It is said to have one."""
+    """The message is marked as having a vector."""
     silent: bool = False
     """Neither index finds it, and it holds no word that could ("…", a picture of a smile)."""
 
@@ -298,7 +298,7 @@ WHERE c.partition00 <> s.chat_key
 class WholeLook:
     tallies: Tallies
     window_starts: Mapping[ChatId, int]
-    """Of the chats that have messages which search cannot find."""
+    """The window's first seq, for chats with messages that search cannot find."""
     damage: Damage
     stray_texts: int
     """Rows of full text, as ``stray_vectors`` are vectors, that stand under another chat than their message's."""

@@ -85,7 +85,7 @@ class PassageVector:
     kind: PassageKind
     rowid: int
     text: str
-    """As the view has it: of a document's passage with its lead."""
+    """The text as the view has it; a document's passage begins with its lead."""
     vector: bytes
     """Little-endian float32, of unit length."""
 

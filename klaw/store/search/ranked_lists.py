@@ -57,9 +57,9 @@ class Lists:
     """The ranked lists of a query, each the best first."""
 
     neighbours: Sequence[Neighbour] = ()
-    """By vector."""
+    """Found by vector."""
     hits: Sequence[TextHit] = ()
-    """By words."""
+    """Found by words."""
     dated: Sequence[Neighbour] = ()
     """By vector, among what was said in the days that the query names."""
     places: Sequence[MessagePlace] = ()

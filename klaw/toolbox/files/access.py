@@ -89,7 +89,7 @@ class FolderEntry:
 @attrs.frozen(kw_only=True)
 class FoundFiles:
     entries: tuple[FolderEntry, ...] = ()
-    """By path; ``more`` were left off."""
+    """Sorted by path; ``more`` were left off."""
     more: int = 0
     hidden: int = 0
     """How many names are closed to tools, or are no text."""

@@ -42,7 +42,7 @@ class TableRows:
         self._size = 0
 
     def add(self, cells: Iterable[tuple[int, str]]) -> None:
-        """A row: the texts of its columns by their numbers."""
+        """Add a row, given as pairs of a column's number and its text."""
         row = {column: text for column, cell in cells if (text := one_line(cell))}
         if not self._header and _are_names(row.values()):
             self._header = row
