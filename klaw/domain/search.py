@@ -40,7 +40,7 @@ class Ranks:
 class RankDetails(Ranks):
     shared_words: int = 0
     parts: Mapping[str, float] = attrs.field(factory=dict)
-    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
+    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``session``, ``speaker``, ``days``, ``answer`` …"""
     boosts: tuple[str, ...] = ()
     """What the query says of a message: ``speaker`` (who said it), ``date`` (when)."""
     dated_rank: int | None = None
