@@ -107,6 +107,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
             dated_rank=dated_ranks.get(rowid),
             bm25=hits[rowid].bm25 if rowid in hits else None,
             shared_words=shared[at],
+            added_words=hits[rowid].added if rowid in hits else 0,
             boosts=("speaker",) * speaker[at] + ("date",) * any(in_days[at]),
         )
         for at, rowid in enumerate(best)
