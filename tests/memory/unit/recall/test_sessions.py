@@ -76,7 +76,8 @@ def test_one_candidate_stands_alone() -> None:
 
 
 def test_the_second_pass_ranks_by_what_the_first_said_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    near = [(1, 0.10, -PAUSE * 3), (5, 0.12, PAUSE * 3), (6, 0.13, PAUSE * 3 + 5), (7, 0.14, PAUSE * 3 + 9), (9, 0.4, 0)]
+    later = PAUSE * 3
+    near = [(1, 0.10, -later), (5, 0.12, later), (6, 0.13, later + 5), (7, 0.14, later + 9), (9, 0.4, 0)]
     lists = Lists(
         neighbours=[Neighbour(rowid, distance) for rowid, distance, _ in near],
         places=[place(rowid, at) for rowid, _, at in near],

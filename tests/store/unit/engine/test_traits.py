@@ -45,7 +45,7 @@ def test_what_has_it(trait: int, texts: list[str]) -> None:
         (NAME, ["The cat sleeps. It snores", "Кошка спит. Она храпит!", "Olga: the cat sleeps", "I think I know"]),
         (FIRST_PERSON, ["She bought it in Miami", "Она купила это", "твой дом"]),
         (ASKS, ["He asked where it is.", "Он спросил, где это."]),
-        (SHORT, ["I bought a new bicycle because the old one was stolen in May", "昨天我们在北京吃了非常好吃的烤鸭，今天又去了长城。"]),
+        (SHORT, ["She bought a bicycle because the old one broke", "昨天我们在北京吃了烤鸭，今天又去了长城。"]),
     ],
 )
 def test_what_has_it_not(trait: int, texts: list[str]) -> None:
