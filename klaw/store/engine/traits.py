@@ -48,7 +48,7 @@ i my mine me we our
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMERIC = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)(?:(?:19|20)\d\d(?!\d)|\d\d?(?::\d\d)? ?[ap]\.?m\b|\d\d?:\d\d(?!\d))", re.IGNORECASE)
-_NAME = re.compile(r"(?<=[\w,;)(] )[A-ZÀ-ÖØ-ÞА-ЯЁ][a-zß-öø-ÿа-яё]")
+_NAME = re.compile(r" (?<=[\w,;)(] )[A-ZÀ-ÖØ-ÞА-ЯЁ][a-zß-öø-ÿа-яё]")
 """A capital that begins no sentence."""
 
 
@@ -59,9 +59,10 @@ def traits_of(text: str) -> int:
     words = set(_WORD.findall(said.casefold()))
     forms = set(map(stem, words))
     found = 0
-    if not forms.isdisjoint(_TIMES) or _CLOCK.search(said):
+    numeric = _NUMERIC.search(said) is not None
+    if not forms.isdisjoint(_TIMES) or (numeric and _CLOCK.search(said)):
         found |= TIME
-    if not forms.isdisjoint(_NUMBERS) or _NUMERIC.search(said):
+    if numeric or not forms.isdisjoint(_NUMBERS):
         found |= NUMBER
     if _NAME.search(said):
         found |= NAME
