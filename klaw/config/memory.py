@@ -39,6 +39,10 @@ class AutoRagConfig:
     min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
     tokens: bool = key("Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True)
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
+    expansion: bool = key(
+        "Also search for words that a model adds to a question, if it answers within timeBudgetMs; a call for each.",
+        False,
+    )
     rerank: RerankConfig = section(RerankConfig)
 
 
