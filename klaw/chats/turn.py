@@ -44,6 +44,8 @@ class Turn:
     agent: Agent
     vitals: Vitals
     instructions: str = ""
+    model: str | None = None
+    """In the place of the chat's."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
@@ -123,7 +125,7 @@ class Turn:
             self._rows = rows
             core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = meter = agent.llm.meter()
-            route = agent.llm.router.route(rows.session.model, key="/model")
+            route = agent.llm.router.route(self.model or rows.session.model, key="/model")
             self._answered_by = route.name
             self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
             about = ToolContext(

@@ -28,8 +28,8 @@ MAX_FILE_BYTES = 1_048_576
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
     """Read the configuration file; one that does not exist gives the defaults. References find what is in ``environ``,
-    and in ``secrets.env`` beside the file. Also returns warnings: what works, but should be changed. Raises ConfigError:
-    a file cannot be read, or breaks rules (all of them named)."""
+    and in ``secrets.env`` beside the file. Also returns warnings: what works, but should be changed. Raises
+    ConfigError: a file cannot be read, or breaks rules (all of them named)."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)

@@ -11,7 +11,7 @@ import trio
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.llm.endpoint import ModelEndpoint, Path, read_scores, read_vectors
-from klaw.llm.errors import ProviderError
+from klaw.llm.errors import ProviderError, ProviderRefused
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, Request, Route, ToolDescription
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _TOOL = ToolDescription(
     description="Says ping to somebody.",
     parameters={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
 )
+_USE_TOOL = "Use the tool say_ping for Anna."
 _RED_SQUARE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w"
     "/SM9AAAAAElFTkSuQmCC"
@@ -79,11 +80,30 @@ async def _try_chat(route: Route, temperature: float | None, no_tools: str, no_i
     ]
 
 
+async def say_hello(route: Route, temperature: float | None) -> "TimedAnswer":
+    """Let a model say a word. Raises ProviderError."""
+    return await _asked(route, temperature, "Reply with one word: hello.")
+
+
+async def calls_tools(route: Route, temperature: float | None) -> bool | None:
+    """Whether a model calls a tool that is offered to it; None: it could not be asked."""
+    try:
+        return _called(await _asked(route, temperature, _USE_TOOL, tools=(_TOOL,)))
+    except ProviderRefused:
+        return False
+    except ProviderError:
+        return None
+
+
+def _called(answer: "TimedAnswer") -> bool:
+    return any(call.name == _TOOL.name for call in answer.completion.tool_calls)
+
+
 async def _try_tools(route: Route, temperature: float | None) -> ModelCheck:
-    answer = await _ask(route, temperature, "Use the tool say_ping for Anna.", tools=(_TOOL,))
+    answer = await _ask(route, temperature, _USE_TOOL, tools=(_TOOL,))
     if isinstance(answer, str):
         return ModelCheck("tools", "fails", answer)
-    called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
+    called = _called(answer)
     text = "it calls a tool" if called else "it answered and called no tool"
     return ModelCheck("tools", "works" if called else "fails", text, answer.seconds)
 
@@ -99,7 +119,7 @@ async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
 
 
 @attrs.frozen(kw_only=True)
-class _TimedAnswer:
+class TimedAnswer:
     completion: Completion
     seconds: float
     arrived_s: list[float]
@@ -112,8 +132,21 @@ async def _ask(
     text: str,
     tools: tuple[ToolDescription, ...] = (),
     images: tuple[Image, ...] = (),
-) -> _TimedAnswer | str:
+) -> TimedAnswer | str:
     """The answer, or why there is none."""
+    try:
+        return await _asked(route, temperature, text, tools, images)
+    except ProviderError as error:
+        return error.told()
+
+
+async def _asked(
+    route: Route,
+    temperature: float | None,
+    text: str,
+    tools: tuple[ToolDescription, ...] = (),
+    images: tuple[Image, ...] = (),
+) -> TimedAnswer:
     arrived_s: list[float] = []
     began = trio.current_time()
 
@@ -127,11 +160,8 @@ async def _ask(
         max_tokens=min(route.max_output_tokens, MAX_TOKENS),
         temperature=temperature,
     )
-    try:
-        completion = await route.provider.stream(request, note)
-    except ProviderError as error:
-        return error.told()
-    return _TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
+    completion = await route.provider.stream(request, note)
+    return TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
 
 
 async def _try_endpoint(endpoint: ModelEndpoint, path: Path, dimensions: int | None) -> list[ModelCheck]:
