@@ -118,7 +118,7 @@ class Turn:
             await self._take_slot()
             self._begin_context = trio.current_time()
             rows = await core.readers.run(
-                read_rows, self.chat, core.config.window_rows, summarised=core.config.summaries.enabled
+                read_rows, self.chat, core.config.window_rows, summarised=core.config.summarises
             )
             if rows is None:
                 return None

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from klaw.config.document import join_path
 from klaw.config.edit import UNSET
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS
@@ -25,7 +24,7 @@ from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderRefused
 from klaw.llm.facts import ModelFacts
 from klaw.llm.prices import FREE, Prices, spent_of
 from klaw.llm.router import Router
-from klaw.llm.trial import calls_tools, say_hello
+from klaw.llm.trial import say_hello, try_abilities
 from klaw.llm.types import Usage
 
 ANSWER_S = 10.0
@@ -170,7 +169,7 @@ class TriedModel:
     answer: str
     seconds: float
     tools: bool | None
-    """Whether it called a tool; None where that is known already."""
+    """Whether it calls tools; None: that did not show."""
 
 
 async def try_model(config: EngineConfig, connection: Connection, model: str, facts: ModelFacts | None) -> TriedModel:
@@ -180,11 +179,12 @@ async def try_model(config: EngineConfig, connection: Connection, model: str, fa
     try:
         route = router.route(f"{connection.provider}/{model}", alone=True)
         said = await say_hello(route, config.llm.temperature)
-        is_known = facts is not None and facts.tools is not None
-        tools = None if is_known else await calls_tools(route, config.llm.temperature)
+        if isinstance(said, ProviderError):
+            raise connection.explained(said)
+        tools = facts.tools if facts is not None else None
+        if tools is None:
+            (tools,) = [check.found for check in await try_abilities(config, router, route.name, ["tools"])]
         return TriedModel(answer=one_line(said.completion.text)[:SHOWN_CHARS], seconds=said.seconds, tools=tools)
-    except ProviderError as error:
-        raise connection.explained(error) from None
     finally:
         with trio.move_on_after(2, shield=True):
             await router.aclose()
@@ -223,10 +223,10 @@ def day_cost(connection: Connection, prices: Prices | None) -> DayCost:
 
 
 def changes_for(
-    config: EngineConfig, connection: Connection, model: str, use: Collection[Use], tools: bool | None
+    config: EngineConfig, connection: Connection, model: str, use: Collection[Use]
 ) -> dict[str, Any]:
     """Key paths and their new values, for ``config.edit``. What the model is not used for stays with the model that
-    does it now. ``tools``: see ``TriedModel``."""
+    does it now."""
     name, routing, at = _escaped(f"{connection.provider}/{model}"), config.routing, f"providers.{connection.provider}"
     changed: dict[str, Any] = {}
     if connection.existing is None:
@@ -236,8 +236,6 @@ def changes_for(
             changed[f"{at}.baseUrl"] = _escaped(connection.own_url)
     if connection.variable:
         changed[f"{at}.apiKey"] = f"${{{connection.variable}}}"
-    if tools is not None:
-        changed[f"{join_path(f'{at}.models', model)}.tools"] = tools
     if "chats" in use:
         changed["routing.default"] = name
     for kind, tasks in USES.items():

@@ -15,8 +15,8 @@ from klaw.convert import Bounds, Check
 from klaw.errors import ConfigError
 from klaw.operations import operation as op
 from klaw.operations import server
-from klaw.operations.chat import told_prices
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import told_prices
 
 if TYPE_CHECKING:
     from klaw.actor.threads import Threads
@@ -54,7 +54,6 @@ class ModelToConnect(ServiceToAsk):
     model: op.Name = op.argument("the model, as the service calls it", default=attrs.NOTHING)
     use: tuple[Use, ...] = op.argument("what for: chats, background (summaries and topics), tasks", default=EVERYTHING)
     test: bool = op.argument("ask the model first; if it does not answer, nothing is changed", default=True)
-    tools: bool | None = op.argument("whether it calls tools, where only a test has shown that")
     dry_run: bool = op.argument("change nothing", default=False)
 
 
@@ -113,7 +112,10 @@ async def connect(asked: ModelToConnect, _caller: Caller, parts: Parts) -> Conne
     """Connect a model: ask it once, then use it from now on. Its key goes into secrets.env."""
     from klaw.settings import change_settings
 
-    return await connected(asked, parts.config, parts.paths.config_file, partial(change_settings, parts.core))
+    done = await connected(asked, parts.config, parts.paths.config_file, partial(change_settings, parts.core))
+    if done["changed"]:
+        await parts.llm.registry.know(done["model"])  # before the first turn plans with it
+    return done
 
 
 # -- the same for a server and for the command line; ``file``: the configuration --------------------------------------
@@ -175,9 +177,7 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
             raise
     if asked.test:
         tried = await connecting.try_model(config, connection, asked.model, facts)
-    known = facts.tools if facts is not None else None
-    tools = tried.tools if tried is not None else asked.tools if known is None else None
-    changes = connecting.changes_for(config, connection, asked.model, frozenset(asked.use), tools)
+    changes = connecting.changes_for(config, connection, asked.model, asked.use)
     after = (await _files().run(Draft.of, file, changes)).config
     key_in = connection.variable if connection.stores and not asked.dry_run else None
     if not asked.dry_run:
@@ -192,7 +192,7 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
         "model": f"{connection.provider}/{asked.model}",
         "answer": tried and tried.answer,
         "seconds": tried and round(tried.seconds, 2),
-        "tools": tools if known is None else known,
+        "tools": tried and tried.tools,
         "cost": connecting.day_cost(connection, facts.prices if facts is not None else None),
         "switched_on": list(connecting.switched_on(config, after)),
         "key_in": key_in,
