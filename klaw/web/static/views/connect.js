@@ -75,7 +75,7 @@ export async function connect(changed) {
       done.tools !== null && h("p", {}, done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", {}, cost),
       features && h("p", {}, t("Switched on with it: {features}.", { features })),
       form([], async () => {
-        const { model } = await post("/models/connect", { ...asked, test: false, tools: done.tools });
+        const { model } = await post("/models/connect", { ...asked, test: false });
         dialog.close();
         toast(t("Connected: {model}", { model }));
         app.socket.hint = "";
