@@ -222,9 +222,7 @@ def day_cost(connection: Connection, prices: Prices | None) -> DayCost:
 # -- what is written --------------------------------------------------------------------------------------------------
 
 
-def changes_for(
-    config: EngineConfig, connection: Connection, model: str, use: Collection[Use]
-) -> dict[str, Any]:
+def changes_for(config: EngineConfig, connection: Connection, model: str, use: Collection[Use]) -> dict[str, Any]:
     """Key paths and their new values, for ``config.edit``. What the model is not used for stays with the model that
     does it now."""
     name, routing, at = _escaped(f"{connection.provider}/{model}"), config.routing, f"providers.{connection.provider}"

@@ -7,6 +7,11 @@ import time
 
 import pytest
 import trio
+
+from klaw.config.load import load
+from tests.support.dialogue import dialogue
+from tests.support.llm_server import Hang, Reply, Tool, serve_llm, text_reply, tool_reply
+from tests.support.server import free_port, run_klaw, served
 from tests.support.services.anthropic import AnthropicModel, AnthropicService
 from tests.support.services.imitation import page_reply
 from tests.support.services.ollama import OllamaModel, OllamaService
@@ -17,11 +22,6 @@ from tests.support.services.openai import (
     OpenRouterService,
     openai_rows,
 )
-
-from klaw.config.load import load
-from tests.support.dialogue import dialogue
-from tests.support.llm_server import Hang, Reply, Tool, serve_llm, text_reply, tool_reply
-from tests.support.server import free_port, run_klaw, served
 from tests.support.talking import talking
 
 KEY = "sk-or-v1-canary-0001"
