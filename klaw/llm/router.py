@@ -3,7 +3,7 @@ list (where ``Registry.know`` looks names up), and defaults."""
 
 import datetime as dt
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -79,6 +79,10 @@ class Registry:
             if len(self._listed) + len(found) > MAX_REMEMBERED:
                 self._listed.clear()
             self._listed |= zip(wanted, found, strict=True)
+
+    def forget(self) -> None:
+        """Look up again what the list has: other services may be meant by the same names."""
+        self._listed.clear()
 
     def problems(self) -> Mapping[str, str]:
         if not self.failed:
@@ -191,7 +195,7 @@ class Router:
         name = f"{provider}/{model}"
         key = f"{name} ({path})"
         if key not in self._endpoints:
-            make = partial(_make, provider, self._config.providers[provider], path)
+            make = partial(self._make, provider, path)
             self._endpoints[key] = ModelEndpoint(service=Service(key, make, self._threads), name=name, model=model)
         return self._endpoints[key]
 
@@ -225,11 +229,28 @@ class Router:
                 found[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
         return found
 
+    async def renew(self, providers: Container[str], *, local: bool) -> None:
+        """Settings of some providers, or of the ``local`` model, have changed: later calls go by them."""
+        if local and self._local is not None:
+            old, self._local = self._local, None
+            await old.aclose()
+        for key, service in self._all().items():
+            if key.partition("/")[0] in providers:
+                await service.renew()
+        self._services = {name: each for name, each in self._services.items() if name in self._config.providers}
+
     async def aclose(self) -> None:
         providers: list[Provider] = [*self._all().values(), *([self._local] if self._local is not None else [])]
         self._services, self._endpoints, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
+
+    def _make(self, name: str, path: Path | None = None) -> HttpProvider:
+        """Raises ConfigError: a secret is missing, or the provider was taken out of the configuration."""
+        settings = self._config.providers.get(name)
+        if settings is None:
+            raise ConfigError.of("is not there any more", join_path("providers", name))
+        return _make(name, settings, path)
 
     def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
@@ -252,7 +273,7 @@ class Router:
             raise ConfigError.of(f"names a provider that is not configured; known are {known}", key)
         else:
             if provider not in self._services:
-                self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
+                self._services[provider] = Service(provider, partial(self._make, provider), self._threads)
             asked, own = self._services[provider], settings.models.get(model)
             most = (own and own.max_output_tokens) or self._config.llm.max_reply_tokens
         facts = self._registry.facts(name)
