@@ -41,11 +41,21 @@ async def change_settings(core: Core, changes: Mapping[str, Any], *, undo: bool 
         for _ in range(TRIES):
             draft = await core.files.run(partial(Draft.of, core.paths.config_file, changes, undo=undo))
             await _check(core, draft.config)
-            with trio.CancelScope(deadline=trio.current_time() + APPLY_S, shield=True):
-                if await core.files.run(draft.write):
-                    core.changing.undo = draft.before
-                    return await _take_up(core, draft.config, draft.warnings)
+            # From here on nothing is cancelled: what is written is taken up.
+            written, at = await core.files.run(_write, draft, core)
+            if written:
+                core.changing.undo = draft.before
+                return await _take_up(core, draft.config, draft.warnings, at)
     raise ConfigError.of("the configuration file is changed by another program all the time")
+
+
+def _write(draft: Draft, core: Core) -> tuple[bool, float]:
+    return draft.write(), core.config_time()
+
+
+def _load(core: Core) -> tuple[EngineConfig, Sequence[Problem], float]:
+    at = core.config_time()
+    return *load(core.paths.config_file), at
 
 
 async def reload_settings(core: Core) -> ChangeResult:
@@ -53,14 +63,13 @@ async def reload_settings(core: Core) -> ChangeResult:
     changing = core.changing
     async with changing.lock:
         try:
-            config, warnings = await core.files.run(load, core.paths.config_file)
+            config, warnings, at = await core.files.run(_load, core)
             await _check(core, config)
         except ConfigError as error:
             changing.wrong = str(error)
             log.error("configuration_wrong", path=str(core.paths.config_file), reason=changing.wrong)
             raise
-        with trio.CancelScope(deadline=trio.current_time() + APPLY_S, shield=True):
-            return await _take_up(core, config, warnings)
+        return await _take_up(core, config, warnings, at)
 
 
 async def _check(core: Core, config: EngineConfig) -> None:
@@ -68,17 +77,20 @@ async def _check(core: Core, config: EngineConfig) -> None:
         await check(config)
 
 
-async def _take_up(core: Core, wanted: EngineConfig, warnings: Sequence[Problem]) -> ChangeResult:
+async def _take_up(core: Core, wanted: EngineConfig, warnings: Sequence[Problem], at: float) -> ChangeResult:
     changing, before = core.changing, core.config
     core.config = now = in_effect(before, wanted)
-    changing.wrong, changing.failed = None, False
-    changing.read_at = await core.files.run(core.config_time)
-    for told in changing.told:
-        try:
-            await told(before)
-        except Exception as error:  # noqa: BLE001 - the others have to be told all the same
-            changing.failed = True
-            log.error("settings_not_taken_up", error=error_class(error), where=where(error))
+    changing.wrong, changing.failed, changing.read_at = None, False, at
+    with trio.CancelScope(deadline=trio.current_time() + APPLY_S, shield=True) as scope:
+        for told in changing.told:
+            try:
+                await told(before)
+            except Exception as error:  # noqa: BLE001 - the others have to be told all the same
+                changing.failed = True
+                log.error("settings_not_taken_up", error=error_class(error), where=where(error))
+    if scope.cancelled_caught:
+        changing.failed = True
+        log.error("settings_not_taken_up", error="too_slow")
     waiting = tuple(key for key in differing(now, wanted) if key not in changing.fixed)
     changed = (*differing(before, now), *(key for key in waiting if key not in changing.waiting))
     changing.waiting = waiting

@@ -153,8 +153,9 @@ def plain_secrets(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 def differing(one: object, other: object, path: str = "") -> Iterator[str]:
     """The paths of keys, or of entries of maps, that differ between two configurations, or two parts of them."""
-    if attrs.has(type(one)) and type(one) is type(other):
-        for field in attrs.fields(type(one)):
+    cls: Any = type(one)
+    if attrs.has(cls) and cls is type(other):
+        for field in attrs.fields(cls):
             below = join_path(path, file_key(field.name))
             yield from differing(getattr(one, field.name), getattr(other, field.name), below)
     elif isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -168,13 +169,14 @@ def in_effect(running: T, wanted: T) -> T:
     """The configuration ``wanted``, or a section of it, as far as a server that runs with another takes it: keys that
     need a restart stay as they are."""
     changes: dict[str, Any] = {}
-    for field in attrs.fields(type(wanted)):
+    cls: Any = type(wanted)
+    for field in attrs.fields(cls):
         before, value = getattr(running, field.name), getattr(wanted, field.name)
         if rule_of(field).restart:
             changes[field.name] = before
         elif attrs.has(type(value)) and type(value) is type(before):
             changes[field.name] = in_effect(before, value)
-    return attrs.evolve(cast("Any", wanted), **changes)
+    return cast("T", attrs.evolve(cast("Any", wanted), **changes))
 
 
 def _section(cls: type, path: str) -> dict[str, Any]:

@@ -218,6 +218,7 @@ def _without(text: str, path: Sequence[str]) -> str:
         entry = _entry(node, name)
         assert entry is not None
         key, node = entry
+    assert node is not None
     start, end = key.start_mark.index, _end(text, node)
     if not in_flow:
         return text[: start - key.start_mark.column] + text[_line_end(text, end) :]

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, get_args, get_origin
 
 import attrs
 
+from klaw.config import secrets
 from klaw.config.document import INVALID, join_path, kind_of, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import HasRules, Rule, file_key, rule_of
@@ -27,8 +28,9 @@ MAX_FILE_BYTES = 1_048_576
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
-    """Read the configuration file; one that does not exist gives the defaults. Also returns warnings: what works, but
-    should be changed. Raises ConfigError: the file cannot be read, or breaks rules (all of them named)."""
+    """Read the configuration file; one that does not exist gives the defaults. References find what is in ``environ``,
+    and in ``secrets.env`` beside the file. Also returns warnings: what works, but should be changed. Raises
+    ConfigError: a file cannot be read, or breaks rules (all of them named)."""
     file = ConfigText.read(path)
     return (EngineConfig(), []) if file.raw is None else file.understood(environ)
 
@@ -67,9 +69,11 @@ class ConfigText:
 
     def understood(self, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
         """What it means, and warnings. Blocks. Raises ConfigError: it breaks rules (all of them named)."""
-        tree, problems = read_document(self.text, environ)
+        tree, problems = read_document(self.text, secrets.with_secrets(self.path.parent, environ))
         config, warnings = _build(tree, problems)
         warnings += _unread(self.path)
+        if secrets.open_to_others(self.path.parent):
+            warnings.append(Problem(secrets.FILE, "may be read by others: take their access away (chmod 600)"))
         if self.mode & 0o077:
             warnings += _exposed_secrets(tree)
         return config, warnings

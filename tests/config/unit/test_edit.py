@@ -33,6 +33,14 @@ providers:
 
 autoRag: {topK: 5, enabled: true}
 """
+HOME = """\
+# it can
+    home:
+      baseUrl: http://127.0.0.1:11434/v1
+      models:
+        "a b":
+          tools: true
+"""
 
 
 @pytest.mark.parametrize(
@@ -53,8 +61,7 @@ autoRag: {topK: 5, enabled: true}
         (
             {"providers.home": {"baseUrl": "http://127.0.0.1:11434/v1", "models": {"a b": {"tools": True}}}},
             "# it can\n",
-            "# it can\n    home:\n      baseUrl: http://127.0.0.1:11434/v1\n      models:\n"
-            + '        "a b":\n          tools: true\n',
+            HOME,
         ),
         ({"logging.level": "debug"}, "true}\n", "true}\nlogging:\n  level: debug\n"),
         ({"routing.tasks.topics": []}, "[cloud/small]\n", "[cloud/small]\n    tasks:\n      topics: []\n"),
