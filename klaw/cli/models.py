@@ -253,7 +253,9 @@ def _not_by_server(paths: Paths) -> str:
     """Why the running server cannot be asked; empty when it can."""
     try:
         if call(paths, "mcp")["config_changed"]:
-            return "the configuration was changed after the server started, which has not read it yet"
+            return (
+                "the configuration file was changed, and the running server has not read it yet (`klaw config reload`)"
+            )
     except NoServer:
         return "no server is running"
     except RefusedByServer as error:

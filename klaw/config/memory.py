@@ -36,8 +36,10 @@ class AutoRagConfig:
     relevance_threshold: float = key(
         "Farthest distance that counts as relevant: near 0 = the same text, 1 = as far as random pairs.", 0.5, up_to=1
     )
-    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
-    tokens: bool = key("Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True)
+    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000), restart=True)
+    tokens: bool = key(
+        "Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True, restart=True
+    )
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
     rerank: RerankConfig = section(RerankConfig)
 

@@ -96,7 +96,7 @@ function notice(href, read) {
 
 function showFrame() {
   const place = h("main", { id: "view" });
-  const links = VIEWS.filter((view) => !view.operator || app.me.operator)
+  const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
     .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
   let closed = () => null;
   const more = tools({ id: "tools", popover: "auto", ontoggle: ({ newState }) => {
@@ -118,7 +118,7 @@ function showFrame() {
       return toast(t("The server does not answer."));
     }
     if (location.hash !== asked) return;
-    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.path}`));
+    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.within || view.path}`));
     document.title = `${t(view.name)} – Klaw`;
     const open = place.firstElementChild;
     if (open && open.localName === element) open.go(where);

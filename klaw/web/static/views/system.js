@@ -19,7 +19,7 @@ class System extends Panel {
 
   draw({ status, rows, models, tokens }) {
     return [
-      h("header", { class: "row" }, h("h1", {}, t("System"))),
+      h("header", { class: "row" }, h("h1", {}, t("System")), h("a", { href: "#/settings", "data-key": "settings" }, t("Settings"))),
       this.degraded(status.degraded), this.server(status), this.models(models), this.tokens(tokens), this.checkUp(),
       h("section", {}, h("h2", {}, t("Parts")), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
         const [name, state, ...others] = cells;
