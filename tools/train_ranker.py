@@ -1,12 +1,13 @@
 """Learns the weights of recall's ranker from conversations with questions and evidence.
 
     python tools/train_ranker.py DIR... [--out klaw/memory/recall/ranker.json] [--apart FILE] [--l2 0.005]
-                                 [--models DIR] [--cache FILE]
+                                 [--models DIR] [--cache FILE] [--long]
 
 Each conversation is loaded as ``bench_recall.py`` does, and each question goes through the real search. It learns
 from the candidates as the ranker sees them: listwise softmax over those of one question, weighted by evidence (ListNet,
 Cao and others, ICML 2007), with L2, by Newton's method. ``--apart`` writes one ranker for each conversation, learned
-from all the others, for ``bench_recall.py --apart``: figures for conversations that were not learned from.
+from all the others, for ``bench_recall.py --apart``: figures for conversations that were not learned from. ``--long``:
+it learns also from each conversation with long answers (``long_turns``).
 """
 
 import argparse
@@ -15,6 +16,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +54,9 @@ class Group:
     """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
 
 
-async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> tuple[dict[str, list[Group]], str]:
+async def collect(
+    folders: Sequence[Path], models: Path, cache: Path | None, *, long: bool = False
+) -> tuple[dict[str, list[Group]], str]:
     """The candidates of all questions by state of recall, and the model's id."""
     model = CachedModel(models / MODEL, cache)
     groups: dict[str, list[Group]] = {state: [] for state in STATES}
@@ -61,7 +66,8 @@ async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> 
             await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
             recall = Recall(store.readers, ready_embedder(model), config, clock)
             by_words = Recall(store.readers, Embedder(clock, enabled=False), config, clock)
-            for conversation in conversations(folders):
+            also = conversations(folders, long=True) if long else ()
+            for conversation in chain(conversations(folders), also):
                 scope = await load(store, model, conversation)
                 for question in conversation["questions"]:
                     evidence = {f"{conversation['name']}/{each}" for each in question["evidence"]}
@@ -78,7 +84,7 @@ async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> 
                     ):  # fmt: skip
                         hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
                         if hit.any():
-                            groups[state].append(Group(conversation["name"], found.matrix(told), hit))
+                            groups[state].append(Group(conversation["source"], found.matrix(told), hit))
     model.save()
     return groups, model.model.model_id
 
@@ -153,10 +159,11 @@ def main() -> None:
     parser.add_argument("--l2", type=float, default=0.005)
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
+    parser.add_argument("--long", action="store_true", help="also learn from them with long answers")
     arguments = parser.parse_args()
     log.configure("error", "json")
     models = (arguments.models or Paths.resolve().models_dir).absolute()
-    groups, model = trio.run(collect, arguments.folders, models, arguments.cache)
+    groups, model = trio.run(partial(collect, long=arguments.long), arguments.folders, models, arguments.cache)
     made = {"by": "tools/train_ranker.py", "on": datetime.now(UTC).date().isoformat(), "model": model}
     if arguments.apart is not None:
         names = dict.fromkeys(group.conversation for group in groups["vectors"])

@@ -31,6 +31,9 @@ class TaskRoutingConfig:
     reranker: tuple[str, ...] = key(
         f"Models that choose among topics (topics.inject = auto): {_IN_TURN} the best found ones are taken.", **_ROUTES
     )
+    expansion: tuple[str, ...] = key(
+        f"Models that add words to questions (autoRag.expansion): {_IN_TURN} as for chats.", **_ROUTES
+    )
     subagent: tuple[str, ...] = key(f"Models that do scheduled tasks: {_IN_TURN} as for chats.", **_ROUTES)
 
 

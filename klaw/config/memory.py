@@ -41,6 +41,10 @@ class AutoRagConfig:
         "Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True, restart=True
     )
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
+    expansion: bool = key(
+        "Also search for words that a model adds to a question, if it answers within timeBudgetMs; a call for each.",
+        False,
+    )
     rerank: RerankConfig = section(RerankConfig)
 
 

@@ -22,6 +22,7 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.facts.people import People
 from klaw.memory.forget.forget import Forgetter
+from klaw.memory.recall.expansion import QuestionExpander
 from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import SummaryMaker
@@ -187,7 +188,14 @@ def build(
     made = MemoryParts(
         core=core,
         embedder=embed,
-        recall=Recall(readers, embed, auto_rag, clock, reranker=_reranker(config, llm)),
+        recall=Recall(
+            readers,
+            embed,
+            auto_rag,
+            clock,
+            reranker=_reranker(config, llm),
+            expander=_expander(config, Asker(llm=llm, clock=clock)),
+        ),
         search=MemorySearch(readers, embed, clock, topic_search),
         topic_search=topic_search,
         chooser=_chooser(core, llm, topic_search),
@@ -223,6 +231,12 @@ def _reranker(config: EngineConfig, llm: Llm) -> CandidateReranker | None:
         return None
     endpoint = llm.router.endpoint(*named, "rerank")
     return CandidateReranker(endpoint=endpoint, candidates=config.auto_rag.rerank.candidates, llm=llm)
+
+
+def _expander(config: EngineConfig, asker: Asker) -> QuestionExpander | None:
+    """None where nobody wants it, and where only the built-in model chats: it is too small for that."""
+    named = config.routing.tasks.expansion or config.routing.default_provider != LOCAL_PROVIDER
+    return QuestionExpander(asker) if config.auto_rag.expansion and named else None
 
 
 def _chooser(core: Core, llm: Llm, search: TopicSearch) -> TopicChooser | None:

@@ -61,10 +61,10 @@ def folder(request, tmp_path):
     return folder
 
 
-def test_words_find_only_what_shares_one_and_are_silent_else(folder, model, tmp_path):
+def test_words_find_only_what_shares_one(folder, model, tmp_path):
     found = compare_peers.compare("bm25", sys.executable, folder, SMALL_TALK, model, tmp_path)["small"].summary()
     assert (found["@3"], found["@400"], found["questions"]) == (50.0, 50.0, 2)
-    assert found["silence"] == 100.0
+    assert found["silence"] is None, "Klaw chose the words"
 
 
 def test_vectors_beside_words_find_the_rest_and_are_never_silent(folder, model, tmp_path):

@@ -87,6 +87,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
                 dated_rank=dated_ranks.get(rowid),
                 bm25=hits[rowid].bm25 if rowid in hits else None,
                 shared_words=shared,
+                added_words=hits[rowid].added if rowid in hits else 0,
                 boosts=("speaker",) * speaker + ("date",) * (in_period or after_period),
             )
         )
