@@ -2,6 +2,7 @@
 one answers, and is counted and priced. A piece of work (a turn, a run, a step in the background) has one ``Meter``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -21,9 +22,12 @@ from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProv
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.router import Registry, Router
+from klaw.llm.registry import Registry
+from klaw.llm.router import Router, Task
 from klaw.llm.slots import Slots
+from klaw.llm.trial import try_abilities
 from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
+from klaw.store.engine import meta
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
 
@@ -46,6 +50,12 @@ class LlmClient:
 
     def meter(self) -> "Meter":
         return Meter(self)
+
+    async def route(self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat") -> Route:
+        """``Router.route``, when its models are known: of one that was never used, the service is asked first."""
+        route = self.router.route(name, key=key, task=task)
+        asked = await self.registry.know(*(model.name for model in (route, *route.stand_ins)))
+        return self.router.route(name, key=key, task=task) if asked else route
 
 
 class Meter:
@@ -76,10 +86,12 @@ class Meter:
                     own = fitted(request, model, stands_in=place > 0)
                     return await self._call(model, own, prompt, on_delta, written)
                 except ContextTooLong as error:
+                    self._registry.failed_with(model.name, error)
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
                     raise
                 except ProviderError as error:
+                    self._registry.failed_with(model.name, error)
                     if written or isinstance(error, BadCall):  # the model is told of a bad call
                         raise
                     errors.append(error)
@@ -153,6 +165,7 @@ class Meter:
                 count(model.name, None)
             raise
         count(completion.model or model.name, completion.usage)
+        self._registry.answered(model.name)
         return completion
 
     def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
@@ -205,20 +218,24 @@ class Llm(LlmClient):
     correction: TokenCorrection = attrs.Factory(TokenCorrection)
 
     async def remember(self) -> None:
-        """Load from the store what was spent today, and the corrections of token estimates."""
+        """Load from the store what was spent today, the corrections of token estimates, and what is known of models."""
         budget, readers = self.budget, self.core.readers
         today = budget.today()
         budget.restore(today, await readers.run(stored_usage.total, UsageFilters(since=today)))
         self.correction.seed(await readers.run(stored_usage.corrections, CORRECTION_TURNS))
+        await self.registry.restore(await readers.run(meta.with_prefix, meta.MODELS))
 
     @property
     def temperature(self) -> float | None:
         return self.core.config.llm.temperature
 
     async def start(self) -> None:
-        """Start the local model, if a route leads to it, and look up the secrets of the routes."""
+        """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
         await self._start_local()
         await self.router.prepare()
+        await self.core.supervisor.start(
+            self.registry.spec(partial(try_abilities, self.core.live(lambda now: now), self.router))
+        )
 
     async def _start_local(self) -> None:
         if self.router.uses_local and not self.core.supervisor.alive(ACTOR_NAME):
@@ -235,7 +252,8 @@ class Llm(LlmClient):
         await self.router.renew({*before.providers, *now.providers}, local=local)
         if now.providers != before.providers:
             self.registry.forget()
-        await self.start()
+        await self._start_local()
+        await self.router.prepare()
 
     def local_problems(self) -> Mapping[str, str]:
         if not self.router.uses_local:
@@ -243,13 +261,18 @@ class Llm(LlmClient):
         return self.local.problems(only=self.core.config.routing.default_provider == LOCAL_PROVIDER)
 
     async def stop(self) -> None:
+        await self.core.supervisor.stop(self.registry.ACTOR, "shutdown")
         await self.core.supervisor.stop(ACTOR_NAME, "shutdown")
         await self.router.aclose()
 
 
 def build(core: Core) -> Llm:
     config, local = core.live(lambda settings: settings), LocalModel()
-    registry = Registry(config, core.clock)
+
+    async def save(provider: str, known: str) -> None:
+        await core.writer.run(lambda tx: meta.put(tx.connection, f"{meta.MODELS}{provider}", known))
+
+    registry = Registry(config, core.clock, save)
     router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry)
     limits = config.llm
     budget = DailyBudget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)

@@ -84,6 +84,8 @@ class Request:
     max_tokens: int | None = None
     json_schema: JsonSchema | None = None
     """The form that the answer must have; not together with ``tools``."""
+    context_tokens: int | None = None
+    """The context that the model is to be loaded with: only Ollama can be asked for one."""
     stable_messages: int = 0
     """How many of the first are sent again with the next request, for prompt caches."""
 
@@ -170,6 +172,8 @@ class Model:
     tools: bool
     images: bool = False
     json_schema: bool = True
+    loads_context: bool = False
+    """Each request asks for ``context_tokens`` (``Request.context_tokens``)."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,10 +7,11 @@ if that is answered, the next ones are made so from the beginning (``Habits``).
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
+from klaw.convert import Form
 from klaw.domain import tokens
 from klaw.domain.message import ECHO
 from klaw.domain.text import one_line, quoted
@@ -39,6 +40,8 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
             raise ContextTooLong("the prompt is too long for the model that stands in", status=400, retryable=False)
         most = request.max_tokens if request.max_tokens is not None else model.max_output_tokens
         request = attrs.evolve(request, model=model.model, max_tokens=min(most, model.max_output_tokens))
+    if model.loads_context:
+        request = attrs.evolve(request, context_tokens=model.context_tokens)
     return request if model.json_schema else schema_in_prompt(request)
 
 
@@ -180,7 +183,7 @@ _IS_REFUSED = re.compile(_NOT, re.IGNORECASE)
 class Habits:
     """What one model takes."""
 
-    without: frozenset[str] = frozenset()
+    without: Annotated[frozenset[str], Form(frozenset, sorted)] = frozenset()
     """Members of the body that are left out."""
     renamed: bool = False
     """The longest answer is called ``max_completion_tokens``."""
@@ -194,6 +197,8 @@ class Habits:
     """Earlier calls and results that become text: 1 those of other models, 2 all."""
     unopened: bool | None = None
     """It leaves out the tag that opens its thinking; None: unknown."""
+    at: str = attrs.field(default="", eq=False)
+    """When that was found (ISO-8601 UTC); empty: just now."""
 
     def holds(self, model: str) -> bool:
         """Whether its answers are held back until the thinking has ended; if unknown, by its name."""
