@@ -233,9 +233,9 @@ class Llm(LlmClient):
         """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
         await self._start_local()
         await self.router.prepare()
-        if not self.core.supervisor.alive(self.registry.ACTOR):
-            settings = self.core.live(lambda now: now)
-            await self.core.supervisor.start(self.registry.spec(partial(try_abilities, settings, self.router)))
+        await self.core.supervisor.start(
+            self.registry.spec(partial(try_abilities, self.core.live(lambda now: now), self.router))
+        )
 
     async def _start_local(self) -> None:
         if self.router.uses_local and not self.core.supervisor.alive(ACTOR_NAME):
@@ -252,7 +252,8 @@ class Llm(LlmClient):
         await self.router.renew({*before.providers, *now.providers}, local=local)
         if now.providers != before.providers:
             self.registry.forget()
-        await self.start()
+        await self._start_local()
+        await self.router.prepare()
 
     def local_problems(self) -> Mapping[str, str]:
         if not self.router.uses_local:

@@ -29,7 +29,7 @@ PASSES_S = 300.0
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """The key is wrong or there is no credit, so every call fails."""
 
-Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker", "expansion"]
+Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 
 
 def configured_models(config: EngineConfig) -> list[str]:
@@ -131,10 +131,8 @@ class Router:
         settings = self._config.providers.get(name)
         if settings is None:
             raise ConfigError.of("is not there any more", join_path("providers", name))
-        if path is not None:
-            return _make(name, settings, path)
-        learned = partial(self._registry.note_habits, name)
-        return _make(name, settings, habits=self._registry.habits(name), learned=learned)
+        habits, learned = self._registry.habits(name), partial(self._registry.note_habits, name)
+        return _make(name, settings, path, habits=habits, learned=learned)
 
     def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
