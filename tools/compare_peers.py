@@ -43,6 +43,7 @@ Python code that looks for another machine ends the run.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -159,6 +160,12 @@ def asked(conversation: Json, small: Sequence[str]) -> list[Json]:
     return [*questions, *({"query": query, "evidence": []} for query in small)]
 
 
+def keywords(query: str) -> list[str]:
+    """The content words as a model would write them for a search: "Anna's" is Anna."""
+    said = (re.split("['’]", word)[0] for word in content_words(query, MAX_WORDS))
+    return list(dict.fromkeys(word for word in said if word))
+
+
 def write_job(folder: Path, conversation: Json, questions: Sequence[Json], model: CachedModel) -> None:
     """What a peer gets of a conversation."""
     messages = conversation["messages"]
@@ -167,7 +174,7 @@ def write_job(folder: Path, conversation: Json, questions: Sequence[Json], model
         "messages": [
             {"role": each["role"], "content": each["content"], "time": from_iso(each["ts"])} for each in messages
         ],
-        "questions": [{"text": each["query"], "words": content_words(each["query"], MAX_WORDS)} for each in questions],
+        "questions": [{"text": each["query"], "words": keywords(each["query"])} for each in questions],
     }
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")

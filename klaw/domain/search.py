@@ -42,7 +42,7 @@ class RankDetails(Ranks):
     added_words: int = 0
     """How many words it has of those that a model added to the question."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
-    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
+    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``session``, ``speaker``, ``days``, ``answer`` …"""
     boosts: tuple[str, ...] = ()
     """What the query says of a message: ``speaker`` (who said it), ``date`` (when)."""
     dated_rank: int | None = None

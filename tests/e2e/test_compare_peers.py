@@ -82,6 +82,11 @@ async def test_klaw_is_measured_on_the_same_questions(folder, model, tmp_path):
     assert found["silence"] == 100.0
 
 
+def test_words_to_look_for_are_bare():
+    assert compare_peers.keywords("What is Anna's sister's job, Anna?") == ["Anna", "sister", "job"]
+    assert compare_peers.keywords("Как зовут сестру Анны?") == ["зовут", "сестру", "Анны"]
+
+
 def test_what_does_not_fit_is_left_out_of_the_budget():
     long, short = "word " * 240, "word " * 10
     assert compare_peers.filled([0, 1, 2, 3], [short, long, long, short]) == [0, 1, 3]
