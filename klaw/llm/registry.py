@@ -195,10 +195,13 @@ class Registry:
             self._wanted.set()
 
     def answered(self, name: str) -> None:
-        """A call went well: what is only assumed of a model that was not loaded can be asked now."""
-        said = self._said(name)
+        """A call went well: what is only assumed of a model that was not loaded can be asked now, and what nobody says
+        of one that was not used before can be tried."""
+        said, facts = self._said(name), self.facts(name)
         if said is not None and said.origins.get("context_tokens") == _DEFAULT:
             self._doubt(name)
+        if None in (facts.tools, facts.images) and name not in self._tried_at:
+            self._wanted.set()
 
     def failed_with(self, name: str, error: ProviderError) -> None:
         """A call failed: perhaps the model has changed."""
