@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.keys import DAY_S, YEAR_S, key, section
-from klaw.config.llm import LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
+from klaw.config.llm import BUILT_IN_MODEL, LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
 from klaw.config.tools import KnowledgeConfig, McpConfig, ToolsConfig
 from klaw.domain.names import zone
@@ -243,10 +243,32 @@ class EngineConfig:
             found["rerank"] = rerank.provider, rerank.model
         return found
 
+    def is_built_in(self, name: str) -> bool:
+        """Whether a model is the one that comes with Klaw, and so too small for more than a try."""
+        return name == BUILT_IN_MODEL and self.local_model.path is None
+
+    @property
+    def summarises(self) -> bool:
+        """Whether summaries are made: as it is set, else where a model does it that can."""
+        own = self.summaries.enabled
+        return own if own is not None else not self.is_built_in(self.routing.first("summarization"))
+
+    @property
+    def makes_topics(self) -> bool:
+        """The same of topics and facts."""
+        own = self.topics.enabled
+        return own if own is not None else not self.is_built_in(self.routing.first("topics"))
+
+    @property
+    def waits_for_model(self) -> list[str]:
+        """What is off only because no model is connected that can do it."""
+        now = (("summaries", self.summaries, self.summarises), ("topics", self.topics, self.makes_topics))
+        return [name for name, section, on in now if section.enabled is None and not on]
+
     @property
     def holds_uncovered(self) -> bool:
         """Whether messages stay in the window until a summary holds them."""
-        return self.summaries.enabled and self.summaries.hold_uncovered
+        return self.summarises and self.summaries.hold_uncovered
 
     @property
     def injected_tokens(self) -> int:

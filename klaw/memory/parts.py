@@ -22,6 +22,7 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.facts.people import People
 from klaw.memory.forget.forget import Forgetter
+from klaw.memory.recall.expansion import QuestionExpander
 from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import SummaryMaker
@@ -78,7 +79,7 @@ class MemoryParts:
     async def _start_wanted(self) -> None:
         """Start what is switched on, and stop what is not."""
         config, supervisor = self.core.config, self.core.supervisor
-        for part, wanted in ((self.summarizer, config.summaries.enabled), (self.archivist, config.topics.enabled)):
+        for part, wanted in ((self.summarizer, config.summarises), (self.archivist, config.makes_topics)):
             spec = part.spec()
             if not wanted:
                 await supervisor.stop(spec.name, "switched off")
@@ -90,7 +91,7 @@ class MemoryParts:
     async def settings_changed(self, _before: EngineConfig) -> None:
         config = self.core.config
         self.coverage.sliding_window = config.context.sliding_window
-        self.coverage.with_summaries = config.summaries.enabled
+        self.coverage.with_summaries = config.summarises
         self.recall.reranker = _reranker(config, self._llm)
         self.chooser = _chooser(self.core, self._llm, self.topic_search)
         await self._start_wanted()
@@ -123,7 +124,10 @@ def build(
     is stored; ``tasks_changed`` is called when tasks were forgotten."""
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     live = core.live(lambda now: now)
-    topics, auto_rag = core.live(lambda now: now.topics), core.live(lambda now: now.auto_rag)
+    topics, auto_rag = (
+        core.live(lambda now: attrs.evolve(now.topics, enabled=now.makes_topics)),
+        core.live(lambda now: now.auto_rag),
+    )
     embed = Embedder(clock, enabled=config.embedding.enabled)
     remote = remote_of(config, llm, core.paths.models_dir, clock, writer)
     if remote is not None:
@@ -137,7 +141,7 @@ def build(
         writer,
         embed.nudge,
         sliding_window=config.context.sliding_window,
-        with_summaries=config.summaries.enabled,
+        with_summaries=config.summarises,
     )
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
@@ -184,7 +188,14 @@ def build(
     made = MemoryParts(
         core=core,
         embedder=embed,
-        recall=Recall(readers, embed, auto_rag, clock, reranker=_reranker(config, llm)),
+        recall=Recall(
+            readers,
+            embed,
+            auto_rag,
+            clock,
+            reranker=_reranker(config, llm),
+            expander=_expander(config, Asker(llm=llm, clock=clock)),
+        ),
         search=MemorySearch(readers, embed, clock, topic_search),
         topic_search=topic_search,
         chooser=_chooser(core, llm, topic_search),
@@ -220,6 +231,12 @@ def _reranker(config: EngineConfig, llm: Llm) -> CandidateReranker | None:
         return None
     endpoint = llm.router.endpoint(*named, "rerank")
     return CandidateReranker(endpoint=endpoint, candidates=config.auto_rag.rerank.candidates, llm=llm)
+
+
+def _expander(config: EngineConfig, asker: Asker) -> QuestionExpander | None:
+    """None where nobody wants it, and where only the built-in model chats: it is too small for that."""
+    named = config.routing.tasks.expansion or config.routing.default_provider != LOCAL_PROVIDER
+    return QuestionExpander(asker) if config.auto_rag.expansion and named else None
 
 
 def _chooser(core: Core, llm: Llm, search: TopicSearch) -> TopicChooser | None:

@@ -47,6 +47,8 @@ class StatusAnswer(TypedDict):
     tasks: dict[str, Any]
     summaries: dict[str, Any]
     topics: Any
+    waits_for_model: list[str]
+    """Summaries, topics: what is off until a model is connected that can do it."""
     metrics: dict[str, Any]
     threads: list[Any]
     degraded: "list[DegradedSince]"
@@ -80,8 +82,8 @@ def _status(answer: dict[str, Any]) -> ShownLines:
         ],
         ["coverage", _coverage(answer["coverage"])],
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
-        ["summaries", _summaries(answer["summaries"])],
-        ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
+        ["summaries", _off(answer, "summaries") or _summaries(answer["summaries"])],
+        ["topics", _off(answer, "topics") or _topics(answer.get("topics"), answer.get("metrics", {}))],
         ["database", f"{size(disk['database_bytes'] + disk['wal_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -150,6 +152,10 @@ def _tasks(tasks: dict[str, Any]) -> list[str]:
     return out
 
 
+def _off(answer: dict[str, Any], feature: str) -> str:
+    return "off until a larger model is connected" if feature in answer.get("waits_for_model", ()) else ""
+
+
 def _summaries(summaries: dict[str, Any]) -> str:
     if not summaries["enabled"]:
         return "off"
@@ -212,7 +218,8 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
         "coverage": {**coverage, "counted_at": iso(counted_at) if counted_at is not None else None},
         "tasks": await parts.tasks.scheduling.overview(),
         "summaries": parts.memory.summarizer.report(),
-        "topics": parts.memory.archivist.status if core.config.topics.enabled else None,
+        "topics": parts.memory.archivist.status if core.config.makes_topics else None,
+        "waits_for_model": core.config.waits_for_model,
         "metrics": core.metrics.report(),
         "threads": [each.report() for each in (core.files, parts.tools.threads, parts.agent.workspace.threads)],
         "degraded": listed(core.health),

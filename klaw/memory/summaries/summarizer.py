@@ -46,7 +46,7 @@ class Summarizer(Nudge):
 
     @property
     def enabled(self) -> bool:
-        return self._maker.config.summaries.enabled
+        return self._maker.config.summarises
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)

@@ -65,6 +65,7 @@ function sections(chat, told, changed) {
     group(t("Facts Klaw always keeps in mind"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
     receipt.context_used && fromKnowledge(receipt.context_used),
     group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
+    recall.expansion && h("p", { class: "hint" }, t("A model added to the question: {words}", { words: recall.expansion.join(", ") })),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
     window.messages ? h("p", {}, t("The model saw messages {first}–{last} in full.",
       { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
