@@ -10,6 +10,7 @@ import attrs
 
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS, DAY_S, HEADERS, MODEL_NAME, TOKENS_MAX, key, section
+from klaw.domain.message import ThinkingLevel
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
@@ -69,6 +70,7 @@ class ProviderModelConfig:
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, within=(1, TOKENS_MAX))
     tools: bool = key("The model can call tools: it is offered Klaw's.", False)
     images: bool | None = key("The model takes images; null: only Anthropic's own do.", None)
+    thinking: ThinkingLevel | None = key("How much it thinks before it answers; null leaves that to the model.", None)
     json_schema: bool = key("The API takes a JSON schema for the answer; false: the prompt has the schema.", True)
     input_price: float | None = key(
         "US dollars for a million tokens of the prompt; 0 = free; null takes the price list.", None, **_PRICE

@@ -24,7 +24,7 @@ from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.router import Registry, Router
 from klaw.llm.slots import Slots
-from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
+from klaw.llm.types import Completion, Delta, Model, OnDelta, ReasoningDelta, Request, Route, Usage
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
 
@@ -64,6 +64,7 @@ class Meter:
         await self._registry.know(*(model.name for model in models))
         prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
+        most += max(model.thinking_tokens for model in models)
         errors: list[ProviderError] = []
         with self._budget.reserved(self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))):
             for place, model in enumerate(models):
@@ -132,6 +133,8 @@ class Meter:
         """Call a model, and count it however it ends. ``written`` gets the text that was passed on."""
 
         def relay(delta: Delta) -> None:
+            if isinstance(delta, ReasoningDelta):
+                self._registry.has_thought(model.name)
             written.append(delta.text)
             on_delta(delta)
 

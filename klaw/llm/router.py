@@ -20,6 +20,7 @@ from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig, ProviderModelConfig
 from klaw.config.schema import EngineConfig
+from klaw.domain.message import ThinkingLevel
 from klaw.errors import ConfigError, NoPriceList
 from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
@@ -27,8 +28,9 @@ from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice, look_
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
+from klaw.llm.providers.thinking_members import is_known_thinker, most_tokens
 from klaw.llm.service import BreakerState, Service
-from klaw.llm.types import Model, Provider, Route
+from klaw.llm.types import Model, Provider, Route, Thinking
 
 MAX_REMEMBERED = 512
 """People try names."""
@@ -50,6 +52,8 @@ class ModelFacts:
     tools: bool
     images: bool
     prices: Prices | None
+    thinking: bool = False
+    """It can think, by its settings, by its name, or because it did."""
 
 
 class Registry:
@@ -60,6 +64,7 @@ class Registry:
         self._clock = clock
         self._lock = trio.Lock()
         self._listed: dict[str, ListedPrices | None] = {}
+        self._thinkers: set[str] = set()
         self.failed = False
 
     async def know(self, *names: str) -> None:
@@ -85,11 +90,18 @@ class Registry:
             return {}
         return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
 
+    def has_thought(self, name: str) -> None:
+        """``provider/model`` sent thinking."""
+        if name not in self._thinkers and len(self._thinkers) < MAX_REMEMBERED:
+            self._thinkers.add(name)
+
     def facts(self, name: str) -> ModelFacts:
         provider, _, model = name.partition("/")
+        thinks = name in self._thinkers or is_known_thinker(model)
         if provider == LOCAL_PROVIDER:
             local = self._config.local_model
-            return ModelFacts(context_tokens=local.context_tokens, tools=local.tools, images=False, prices=FREE)
+            has = {"tools": local.tools, "images": False, "thinking": thinks}
+            return ModelFacts(context_tokens=local.context_tokens, prices=FREE, **has)
         settings = self._config.providers.get(provider)
         own = settings.models.get(model) if settings is not None else None
         listed = self._listed.get(name)
@@ -101,6 +113,7 @@ class Registry:
             tools=own is not None and own.tools,
             images=settings is not None and settings.takes_images(model),
             prices=prices,
+            thinking=thinks or (own is not None and own.thinking is not None),
         )
 
     def context_tokens(self, name: str) -> int:
@@ -172,19 +185,25 @@ class Router:
         return self._config.routing.uses_local
 
     def route(
-        self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat", alone: bool = False
+        self,
+        name: str | None = None,
+        *,
+        key: str = "routing.default",
+        task: Task = "chat",
+        alone: bool = False,
+        thinking: ThinkingLevel | None = None,
     ) -> Route:
         """Find a route. ``name``, ``provider/model``, takes the place of the task's first model; ``key`` says in an
-        error where it comes from. ``alone``: no other model stands in. Raises ConfigError: the name has another form,
-        or there is no such provider or local model."""
+        error where it comes from. ``alone``: no other model stands in. ``thinking`` takes the place of what the models
+        are set to. Raises ConfigError: the name has another form, or there is no such provider or local model."""
         routing = self._config.routing
         own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
         first, *others = own or (routing.default, *routing.fallback)
         if name is not None:
             first, others = name, others if own else [*routing.fallback]
         others = [] if alone else [other for other in dict.fromkeys(others) if other != first]
-        model = self._model(first, key)
-        stand_ins = tuple(self._model(other, "routing") for other in others)
+        model = self._model(first, key, thinking)
+        stand_ins = tuple(self._model(other, "routing", thinking) for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
     def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
@@ -234,7 +253,7 @@ class Router:
     def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
 
-    def _model(self, name: str, key: str) -> Model:
+    def _model(self, name: str, key: str, level: ThinkingLevel | None) -> Model:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
             raise ConfigError.of("must have the form provider/model", key)
@@ -265,7 +284,25 @@ class Router:
             tools=facts.tools,
             images=facts.images,
             json_schema=own is None or own.json_schema,
+            thinking=self._thinking(name, level or (own and own.thinking) or None, own, most)
+            if facts.thinking
+            else None,
         )
+
+    def _thinking(
+        self, name: str, level: ThinkingLevel | None, own: ProviderModelConfig | None, answer: int
+    ) -> Thinking:
+        settings = self._config.providers.get(name.partition("/")[0])
+        is_asked = "claude" in name or (settings is not None and settings.type == "anthropic")
+        if level is None and is_asked:  # these think when they are asked to
+            return Thinking()
+        most = most_tokens(
+            level,
+            context_tokens=self._registry.context_tokens(name),
+            output_tokens=own.max_output_tokens if own is not None else None,
+            answer_tokens=min(answer, self._config.llm.max_reply_tokens),
+        )
+        return Thinking(level=level, tokens=most)
 
 
 def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
@@ -295,4 +332,5 @@ def _make(name: str, config: ProviderConfig, path: Path | None = None) -> HttpPr
     )
     if path is not None:
         return HttpProvider(settings, OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
-    return HttpProvider(settings, AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
+    dialect = AnthropicDialect() if config.type == "anthropic" else OpenAiDialect(config.base_url or "")
+    return HttpProvider(settings, dialect)
