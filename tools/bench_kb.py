@@ -1,16 +1,18 @@
 """How well the search of knowledge bases finds the pages that answer a question.
 
-    python tools/bench_kb.py DIR [--smalltalk FILE] [--articles FILE] [--scale PASSAGES...] [--learn FILE] [--json]
-                             [--report FILE] [--models DIR] [--cache FILE]
+    python tools/bench_kb.py DIR... [--cache DIR] [--smalltalk FILE] [--articles FILE] [--scale PASSAGES...]
+                             [--learn FILE] [--prepare] [--json] [--report FILE] [--models DIR]
 
-``DIR/documents`` are read through the real reader into one base of a real store, embedded with the real model, and each
-question of ``DIR/questions.json`` goes through the real search: ``[{"document", "questions": [{"question", "pages",
-"kind": "text" | "unanswerable"}]}]``.
+Each ``DIR`` is a source: ``DIR/documents`` are read through the real reader into one base of a real store, embedded
+with the real model, and each question of ``DIR/questions.json`` goes through the real search: ``[{"document",
+"questions": [{"question", "pages", "kind": "text" | "unanswerable"}]}]``. ``--cache`` keeps what was read and embedded;
+``--prepare`` does nothing else.
 
-Printed for each step: page recall, the share of a question's pages among the pages of the first 1, 3 and 10 passages,
-each page counted once, averaged over the questions of the kind "text"; over all documents and with the document known.
-The ranker is learned for each document from the questions of all the others; "as shipped" is with the weights that Klaw
-has, which have seen all of them. ``--articles`` is a file of paragraphs with questions (a conversation of
+Printed for each source and step: page recall, the share of a question's pages among the pages of the first 1, 3 and 10
+passages, each page counted once, averaged over the questions of the kind "text"; over all documents and with the
+document known. The ranker is learned from the other sources, without questions about documents that this one has too
+(of one source alone: for each document from the questions of all the others); "as shipped" is with the weights that
+Klaw has, which have seen all of them. ``--articles`` is a file of paragraphs with questions (a conversation of
 ``bench_recall.py``): each paragraph is a document. Silence is how many small talk and unanswerable questions are given
 no passage. ``--scale`` measures the time of a search, with the question's embedding, in a base of so many passages.
 """
@@ -22,6 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,45 +41,33 @@ from klaw.actor.clock import SystemClock
 from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
 from klaw.domain import tokens
-from klaw.domain.knowledge import (
-    Base,
-    BaseId,
-    Document,
-    DocumentId,
-    DocumentState,
-    Passage,
-    Source,
-    SourceId,
-    SourceKind,
-    document_id,
-)
+from klaw.domain.knowledge import DocumentId, Passage, Source, document_id
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.search import FoundPassage
 from klaw.knowledge.passage_features import PASSAGES
-from klaw.knowledge.reading.passages import Cutter
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import PassageText as Text
-from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import Pool, built_in
-from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.engine.tokenizer import stem, words
+from klaw.store.kinds.knowledge import documents
 from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.search import passages
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
-from tests.support import stored_documents
-from tests.support.documents import reading
+from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store
-from tools.bench_recall import MODEL, CachedModel, ready_embedder
+from tools.bench_recall import MODEL
+from tools.kept_documents import KeptModel, add, embed, new_base, read_folder
 from tools.train_ranker import Group, fit
 
-AT = "2026-01-01T00:00:00.000Z"
 PLACES = (1, 3, 10)
 MAX_TOKENS = 1_500
 """``kb.maxTokens`` as it is by default."""
 L2 = 0.01
-_EMBED_ROWS = 64
+K1, B = 1.2, 0.75
+"""Of BM25."""
 _TIMED = 200
 
 
@@ -86,6 +77,8 @@ class Question:
 
     text: str
     document: DocumentId
+    name: str
+    """The document's."""
     pages: tuple[int, ...]
     answerable: bool
 
@@ -94,6 +87,7 @@ class Question:
 class Asked:
     """What the search found for a question in one scope."""
 
+    source: str
     question: Question
     scope: str
     """``all`` documents, or the document is ``known``."""
@@ -112,66 +106,6 @@ class Asked:
         ]
         count = len(set(self.question.pages)) or 1
         return Group(str(self.question.document), self.pool.features, np.array(evidence) / count)
-
-
-# -- the store ---------------------------------------------------------------------------------------------------------
-
-
-async def new_base(store: Store, name: str) -> Source:
-    """A base with one source."""
-    base = Base(id=BaseId(f"bench-{name}"), user=LOCAL_USER, name=name, created_at=AT, updated_at=AT)
-    await store.writer.run(bases.create, base)
-    source = Source(
-        id=SourceId(f"bench-{name}"),
-        user=LOCAL_USER,
-        base=base.id,
-        kind=SourceKind.FILE,
-        name=name,
-        added_by=LOCAL_USER,
-        created_at=AT,
-        updated_at=AT,
-    )
-    return await store.writer.run(sources.put, LOCAL_USER, source)
-
-
-async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[Passage]) -> DocumentId:
-    """Store a document."""
-    made = Document(
-        id=document_id(source.id, name),
-        base=source.base,
-        source=source.id,
-        name=name,
-        title=title,
-        state=DocumentState.READ,
-    )
-    await store.writer.run(stored_documents.put, made, cut)
-    return made.id
-
-
-async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, int]:
-    """Read all documents of a folder. Returns the number of passages of each."""
-    counts = {}
-    for path in await trio.to_thread.run_sync(lambda: sorted(folder.iterdir())):
-        cutter, cut = Cutter(), list[Passage]()
-        async with reading(path) as begun:
-            async for block in begun:
-                cut += cutter.add(block)
-        cut += cutter.finish()
-        await add(store, source, path.name, begun.report.title, cut)
-        counts[path.name] = len(cut)
-    return counts
-
-
-async def embed(store: Store, model: CachedModel) -> None:
-    """Embed what waits, as the embedder does."""
-    name = vectors_id(model.model.model_id)
-    while waiting := await store.readers.run(passages.unembedded, name, _EMBED_ROWS, ("document",)):
-        made = model.embed([Text(each.text, each.lead) for each in waiting], "passage")
-        found = [
-            PassageVector(each.kind, each.rowid, each.lead + each.text, vector)
-            for each, vector in zip(waiting, made, strict=True)
-        ]
-        await store.writer.run(stored_vectors.store_of_passages, name, found)
 
 
 # -- page recall -------------------------------------------------------------------------------------------------------
@@ -195,25 +129,37 @@ def by_rank(name: str) -> Callable[[Asked], list[int]]:
     return order
 
 
-def by_weights(weights: Mapping[str, Mapping[str, float]]) -> Callable[[Asked], list[int]]:
-    """A ranking by weights of the features, those of the question's document."""
+def by_weights(weights: Mapping[tuple[str, str], Mapping[str, float]]) -> Callable[[Asked], list[int]]:
+    """A ranking by weights of the features, those for the question's source and document."""
 
     def order(asked: Asked) -> list[int]:
-        own = weights[str(asked.question.document)]
+        own = weights[asked.source, asked.question.name]
         scores = asked.pool.features @ np.array([own.get(name, 0.0) for name in PASSAGES.names])
         return list(np.argsort(-scores, kind="stable"))
 
     return order
 
 
-def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[str, dict[str, float]]:
-    """Weights for each document, learned from the questions about the others; without a part of the features."""
+def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[tuple[str, str], dict[str, float]]:
+    """Weights for each source and document, learned from the other sources' questions about other documents, or of one
+    source from those about its other documents; without a part of the features."""
     left = [at for at, name in enumerate(PASSAGES.names) if name not in PASSAGES.parts.get(without, ())]
-    groups = [each.group() for each in asked if each.question.answerable]
-    cut = [attrs.evolve(each, features=each.features[:, left]) for each in groups if each.evidence.any()]
     names = [PASSAGES.names[at] for at in left]
-    known = {str(each.question.document) for each in asked}
-    return {name: fit([each for each in cut if each.conversation != name], L2, names) if cut else {} for name in known}
+    groups = [(each, each.group()) for each in asked if each.question.answerable]
+    several = len({each.source for each in asked}) > 1
+    there = {(each.source, each.question.name) for each in asked}
+    made: dict[tuple[str, ...], dict[str, float]] = {}
+    for source, name in there:
+        own = {other for where, other in there if where == source} if several else {name}
+        key = (source,) if several else (source, name)
+        if key not in made:
+            used = [
+                attrs.evolve(group, features=group.features[:, left])
+                for each, group in groups
+                if each.question.name not in own and group.evidence.any()
+            ]
+            made[key] = fit(used, L2, names) if used else {}
+    return {(source, name): made[(source,) if several else (source, name)] for source, name in there}
 
 
 def learn(path: Path, model: str, asked: Sequence[Asked], alone: Sequence[Asked]) -> None:
@@ -238,10 +184,43 @@ def no_embedder() -> Embedder:
     return Embedder(SystemClock(), enabled=False)
 
 
-def table(asked: Sequence[Asked]) -> dict[str, dict[str, list[float]]]:
-    """Page recall by step and scope, in percent."""
-    shipped = dict.fromkeys((str(each.question.document) for each in asked), built_in("klaw.knowledge").vectors)
-    steps: dict[str, Callable[[Asked], list[int]]] = {
+@attrs.frozen(kw_only=True, eq=False)
+class Pages:
+    """Whole pages, ranked by BM25 of all words of a question: what a search must be better than."""
+
+    names: Sequence[tuple[DocumentId, int | None]]
+    counts: Sequence[Counter[str]]
+
+    @classmethod
+    async def of(cls, store: Store, source: Source) -> "Pages":
+        found: dict[tuple[DocumentId, int | None], Counter[str]] = {}
+        for document in await store.readers.run(documents.of_base, LOCAL_USER, source.base):
+            for each in await store.readers.run(documents.passages, LOCAL_USER, document.id, limit=100_000):
+                found.setdefault((document.id, each.first_page), Counter()).update(map(stem, words(each.text)))
+        return cls(names=list(found), counts=list(found.values()))
+
+    def recall(self, asked: Asked) -> list[float]:
+        """As ``page_recall``."""
+        known = asked.scope == "known"
+        at = [at for at, (name, _) in enumerate(self.names) if not known or name == asked.question.document]
+        counts = [self.counts[each] for each in at]
+        sizes = np.array([each.total() for each in counts], float)
+        scores = np.zeros(len(at))
+        for word in set(map(stem, words(asked.question.text))):
+            having = np.array([each[word] for each in counts], float)
+            rows = np.count_nonzero(having)
+            weight = np.log(1 + (len(at) - rows + 0.5) / (rows + 0.5))
+            scores += weight * having * (K1 + 1) / (having + K1 * (1 - B + B * sizes / sizes.mean()))
+        best = [self.names[at[each]] for each in np.argsort(-scores, kind="stable")]
+        wanted = {(asked.question.document, page) for page in asked.question.pages}
+        return [len(wanted.intersection(best[:places])) / len(wanted) for places in PLACES]
+
+
+def table(asked: Sequence[Asked], pages: Mapping[str, Pages]) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """Page recall by source, step and scope, in percent."""
+    weights = built_in("klaw.knowledge").vectors
+    shipped = {(each.source, each.question.name): weights for each in asked}
+    orders: dict[str, Callable[[Asked], list[int]]] = {
         "vectors": by_rank("vector_rank"),
         "words": by_rank("text_rank"),
         "fused": lambda each: list(range(len(each.pool.entries))),
@@ -249,31 +228,42 @@ def table(asked: Sequence[Asked]) -> dict[str, dict[str, list[float]]]:
         "ranked": by_weights(learned_apart(asked)),
         "ranked as shipped": by_weights(shipped),
     }
-    answerable = [each for each in asked if each.question.answerable]
+
+    def recalls(step: str, each: Asked) -> list[float]:
+        return pages[each.source].recall(each) if step == "bm25 of pages" else page_recall(each, orders[step](each))
+
+    def mean(step: str, source: str, scope: str) -> list[float]:
+        found = [each for each in asked if (each.source, each.scope, each.question.answerable) == (source, scope, True)]
+        columns = zip(*(recalls(step, each) for each in found), strict=True)
+        return [round(100 * statistics.mean(column), 1) for column in columns]
+
     return {
-        step: {
-            scope: [
-                round(100 * statistics.mean(column), 1)
-                for column in zip(*(page_recall(e, order(e)) for e in answerable if e.scope == scope), strict=True)
-            ]
-            for scope in ("all", "known")
+        source: {
+            step: {scope: mean(step, source, scope) for scope in ("all", "known")}
+            for step in ("bm25 of pages", *orders)
         }
-        for step, order in steps.items()
+        for source in pages
     }
+
+
+def ready_embedder(model: KeptModel) -> ReadyEmbedder:
+    """The model behind the embedder's handle."""
+    return ReadyEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
 
 
 def searching(store: Store, embedder: Embedder) -> KnowledgeSearch:
     return KnowledgeSearch(store.readers, embedder, AutoRagConfig(time_budget_ms=60_000), SystemClock())
 
 
-async def ask_all(search: KnowledgeSearch, source: Source, folder: Path) -> list[Asked]:
+async def ask_all(search: KnowledgeSearch, folders: Mapping[Path, Source]) -> list[Asked]:
     """Every question in both scopes."""
     found = []
-    for question in questions(folder, source):
-        for scope, within in (("all", None), ("known", [question.document])):
-            asked = PassageScope(user=LOCAL_USER, bases=[source.base], documents=within)
-            _, pool = await search.gather(question.text, asked, search.account())
-            found.append(Asked(question=question, scope=scope, pool=pool))
+    for folder, source in folders.items():
+        for question in questions(folder, source):
+            for scope, within in (("all", None), ("known", [question.document])):
+                asked = PassageScope(user=LOCAL_USER, bases=[source.base], documents=within)
+                _, pool = await search.gather(question.text, asked, search.account())
+                found.append(Asked(source=source.name, question=question, scope=scope, pool=pool))
     return found
 
 
@@ -283,6 +273,7 @@ def questions(folder: Path, source: Source) -> list[Question]:
         Question(
             text=each["question"],
             document=document_id(source.id, document["document"]),
+            name=document["document"],
             pages=tuple(each["pages"]),
             answerable=each["kind"] == "text",
         )
@@ -304,7 +295,7 @@ async def silence(search: KnowledgeSearch, source: Source, asked: Sequence[str])
     return sum(not each.kept for each in found)
 
 
-async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, float]:
+async def articles(store: Store, model: KeptModel, path: Path) -> dict[str, float]:
     """Share of the questions whose paragraph is among the first articles, in percent."""
     source, told = await new_base(store, "articles"), _json(path)
     for message in told["messages"]:
@@ -322,7 +313,7 @@ async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, fl
     return {f"@{places}": round(100 * statistics.mean(values), 1) for places, values in hits.items()}
 
 
-async def scale(store: Store, model: CachedModel, source: Source, folder: Path, count: int) -> dict[str, float]:
+async def scale(store: Store, model: KeptModel, source: Source, folder: Path, count: int) -> dict[str, float]:
     """Times of searches in a base of so many passages, made of the sentences and near the vectors of those that are
     there; the question's embedding is part of the time, and not cached."""
     chance = random.Random(count)
@@ -334,10 +325,10 @@ async def scale(store: Store, model: CachedModel, source: Source, folder: Path, 
     ]
     lines = [line for each in there for line in each.text.splitlines() if line.strip()]
     large = await new_base(store, f"scale-{count}")
-    vectors = np.frombuffer(b"".join(model.embed([Text(each.text) for each in there[:512]], "passage")), "<f4").reshape(
+    vectors = np.frombuffer(b"".join(model.embed([Text(each.text) for each in there[:512]])), "<f4").reshape(
         -1, model.model.dimension
     )
-    name = vectors_id(model.model.model_id)
+    name = model.id
     for start in range(0, count, 500):
         cut = []
         for ordinal in range(min(500, count - start)):
@@ -374,55 +365,65 @@ async def scale(store: Store, model: CachedModel, source: Source, folder: Path, 
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    model = CachedModel(arguments.models / MODEL, arguments.cache)
+    if arguments.cache is not None:
+        await trio.Path(arguments.cache).mkdir(parents=True, exist_ok=True)
+    model = KeptModel(arguments.models / MODEL, arguments.cache)
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         async with running_store(Path(scratch)) as store:
-            await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
-            source = await new_base(store, "folder")
-            counts = await read_folder(store, source, arguments.folder / "documents")
-            await embed(store, model)
-            model.save()
-            result["passages"] = sum(counts.values())
-            search, words_alone = searching(store, ready_embedder(model)), searching(store, no_embedder())
-            asked = await ask_all(search, source, arguments.folder)
-            if arguments.learn is not None:
-                alone = await ask_all(words_alone, source, arguments.folder)
-                await trio.to_thread.run_sync(learn, arguments.learn, model.model.model_id, asked, alone)
-            result["pages"] = table(asked)
-            kinds = {"unanswerable": [], "answerable": []}  # type: dict[str, list[str]]
-            for each in questions(arguments.folder, source):
-                kinds["answerable" if each.answerable else "unanswerable"].append(each.text)
-            if arguments.smalltalk:
-                kinds["small talk"] = _json(arguments.smalltalk)["queries"]
-            result["silent"] = {
-                kind: f"{await silence(search, source, texts)} of {len(texts)}" for kind, texts in kinds.items()
+            await stored_vectors.prepare(store.writer, model.id, model.model.dimension)
+            folders = {folder: await new_base(store, folder.name) for folder in arguments.folders}
+            result["passages"] = {
+                source.name: await read_folder(store, source, folder / "documents", arguments.cache)
+                for folder, source in folders.items()
             }
+            await embed(store, model)
+            if arguments.prepare:
+                return result
+            search, words_alone = searching(store, ready_embedder(model)), searching(store, no_embedder())
+            asked = await ask_all(search, folders)
+            if arguments.learn is not None:
+                alone = await ask_all(words_alone, folders)
+                await trio.to_thread.run_sync(learn, arguments.learn, model.model.model_id, asked, alone)
+            result["pages"] = table(asked, {source.name: await Pages.of(store, source) for source in folders.values()})
+            result["silent"] = {}
+            for folder, source in folders.items():
+                kinds = {"unanswerable": [], "answerable": []}  # type: dict[str, list[str]]
+                for each in questions(folder, source):
+                    kinds["answerable" if each.answerable else "unanswerable"].append(each.text)
+                if arguments.smalltalk:
+                    kinds["small talk"] = _json(arguments.smalltalk)["queries"]
+                result["silent"][source.name] = {
+                    kind: f"{await silence(search, source, texts)} of {len(texts)}" for kind, texts in kinds.items()
+                }
             if arguments.articles:
                 result["articles"] = await articles(store, model, arguments.articles)
-            model.save()
-            result["scale_ms"] = {
-                count: await scale(store, model, source, arguments.folder, count) for count in arguments.scale
-            }
+            folder, source = next(iter(folders.items()))
+            result["scale_ms"] = {count: await scale(store, model, source, folder, count) for count in arguments.scale}
     return result
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    lines = ["| step | all @1 | @3 | @10 | known @1 | @3 | @10 |", "|---|---|---|---|---|---|---|"]
-    for step, scopes in result["pages"].items():
-        lines.append(f"| {step} | " + " | ".join(str(value) for values in scopes.values() for value in values) + " |")
+    lines = []
+    for source, steps in result.get("pages", {}).items():
+        lines += [f"| {source} | all @1 | @3 | @10 | known @1 | @3 | @10 |", "|---|---|---|---|---|---|---|"]
+        for step, scopes in steps.items():
+            cells = " | ".join(str(value) for values in scopes.values() for value in values)
+            lines.append(f"| {step} | {cells} |")
+        lines.append("")
     rest = {key: value for key, value in result.items() if key != "pages"}
-    return "\n".join([*lines, "", *(f"{key}: {value}" for key, value in rest.items()), ""])
+    return "\n".join([*lines, *(f"{key}: {value}" for key, value in rest.items()), ""])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="holds documents/ and questions.json")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="holds documents/ and questions.json")
     parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must be given no passage')
     parser.add_argument("--articles", type=Path, help="a file of paragraphs with questions")
     parser.add_argument("--scale", type=int, nargs="+", default=[], metavar="PASSAGES", help="measure the time")
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
-    parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="folder that keeps what was read and embedded")
+    parser.add_argument("--prepare", action="store_true", help="only read and embed")
     parser.add_argument("--learn", type=Path, metavar="FILE", help="write the ranker that all questions teach")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")

@@ -130,7 +130,7 @@ class Turn:
             self._rows = rows
             core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = meter = agent.llm.meter()
-            route = agent.llm.router.route(rows.session.model, key="/model", thinking=rows.session.thinking)
+            route = await agent.llm.route(rows.session.model, key="/model", thinking=rows.session.thinking)
             self._answered_by = route.name
             self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
             about = ToolContext(

@@ -1,7 +1,7 @@
 """``klaw models``: fetch, list, test and calibrate models. None of it needs a running server."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.operations import Here, command
+from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import warn
 from klaw.config.paths import Paths
-from klaw.errors import ModelError
-from klaw.operations.lines import ShownLines, size
+from klaw.errors import ConfigError, ModelError
+from klaw.operations.lines import ShownLines, minute, size
 from klaw.operations.operation import Noun, OperationError, argument
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.trial import ModelCheck
+    from klaw.llm.facts import ModelCheck
     from klaw.models.build import PullStep
     from klaw.models.manifest import ModelSpec
     from klaw.models.pull import ModelStatus
@@ -112,7 +112,8 @@ def pull(asked: Pull, here: Here) -> dict[str, Any]:
 
 @command(NOUN, "models_list", ModelNames, cli="list", show=_pulled)
 def listed(asked: ModelNames, here: Here) -> dict[str, Any]:
-    """List the known models and whether they are installed. The exit code is 1 if one is damaged."""
+    """List the models that can be pulled and whether they are installed, and those of the configuration with what is
+    known of each and who says so. The exit code is 1 if one is damaged."""
     from klaw.models.pull import status
 
     rows, chosen = [], asked.chosen()
@@ -126,7 +127,57 @@ def listed(asked: ModelNames, here: Here) -> dict[str, Any]:
         if found.problem:
             here.say(f"  {'':<24} {found.problem}")
         rows.append(_json(spec, found))
-    return {"models": rows}
+    known = None if asked.names else _configured(here.paths)
+    if known is not None:
+        here.say("", "models of the configuration, and what is known of them", *_known_lines(known))
+    return {"models": rows, "configured": known}
+
+
+def _configured(paths: Paths) -> dict[str, Any] | None:
+    """What the server knows, or its database; None without both."""
+    from klaw.operations.perform import operations, read
+
+    try:
+        return ask(paths, read(operations()["models_list"], {}), {})
+    except (NoServer, RefusedByServer, OperationError, ConfigError):
+        return None
+
+
+_FIELDS = {
+    "context_tokens": "context",
+    "longest_context": "longest",
+    "output_tokens": "answer",
+    "tools": "tools",
+    "images": "images",
+    "thinking": "thinking",
+    "json_schema": "JSON schema",
+    "embedding": "embeddings",
+    "prices": "prices",
+}
+_SOURCES = {
+    "config": "configuration",
+    "tried": "tried",
+    "service": "the service",
+    "prices": "price list",
+    "default": "assumed",
+}
+
+
+def _known_lines(known: dict[str, Any]) -> Iterator[str]:
+    for model in known["known"]:
+        yield f"  {model['name']}" + (" (default)" if model["name"] == known["default"] else "")
+        for field, title in _FIELDS.items():
+            if (told := model["values"].get(field)) is not None:
+                value, at = told["value"], told["at"]
+                if isinstance(value, bool):
+                    value = "yes" if value else "no"
+                shown = f"{value:,} tokens" if isinstance(value, int) else value
+                yield f"    {title:<12} {shown:<24} {_SOURCES[told['source']]}{f', {minute(at)}' if at else ''}"
+        if model["left_out"]:
+            yield f"    {'left out':<12} {', '.join(model['left_out'])}, which it refuses"
+    for service in known["services"]:
+        if why := service["error"] or service["note"]:
+            yield f"  {service['provider']}: {why}"
 
 
 def _json(spec: "ModelSpec", found: "ModelStatus") -> dict[str, Any]:
@@ -187,7 +238,7 @@ def _not_by_server(paths: Paths) -> str:
 
 
 def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
-    from klaw.llm.trial import ModelCheck
+    from klaw.llm.facts import ModelCheck
 
     try:
         return [ModelCheck(**check) for check in call(paths, "models_test", timeout_s=TEST_S, model=name)["checks"]]

@@ -28,6 +28,7 @@ from klaw.operations.uploads import PIECE_BYTES
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
+    from klaw.llm.registry import Registry
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
     from klaw.memory.search.search import MemorySearch
@@ -271,6 +272,14 @@ class OfflineParts:
         from klaw.config.load import load
 
         return load(self.paths.config_file)[0]
+
+    async def registry(self) -> "Registry":
+        from klaw.llm.registry import Registry
+        from klaw.store.engine import meta
+
+        registry = Registry(self.config, self.clock)
+        await registry.restore(await self.readers.run(meta.with_prefix, meta.MODELS))
+        return registry
 
     @cached_property
     def embedder(self) -> "Embedder":

@@ -66,12 +66,20 @@ class RoutingConfig:
 class ProviderModelConfig:
     """What is known of one model of a provider."""
 
-    context_tokens: int | None = key("Context length of the model.", None, within=(64, TOKENS_MAX))
+    context_tokens: int | None = key(
+        "Context length of the model; null: what the service says. Ollama is asked to load the model so.",
+        None,
+        within=(64, TOKENS_MAX),
+    )
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, within=(1, TOKENS_MAX))
-    tools: bool = key("The model can call tools: it is offered Klaw's.", False)
-    images: bool | None = key("The model takes images; null: only Anthropic's own do.", None)
+    tools: bool | None = key(
+        "The model can call tools: it is offered Klaw's; null: what the service says, or a tiny call finds out.", None
+    )
+    images: bool | None = key("The model takes images; null: as with tools.", None)
     thinking: ThinkingLevel | None = key("How much it thinks before it answers; null leaves that to the model.", None)
-    json_schema: bool = key("The API takes a JSON schema for the answer; false: the prompt has the schema.", True)
+    json_schema: bool | None = key(
+        "The API takes a JSON schema for the answer; false: the prompt has the schema; null: as with tools.", None
+    )
     input_price: float | None = key(
         "US dollars for a million tokens of the prompt; 0 = free; null takes the price list.", None, **_PRICE
     )
@@ -115,13 +123,6 @@ class ProviderConfig:
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if self.type == "openai" and self.base_url is None:
             yield "baseUrl", "is required for type 'openai'"
-
-    def takes_images(self, model: str) -> bool:
-        """Whether a model takes images: all of Anthropic's own do."""
-        known = self.models.get(model)
-        if known is None or known.images is None:
-            return self.type == "anthropic" and self.base_url is None
-        return known.images
 
 
 @attrs.frozen(kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
 
+from klaw.config import secrets
 from klaw.config.document import INVALID, join_path, kind_of, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import HasRules, Rule, file_key, rule_of
@@ -26,8 +27,9 @@ MAX_FILE_BYTES = 1_048_576
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
-    """Read the configuration file; one that does not exist gives the defaults. Also returns warnings: what works, but
-    should be changed. Raises ConfigError: the file cannot be read, or breaks rules (all of them named)."""
+    """Read the configuration file; one that does not exist gives the defaults. References find what is in ``environ``,
+    and in ``secrets.env`` beside the file. Also returns warnings: what works, but should be changed. Raises ConfigError:
+    a file cannot be read, or breaks rules (all of them named)."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
@@ -42,9 +44,11 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise ConfigError.of(f"{path} is not UTF-8 text (byte {exc.start})") from exc
-    tree, problems = read_document(text, environ)
+    tree, problems = read_document(text, secrets.with_secrets(path.parent, environ))
     config, warnings = _build(tree, problems)
     warnings += _unread(path)
+    if secrets.open_to_others(path.parent):
+        warnings.append(Problem(secrets.FILE, "may be read by others: take their access away (chmod 600)"))
     if open_to_others:
         warnings += _exposed_secrets(tree)
     return config, warnings

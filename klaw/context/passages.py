@@ -16,10 +16,11 @@ _ABOVE = (
     " number of the passage, as in [1], behind each statement that comes from one. If they do not answer the question,"
     " say so.)"
 )
+_WEAK = "(None of these passages fits the question well: the answer may be in none of them.)"
 _NOTHING = "(Nothing in the knowledge bases of this chat fits this question. Say so, and do not guess what is in them.)"
 _FAILED = "(The knowledge bases of this chat could not be searched just now. Say so.)"
 _GONE = "(A knowledge base of this chat is not there any more, or is not shared with the user any more. Say so.)"
-FRAME = tokens.estimate(tagged("passages", "") + _ABOVE + _GONE) + 8
+FRAME = tokens.estimate(tagged("passages", "") + _ABOVE + _WEAK + _GONE) + 8
 
 
 @attrs.frozen(kw_only=True)
@@ -47,8 +48,9 @@ def pack(found: ContextUsed, max_tokens: int) -> PackedPassages:
         shown.append(numbered)
         lines.append(block)
     nothing = found.nothing or ("" if shown else "no_room")
-    used = attrs.evolve(found, passages=tuple(shown), nothing="" if shown else nothing)
+    used = attrs.evolve(found, passages=tuple(shown), nothing="" if shown else nothing, weak=found.weak and bool(shown))
     parts = [f"{tagged('passages', chr(10).join(lines))}\n{_ABOVE}"] if shown else []
+    parts += [_WEAK] if shown and found.weak else []
     if not shown and nothing not in ("no_content", "no_bases"):  # there is nothing to say about small talk
         parts = [_FAILED if nothing == "search_failed" else _NOTHING]
     text = "\n".join([*parts, _GONE] if found.gone else parts)

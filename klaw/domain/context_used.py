@@ -42,6 +42,8 @@ class ContextUsed:
     sparql: Annotated[tuple[Ran, ...], OMIT] = ()
     nothing: Annotated[str, OMIT] = ""
     """Why no passage was given: ``too_far``, ``no_content``, ``no_passages``, ``no_bases``, ``no_room`` …"""
+    weak: Annotated[bool, OMIT] = False
+    """No passage fits the question well: perhaps none has the answer."""
     degraded: Annotated[tuple[str, ...], OMIT] = ()
     removed: Annotated[int, OMIT] = 0
     """Invalid citations that were removed from the answer."""

@@ -308,6 +308,9 @@ class PassageCandidate(JudgedCandidate):
 
 @attrs.frozen(kw_only=True)
 class PassageOutcome(SearchOutcome[PassageCandidate]):
+    weak: bool = False
+    """No passage fits the question well: perhaps none has the answer."""
+
     @property
     def why_nothing(self) -> str:
         """Why nothing is kept, as a code; empty where something is: ``no_content`` (small talk), ``search_failed``,

@@ -185,5 +185,6 @@ def _with(
         passages=tuple(mixed),
         sparql=said.queries,
         nothing="" if mixed else nothing,
+        weak=passages.weak and not of_graphs,
         degraded=tuple(dict.fromkeys(degraded)),
     )

@@ -14,6 +14,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
+from klaw.domain.message import ThinkingLevel
 from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
@@ -22,9 +23,12 @@ from klaw.llm.local_model import LocalModel, LocalProcess, LocalProvider
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.router import Registry, Router
+from klaw.llm.registry import Registry
+from klaw.llm.router import Router, Task
 from klaw.llm.slots import Slots
+from klaw.llm.trial import try_abilities
 from klaw.llm.types import Completion, Delta, Model, OnDelta, ReasoningDelta, Request, Route, Usage
+from klaw.store.engine import meta
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
 
@@ -42,6 +46,20 @@ class LlmClient:
 
     def meter(self) -> "Meter":
         return Meter(self)
+
+    async def route(
+        self,
+        name: str | None = None,
+        *,
+        key: str = "routing.default",
+        task: Task = "chat",
+        thinking: ThinkingLevel | None = None,
+    ) -> Route:
+        """``Router.route``, when its models are known: of one that was never used, the service is asked first."""
+        find = partial(self.router.route, name, key=key, task=task, thinking=thinking)
+        route = find()
+        asked = await self.registry.know(*(model.name for model in (route, *route.stand_ins)))
+        return find() if asked else route
 
 
 class Meter:
@@ -73,10 +91,12 @@ class Meter:
                     own = fitted(request, model, stands_in=place > 0)
                     return await self._call(model, own, prompt, on_delta, written)
                 except ContextTooLong as error:
+                    self._registry.failed_with(model.name, error)
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
                     raise
                 except ProviderError as error:
+                    self._registry.failed_with(model.name, error)
                     if written or isinstance(error, BadCall):  # the model is told of a bad call
                         raise
                     errors.append(error)
@@ -152,6 +172,7 @@ class Meter:
                 count(model.name, None)
             raise
         count(completion.model or model.name, completion.usage)
+        self._registry.answered(model.name)
         return completion
 
     def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
@@ -204,27 +225,34 @@ class Llm(LlmClient):
     correction: TokenCorrection = attrs.Factory(TokenCorrection)
 
     async def remember(self) -> None:
-        """Load from the store what was spent today, and the corrections of token estimates."""
+        """Load from the store what was spent today, the corrections of token estimates, and what is known of models."""
         budget, readers = self.budget, self.core.readers
         today = budget.today()
         budget.restore(today, await readers.run(stored_usage.total, UsageFilters(since=today)))
         self.correction.seed(await readers.run(stored_usage.corrections, CORRECTION_TURNS))
+        await self.registry.restore(await readers.run(meta.with_prefix, meta.MODELS))
 
     async def start(self) -> None:
-        """Start the local model, if a route leads to it, and look up the secrets of the routes."""
+        """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
         if self.router.uses_local:
             process = LocalProcess(self.core.config.local_model, self.core.paths.models_dir, self.local)
             await self.core.supervisor.start(process.spec())
         await self.router.prepare()
+        await self.core.supervisor.start(self.registry.spec(partial(try_abilities, self.core.config, self.router)))
 
     async def stop(self) -> None:
+        await self.core.supervisor.stop(self.registry.ACTOR, "shutdown")
         await self.core.supervisor.stop("llm.local", "shutdown")
         await self.router.aclose()
 
 
 def build(core: Core) -> Llm:
     config, local = core.config, LocalModel()
-    registry = Registry(config, core.clock)
+
+    async def save(provider: str, known: str) -> None:
+        await core.writer.run(lambda tx: meta.put(tx.connection, f"{meta.MODELS}{provider}", known))
+
+    registry = Registry(config, core.clock, save)
     ready_s = config.local_model.start_timeout_s
     router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry)
     limits = config.llm

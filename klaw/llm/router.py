@@ -1,152 +1,37 @@
-"""Finds the provider of a name ``provider/model``, and what is known of the model: from the configuration, the price
-list (where ``Registry.know`` looks names up), and defaults."""
+"""Finds the provider of a name ``provider/model``."""
 
-import datetime as dt
-import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from decimal import Decimal
 from functools import partial
 from typing import Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 import attrs
-import structlog
 import trio
 
-from klaw.actor.clock import Clock, SystemClock
-from klaw.actor.failure import error_class
+from klaw.actor.clock import SystemClock
 from klaw.actor.threads import Threads
-from klaw.config.document import join_path
-from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig, ProviderModelConfig
+from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
 from klaw.domain.message import ThinkingLevel
-from klaw.errors import ConfigError, NoPriceList
+from klaw.errors import ConfigError
 from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
-from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice, look_up
+from klaw.llm.facts import ModelFacts
+from klaw.llm.provider_record import secrets_of
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.providers.thinking_members import is_known_thinker, most_tokens
+from klaw.llm.providers.thinking_members import most_tokens
+from klaw.llm.registry import Registry
 from klaw.llm.service import BreakerState, Service
 from klaw.llm.types import Model, Provider, Route, Thinking
 
-MAX_REMEMBERED = 512
-"""People try names."""
 PASSES_S = 300.0
 """An older failure says nothing of now."""
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """The key is wrong or there is no credit, so every call fails."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
-
-log = structlog.get_logger("klaw.llm")
-
-
-@attrs.frozen(kw_only=True)
-class ModelFacts:
-    """``context_tokens``: prompt and answer together. None: unknown."""
-
-    context_tokens: int | None
-    tools: bool
-    images: bool
-    prices: Prices | None
-    thinking: bool = False
-    """It can think, by its settings, by its name, or because it did."""
-
-
-class Registry:
-    """Facts about all models, also those that nobody has configured."""
-
-    def __init__(self, config: EngineConfig, clock: Clock) -> None:
-        self._config = config
-        self._clock = clock
-        self._lock = trio.Lock()
-        self._listed: dict[str, ListedPrices | None] = {}
-        self._thinkers: set[str] = set()
-        self.failed = False
-
-    async def know(self, *names: str) -> None:
-        """Look ``provider/model`` up where the list may know more than the configuration. First it takes a second."""
-        if not self._unknown(names):
-            return
-        async with self._lock:
-            wanted = self._unknown(names)
-            found: Sequence[ListedPrices | None] = [None] * len(wanted)
-            try:
-                if wanted:
-                    found = await look_up(list(wanted.values()))
-                    self.failed = False
-            except NoPriceList as error:
-                self.failed = True
-                log.warning("prices_not_found", error=error_class(error), reason=str(error))
-            if len(self._listed) + len(found) > MAX_REMEMBERED:
-                self._listed.clear()
-            self._listed |= zip(wanted, found, strict=True)
-
-    def problems(self) -> Mapping[str, str]:
-        if not self.failed:
-            return {}
-        return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
-
-    def has_thought(self, name: str) -> None:
-        """``provider/model`` sent thinking."""
-        if name not in self._thinkers and len(self._thinkers) < MAX_REMEMBERED:
-            self._thinkers.add(name)
-
-    def facts(self, name: str) -> ModelFacts:
-        provider, _, model = name.partition("/")
-        thinks = name in self._thinkers or is_known_thinker(model)
-        if provider == LOCAL_PROVIDER:
-            local = self._config.local_model
-            has = {"tools": local.tools, "images": False, "thinking": thinks}
-            return ModelFacts(context_tokens=local.context_tokens, prices=FREE, **has)
-        settings = self._config.providers.get(provider)
-        own = settings.models.get(model) if settings is not None else None
-        listed = self._listed.get(name)
-        prices = _own_prices(own) if own is not None else None
-        if prices is None and listed is not None:
-            prices = listed.prices_at(dt.datetime.fromtimestamp(self._clock.now(), dt.UTC))
-        return ModelFacts(
-            context_tokens=(own and own.context_tokens) or (listed and listed.context_tokens) or None,
-            tools=own is not None and own.tools,
-            images=settings is not None and settings.takes_images(model),
-            prices=prices,
-            thinking=thinks or (own is not None and own.thinking is not None),
-        )
-
-    def context_tokens(self, name: str) -> int:
-        """Context length to plan with: ``context.defaultBudgetTokens`` where it is not known."""
-        return self.facts(name).context_tokens or self._config.context.default_budget_tokens
-
-    def _unknown(self, names: Sequence[str]) -> dict[str, WantedPrice]:
-        asked = {name: self._question(name) for name in names if name not in self._listed}
-        return {name: question for name, question in asked.items() if question is not None}
-
-    def _question(self, name: str) -> WantedPrice | None:
-        """None where the list cannot know anything."""
-        provider, _, model = name.partition("/")
-        settings = self._config.providers.get(provider)
-        if settings is None or not model:
-            return None
-        own = settings.models.get(model)
-        if own is not None and own.context_tokens is not None and _own_prices(own) is not None:
-            return None
-        url = settings.base_url
-        if url is not None and not _is_public(url):
-            return None
-        return WantedPrice(model=model, api_url=url, service=settings.type if url is None else None)
-
-
-def _is_public(url: str) -> bool:
-    """Known services have names with a dot."""
-    host = urlsplit(url).hostname or ""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return "." in host
-    return False
 
 
 def configured_models(config: EngineConfig) -> list[str]:
@@ -155,17 +40,6 @@ def configured_models(config: EngineConfig) -> list[str]:
     names += [f"{provider}/{model}" for provider, model in config.endpoints.values()]
     names += [f"{provider}/{model}" for provider, settings in config.providers.items() for model in settings.models]
     return list(dict.fromkeys(names))
-
-
-def _own_prices(own: ProviderModelConfig) -> Prices | None:
-    def rate(price: float | None) -> Rate | None:
-        return Rate(Decimal(str(price))) if price is not None else None
-
-    price, output = rate(own.input_price), rate(own.output_price)
-    if price is None or output is None:
-        return None
-    cached, written = rate(own.cached_input_price), rate(own.cache_write_price)
-    return Prices(input=price, output=output, cached_input=cached, cache_write=written)
 
 
 class Router:
@@ -259,7 +133,7 @@ class Router:
             raise ConfigError.of("must have the form provider/model", key)
         settings, local = self._config.providers.get(provider), self._config.local_model
         asked: Provider
-        own: ProviderModelConfig | None = None
+        facts = self._registry.facts(name)
         if provider == LOCAL_PROVIDER:
             if model != local.model:
                 raise ConfigError.of(f"names a local model that is not localModel.model, which is {local.model}", key)
@@ -271,36 +145,37 @@ class Router:
             raise ConfigError.of(f"names a provider that is not configured; known are {known}", key)
         else:
             if provider not in self._services:
-                self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
-            asked, own = self._services[provider], settings.models.get(model)
-            most = (own and own.max_output_tokens) or self._config.llm.max_reply_tokens
-        facts = self._registry.facts(name)
+                habits, learned = self._registry.habits(provider), partial(self._registry.note_habits, provider)
+                make = partial(_make, provider, settings, habits=habits, learned=learned)
+                self._services[provider] = Service(provider, make, self._threads)
+            asked = self._services[provider]
+            most = facts.output_tokens or self._config.llm.max_reply_tokens
         return Model(
             provider=asked,
             name=name,
             model=model,
             context_tokens=self._registry.context_tokens(name),
             max_output_tokens=min(self._config.llm.max_reply_tokens, most),
-            tools=facts.tools,
-            images=facts.images,
-            json_schema=own is None or own.json_schema,
-            thinking=self._thinking(name, level or (own and own.thinking) or None, own, most)
-            if facts.thinking
-            else None,
+            tools=bool(facts.tools),
+            images=bool(facts.images),
+            json_schema=facts.json_schema is not False,
+            loads_context=self._registry.loads_context(name),
+            thinking=self._thinking(name, facts, level) if facts.thinking else None,
         )
 
-    def _thinking(
-        self, name: str, level: ThinkingLevel | None, own: ProviderModelConfig | None, answer: int
-    ) -> Thinking:
-        settings = self._config.providers.get(name.partition("/")[0])
-        is_asked = "claude" in name or (settings is not None and settings.type == "anthropic")
+    def _thinking(self, name: str, facts: ModelFacts, level: ThinkingLevel | None) -> Thinking:
+        provider, _, model = name.partition("/")
+        settings = self._config.providers.get(provider)
+        if level is None and settings is not None and model in settings.models:
+            level = settings.models[model].thinking
+        is_asked = "claude" in model or (settings is not None and settings.type == "anthropic")
         if level is None and is_asked:  # these think when they are asked to
             return Thinking()
         most = most_tokens(
             level,
             context_tokens=self._registry.context_tokens(name),
-            output_tokens=own.max_output_tokens if own is not None else None,
-            answer_tokens=min(answer, self._config.llm.max_reply_tokens),
+            output_tokens=facts.output_tokens,
+            answer_tokens=self._config.llm.max_reply_tokens,
         )
         return Thinking(level=level, tokens=most)
 
@@ -315,15 +190,14 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
     return (known and known.context_tokens) or config.context.default_budget_tokens
 
 
-def _make(name: str, config: ProviderConfig, path: Path | None = None) -> HttpProvider:
+def _make(name: str, config: ProviderConfig, path: Path | None = None, **learning: Any) -> HttpProvider:
     """A provider, or one of its addresses. Raises ConfigError for a secret. Reads files, so it is for a thread."""
-    key = join_path("providers", name)
-    headers = f"{key}.headers"
+    api_key, headers = secrets_of(name, config)
     settings = HttpSettings(
         name=name,
         base_url=config.base_url,
-        api_key=config.api_key.reveal(join_path(key, "apiKey")) if config.api_key is not None else None,
-        headers={header: value.reveal(join_path(headers, header)) for header, value in config.headers.items()},
+        api_key=api_key,
+        headers=headers,
         extra_body=config.extra_body,
         timeout_s=config.timeout_s,
         idle_s=max(IDLE_S, config.timeout_s),
@@ -333,4 +207,4 @@ def _make(name: str, config: ProviderConfig, path: Path | None = None) -> HttpPr
     if path is not None:
         return HttpProvider(settings, OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
     dialect = AnthropicDialect() if config.type == "anthropic" else OpenAiDialect(config.base_url or "")
-    return HttpProvider(settings, dialect)
+    return HttpProvider(settings, dialect, **learning)

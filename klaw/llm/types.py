@@ -103,6 +103,8 @@ class Request:
     """None: the model is not known to think, and nothing is said of it."""
     json_schema: JsonSchema | None = None
     """The form that the answer must have; not together with ``tools``."""
+    context_tokens: int | None = None
+    """The context that the model is to be loaded with: only Ollama can be asked for one."""
     stable_messages: int = 0
     """How many of the first are sent again with the next request, for prompt caches."""
 
@@ -193,6 +195,8 @@ class Model:
     tools: bool
     images: bool = False
     json_schema: bool = True
+    loads_context: bool = False
+    """Each request asks for ``context_tokens`` (``Request.context_tokens``)."""
     thinking: Thinking | None = None
     """None: it is not known to think."""
 

@@ -11,7 +11,7 @@ from klaw.domain.task import Run
 from klaw.knowledge.check import Flaw
 from klaw.knowledge.scan import SourceState
 from klaw.llm.budget import BudgetReport
-from klaw.llm.trial import ModelCheck
+from klaw.llm.facts import ModelCheck
 from klaw.operations.record_fields import fields_of
 from klaw.runs.service import LONG
 from klaw.store.backup_mark import BackupMark

@@ -17,13 +17,12 @@ from klaw.operations import chats as all_chats
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, HasReaders, Parts
-from klaw.operations.lines import Lines
+from klaw.operations.lines import Lines, told_prices
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.llm.client import Llm
-    from klaw.llm.prices import Prices, Rate
     from klaw.operations.answers import DegradedSince
     from klaw.store.kinds.messages import ChatRow
     from klaw.wire.frames import MessagePage
@@ -347,18 +346,10 @@ def _check(llm: "Llm", wanted: str) -> None:
 
 def _known(llm: "Llm", name: str) -> dict[str, Any]:
     facts = llm.registry.facts(name)
-    known = {"name": name, "context_tokens": facts.context_tokens, "tools": facts.tools, "images": facts.images}
-    return {**known, "prices": _prices(facts.prices) if facts.prices is not None else "price unknown"}
-
-
-def _prices(prices: "Prices") -> str:
-    rates = (prices.input, prices.output, prices.cached_input, prices.cache_write)
-    if not any(rate is not None and (rate.base or rate.tiers) for rate in rates):
-        return "free"
-    cached = f", {_rate(prices.cached_input)} cached" if prices.cached_input else ""
-    return f"{_rate(prices.input)} in{cached}, {_rate(prices.output)} out"
-
-
-def _rate(rate: "Rate") -> str:
-    more = " (more for long prompts)" if rate.tiers else ""
-    return f"${rate.base.normalize():f}{more}"
+    known = {
+        "name": name,
+        "context_tokens": facts.context_tokens,
+        "tools": bool(facts.tools),
+        "images": bool(facts.images),
+    }
+    return {**known, "prices": told_prices(facts.prices) if facts.prices is not None else "price unknown"}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from klaw.knowledge.parts import Knowledge
     from klaw.llm.budget import DailyBudget
     from klaw.llm.client import Llm
+    from klaw.llm.registry import Registry
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.parts import MemoryParts
     from klaw.memory.recall.recall import Recall
@@ -90,6 +91,10 @@ class DatabaseParts(HasReaders, Protocol):
         """The daily limits, which only a server counts."""
         ...
 
+    async def registry(self) -> "Registry":
+        """What is known of models."""
+        ...
+
 
 @attrs.frozen(kw_only=True)
 class Listeners:
@@ -138,6 +143,9 @@ class Parts:
     def listeners(self) -> Listeners:
         assert self._listeners is not None
         return self._listeners
+
+    async def registry(self) -> "Registry":
+        return self.llm.registry
 
     def now(self) -> str:
         """The time, as it is stored."""

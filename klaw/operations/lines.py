@@ -2,9 +2,12 @@
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
+
+if TYPE_CHECKING:
+    from klaw.llm.prices import Prices, Rate
 
 
 @attrs.frozen
@@ -86,3 +89,16 @@ def with_commands(shown: Lines | ShownLines, command: Callable[..., str]) -> tup
     shown = shown if isinstance(shown, ShownLines) else ShownLines(shown)
     lines = [each.text(command) if isinstance(each, Again) else each for each in shown.lines]
     return lines, [each.text(command) if isinstance(each, Again) else each for each in shown.notes]
+
+
+def told_prices(prices: "Prices") -> str:
+    rates = (prices.input, prices.output, prices.cached_input, prices.cache_write)
+    if not any(rate is not None and (rate.base or rate.tiers) for rate in rates):
+        return "free"
+    cached = f", {_rate(prices.cached_input)} cached" if prices.cached_input else ""
+    return f"{_rate(prices.input)} in{cached}, {_rate(prices.output)} out"
+
+
+def _rate(rate: "Rate") -> str:
+    more = " (more for long prompts)" if rate.tiers else ""
+    return f"${rate.base.normalize():f}{more}"

@@ -9,8 +9,8 @@ from klaw.actor.clock import iso
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.errors import ActorStopped, ConfigError
-from klaw.operations.handler import OPERATOR, Caller, Parts
-from klaw.operations.lines import Lines, ShownLines, minute
+from klaw.operations.handler import OPERATOR, Caller, DatabaseParts, Parts
+from klaw.operations.lines import Lines, ShownLines, minute, told_prices
 from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, argument, required
 from klaw.operations.perform import operations, perform, read
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from klaw.core import Health
-    from klaw.llm.trial import ModelCheck
+    from klaw.llm.facts import ModelCheck
+    from klaw.llm.registry import Registry
     from klaw.operations.answers import DegradedSince
     from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
@@ -224,9 +225,38 @@ class RevokedTokens(TypedDict):
     revoked: list[Token]
 
 
+class KnownValue(TypedDict):
+    """``source``: config, tried, service, prices or default; ``at``: when it was tried or the service said it."""
+
+    value: int | bool | str
+    source: str
+    at: str | None
+
+
+class KnownModel(TypedDict):
+    """``left_out``: members of requests and other things that the model was found to refuse."""
+
+    name: str
+    values: dict[str, KnownValue]
+    left_out: list[str]
+
+
+class AskedService(TypedDict):
+    """``error``: why it could not be asked the last time."""
+
+    provider: str
+    service: str | None
+    asked_at: str | None
+    models: int
+    note: str
+    error: str | None
+
+
 class Models(TypedDict):
     models: list[str]
     default: str
+    known: list[KnownModel]
+    services: list[AskedService]
 
 
 class TestedModel(TypedDict):
@@ -258,13 +288,35 @@ async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> Revoked
     return {"revoked": [token.told() for token in revoked]}
 
 
-@MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR)
-async def models(_asked: Nothing, _caller: Caller, parts: Parts) -> Models:
-    """List the models of the configuration, the usual one first."""
+@MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR, offline=True)
+async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> Models:
+    """List the models of the configuration, the usual one first, with what is known of each and who says so."""
     from klaw.llm.router import configured_models
 
-    config = parts.llm.core.config
-    return {"models": configured_models(config), "default": config.routing.default}
+    config, registry = parts.config, await parts.registry()
+    names = configured_models(config)
+    return {
+        "models": names,
+        "default": config.routing.default,
+        "known": [_known(registry, name) for name in names],
+        "services": [_service_told(registry, provider) for provider in config.providers],
+    }
+
+
+def _known(registry: "Registry", name: str) -> KnownModel:
+    facts, values = registry.facts(name), dict[str, KnownValue]()
+    for field, origin in sorted(facts.origins.items()):
+        value = told_prices(facts.prices) if field == "prices" and facts.prices else getattr(facts, field)
+        values[field] = {"value": value, "source": origin.source, "at": origin.at}
+    return {"name": name, "values": values, "left_out": list(registry.left_out(name))}
+
+
+def _service_told(registry: "Registry", provider: str) -> AskedService:
+    found, error = registry.service(provider), registry.errors.get(provider)
+    if found is None:
+        return {"provider": provider, "service": None, "asked_at": None, "models": 0, "note": "", "error": error}
+    about = {"service": found.service, "asked_at": found.at, "models": len(found.models), "note": found.note}
+    return cast("AskedService", {"provider": provider, **about, "error": error})
 
 
 @MODELS.operation("models_test", ModelToTest, scope=Scope.OPERATOR, changes=True, deadline_s=120)
@@ -276,7 +328,10 @@ async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> TestedModel
         trials = trials_of(parts.llm.core.config, parts.llm.router, asked.model)
     except ConfigError as error:
         raise OperationError("bad_model", str(error), field="model") from None
-    return {"model": asked.model, "checks": [check for trial in trials for check in await trial()]}
+    parts.llm.registry.unlearn(asked.model)
+    checks = [check for trial in trials for check in await trial()]
+    parts.llm.registry.note_checks(asked.model, checks)
+    return {"model": asked.model, "checks": checks}
 
 
 @DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)

@@ -94,7 +94,7 @@ class _Course:
         run = live.run
         await live.begin()
         await live.transcribe(Role.USER, MessageKind.TEXT, run.message, {})
-        route = agent.llm.router.route(run.model, task="subagent")
+        route = await agent.llm.route(run.model, task="subagent")
         about = ToolContext(
             user=run.user,
             chat=None,

@@ -163,7 +163,10 @@ class LlmServer:
     ``script`` writes the event streams; OpenAI's by default (``anthropic_server`` has the other).
 
     ``replies`` are used up first, in order; then ``respond`` makes one for each request (the answer "ok" by default).
+    It lists no models: with ``lists`` False a GET is refused and counts as no request.
     """
+
+    lists = False
 
     def __init__(self, script: "Callable[[Recorded], Script] | None" = None) -> None:
         self._script = script or OpenAiScript
@@ -208,6 +211,10 @@ class LlmServer:
                 request = await self._read_request(stream, http)
                 if request is None:
                     break
+                if request.method == "GET" and not self.lists:
+                    await self._play(stream, http, request, error_reply(404, "not_found"))
+                    http.start_next_cycle()
+                    continue
                 async with self._news:
                     self.requests.append(request)
                     self._news.notify_all()

@@ -14,7 +14,7 @@ from klaw.config.memory import TopicsConfig
 from klaw.config.schema import EngineConfig
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient
-from klaw.llm.router import Registry
+from klaw.llm.registry import Registry
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Request, Route
 from klaw.memory.archivist import ACTOR_NAME, Archivist

@@ -7,10 +7,11 @@ if that is answered, the next ones are made so from the beginning (``Habits``).
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
+from klaw.convert import Form
 from klaw.domain import tokens
 from klaw.domain.message import ECHO
 from klaw.domain.text import one_line, quoted
@@ -43,6 +44,8 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
     if model.thinking_tokens and request.max_tokens is not None:
         most = request.max_tokens + model.thinking_tokens
         request = attrs.evolve(request, max_tokens=min(most, request.most_tokens or most))
+    if model.loads_context:
+        request = attrs.evolve(request, context_tokens=model.context_tokens)
     return request if model.json_schema else schema_in_prompt(request)
 
 
@@ -203,7 +206,7 @@ _IS_REFUSED = re.compile(_NOT, re.IGNORECASE)
 class Habits:
     """What one model takes."""
 
-    without: frozenset[str] = frozenset()
+    without: Annotated[frozenset[str], Form(frozenset, sorted)] = frozenset()
     """Members of the body that are left out."""
     renamed: bool = False
     """The longest answer is called ``max_completion_tokens``."""
@@ -221,6 +224,8 @@ class Habits:
     """``Thinking.adapts``, as a refusal told."""
     efforts: Mapping[str, str] = attrs.Factory(dict)
     """Words for ``reasoning_effort`` that it takes in place of others."""
+    at: str = attrs.field(default="", eq=False)
+    """When that was found (ISO-8601 UTC); empty: just now."""
 
     def holds(self, model: str) -> bool:
         """Whether its answers are held back until the thinking has ended; if unknown, by its name."""

@@ -14,8 +14,8 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -44,6 +44,7 @@ from klaw.llm.errors import (
 )
 from klaw.llm.providers.adapt import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
+from klaw.llm.providers.ollama import OllamaDialect
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import AnswerReader
 from klaw.llm.types import Completion, OnDelta, Request
@@ -94,7 +95,10 @@ class HttpProvider:
     """Uniform in [0, 1), for the pauses before retries."""
     _client: httpx2.AsyncClient | None = attrs.field(default=None, init=False)
     _closed: bool = attrs.field(default=False, init=False)
-    _habits: dict[str, Habits] = attrs.field(factory=dict, init=False)
+    _habits: MutableMapping[str, Habits] = attrs.field(factory=dict, kw_only=True)
+    """What each model was found to take."""
+    _learned: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
+    """Called when that has changed."""
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
@@ -121,7 +125,8 @@ class HttpProvider:
             log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
             if len(self._habits) >= MAX_REMEMBERED:
                 self._habits.clear()
-            self._habits[request.model] = habits
+            self._habits[request.model] = attrs.evolve(habits, at="")
+            self._learned()
         name = f"{self._settings.name}/{request.model}"
         echo = completion.echo and attrs.evolve(completion.echo, model=name)
         return attrs.evolve(completion, model=name, echo=echo, adapted=habits.told())
@@ -171,34 +176,17 @@ class HttpProvider:
     async def _accepted(self, response: httpx2.Response) -> str:
         """The type of an answer that can be read. Raises ProviderError for any other."""
         if response.status_code != 200:
-            refusal = BoundedBody(MAX_ERROR_BODY_BYTES)
-            with trio.move_on_after(ERROR_BODY_BUDGET_S):
-                await refusal.read(response.aiter_raw())
-            after_s = parse_retry_after(response.headers.get("retry-after"), time.time())
-            raise refused(response.status_code, readable(bytes(refusal.data)), after_s)
+            raise await refusal(response)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise ProviderMalformed("the LLM provider compressed its answer, which was not requested")
         return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
 
     @asynccontextmanager
-    async def _response(self, body: bytes) -> AsyncIterator[httpx2.Response]:
+    async def _response(self, body: bytes, url: str) -> AsyncIterator[httpx2.Response]:
         """Open the response; translate every exception of the library, in the body too."""
-        try:
-            async with self._connected().stream("POST", self._url, content=body) as response:
+        with translated(self._settings.timeout_s):
+            async with self._connected().stream("POST", url, content=body) as response:
                 yield response
-        except httpx2.ConnectTimeout as exc:
-            raise ProviderUnreachable("the LLM provider cannot be reached: it does not answer") from exc
-        except httpx2.TimeoutException as exc:
-            raise ProviderTimeout(f"the LLM provider sent nothing for {self._settings.timeout_s:g} s") from exc
-        except httpx2.ConnectError as exc:
-            raise ProviderUnreachable(f"the LLM provider cannot be reached{_reason(exc)}") from exc
-        except httpx2.LocalProtocolError:
-            # Not "from exc": its text quotes the header, which may be the key.
-            raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
-        except httpx2.TransportError as exc:
-            raise ProviderNetworkError("the connection to the LLM provider broke") from exc
-        except httpx2.InvalidURL as exc:
-            raise ProviderUnreachable("the LLM provider's baseUrl is not usable") from exc
 
     def _connected(self) -> httpx2.AsyncClient:
         if self._closed:
@@ -208,23 +196,10 @@ class HttpProvider:
             headers = {
                 "content-type": "application/json",
                 "accept": "text/event-stream, application/json",
-                # Decompression would be one more generator in the chain that Answer has to unwind, for a few bytes.
-                "accept-encoding": "identity",
-                "user-agent": "klaw",
                 **self._dialect.headers(settings.api_key),
+                **settings.headers,
             }
-            secure = urlsplit(self._url).scheme == "https"
-            self._client = httpx2.AsyncClient(
-                headers={**headers, **settings.headers},
-                timeout=httpx2.Timeout(settings.timeout_s, connect=min(CONNECT_TIMEOUT_S, settings.timeout_s)),
-                # A plain http address needs no certificates, whose loading takes a tenth of a second.
-                verify=secure,
-                # llama.cpp closes a connection just after a stream without saying so, and every other reuse would fail.
-                # Where no TLS handshake is saved, reuse is worth nothing anyway.
-                limits=httpx2.Limits(max_keepalive_connections=None if secure else 0),
-                # A proxy of the environment is for the internet; a model on this machine is not behind it.
-                trust_env=not _is_loopback(self._url),
-            )
+            self._client = client_of(self._url, headers, settings.timeout_s)
         return self._client
 
     def _explain(self, error: ProviderError, model: str) -> None:
@@ -249,12 +224,14 @@ class HttpProvider:
 
     async def _ask(self, trial: "_Trial", on_delta: OnDelta) -> Completion:
         request, own = trial.habits.fitted(trial.request), trial.habits.members(trial.request)
-        body = self._dialect.body(request, {**own, **self._settings.extra_body})
-        assembly = self._dialect.assembly(new_id)
+        dialect: Dialect = self._dialect if request.context_tokens is None else OllamaDialect()
+        body = dialect.body(request, {**own, **self._settings.extra_body})
+        assembly = dialect.assembly(new_id)
         assembly.splitter.holds = trial.habits.holds(request.model)
         trial.answer = AnswerReader(assembly, on_delta, self._settings.idle_s)
         try:
-            return await self._attempt(body, trial.answer)
+            url = self._url if request.context_tokens is None else dialect.url(self._settings.base_url)
+            return await self._attempt(body, trial.answer, url)
         except ProviderRefused as error:
             too_long = isinstance(error, ContextTooLong) and not is_about_length(error.said)
             if not too_long and not isinstance(error, OverQuota | RateLimited):
@@ -265,12 +242,14 @@ class HttpProvider:
                     error.retryable = False
             raise
 
-    async def _attempt(self, body: bytes, answer: AnswerReader) -> Completion:
+    async def _attempt(self, body: bytes, answer: AnswerReader, url: str) -> Completion:
         with trio.move_on_after(self._settings.max_s):
-            async with self._response(body) as response:
+            async with self._response(body, url) as response:
                 content_type = await self._accepted(response)
                 if content_type == "text/event-stream":
                     await answer.read_events(response)
+                elif content_type == "application/x-ndjson":
+                    await answer.read_lines(response)
                 elif content_type == "application/json":
                     await answer.read_whole(response)
                 else:
@@ -280,7 +259,7 @@ class HttpProvider:
 
     async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
         whole = BoundedBody(MAX_REPLY_BYTES)
-        async with self._response(body) as response:
+        async with self._response(body, self._url) as response:
             if await self._accepted(response) != "application/json":
                 raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
             if not await whole.read(response.aiter_raw()):
@@ -310,6 +289,52 @@ def _read(body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
     if not isinstance(answer, dict):
         raise ProviderMalformed("the LLM provider's answer is not a JSON object")
     return read(answer)
+
+
+def client_of(url: str, headers: Mapping[str, str], timeout_s: float) -> httpx2.AsyncClient:
+    """A client for one address."""
+    secure = urlsplit(url).scheme == "https"
+    return httpx2.AsyncClient(
+        # Decompression would be one more generator in the chain that Answer has to unwind, for a few bytes.
+        headers={"accept-encoding": "identity", "user-agent": "klaw", **headers},
+        timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+        # A plain http address needs no certificates, whose loading takes a tenth of a second.
+        verify=secure,
+        # llama.cpp closes a connection just after a stream without saying so, and every other reuse would fail.
+        # Where no TLS handshake is saved, reuse is worth nothing anyway.
+        limits=httpx2.Limits(max_keepalive_connections=None if secure else 0),
+        # A proxy of the environment is for the internet; a model on this machine is not behind it.
+        trust_env=not _is_loopback(url),
+    )
+
+
+@contextmanager
+def translated(timeout_s: float) -> Iterator[None]:
+    """The exceptions of the HTTP library as Klaw's. ``timeout_s`` is what the client has."""
+    try:
+        yield
+    except httpx2.ConnectTimeout as exc:
+        raise ProviderUnreachable("the LLM provider cannot be reached: it does not answer") from exc
+    except httpx2.TimeoutException as exc:
+        raise ProviderTimeout(f"the LLM provider sent nothing for {timeout_s:g} s") from exc
+    except httpx2.ConnectError as exc:
+        raise ProviderUnreachable(f"the LLM provider cannot be reached{_reason(exc)}") from exc
+    except httpx2.LocalProtocolError:
+        # Not "from exc": its text quotes the header, which may be the key.
+        raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
+    except httpx2.TransportError as exc:
+        raise ProviderNetworkError("the connection to the LLM provider broke") from exc
+    except httpx2.InvalidURL as exc:
+        raise ProviderUnreachable("the LLM provider's baseUrl is not usable") from exc
+
+
+async def refusal(response: httpx2.Response) -> ProviderError:
+    """The error for an answer with an error status, with what its body says."""
+    body = BoundedBody(MAX_ERROR_BODY_BYTES)
+    with trio.move_on_after(ERROR_BODY_BUDGET_S):
+        await body.read(response.aiter_raw())
+    after_s = parse_retry_after(response.headers.get("retry-after"), time.time())
+    return refused(response.status_code, readable(bytes(body.data)), after_s)
 
 
 def _reason(error: BaseException) -> str:

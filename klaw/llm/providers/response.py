@@ -58,6 +58,10 @@ class AnswerReader:
         if reading.cancelled_caught and self._failure is None and not self.assembly.complete:
             self._failure = ProviderTimeout(f"the LLM provider sent no part of an answer for {self._idle_s:g} s")
 
+    async def read_lines(self, response: httpx2.Response) -> None:
+        self._events = LineDecoder(MAX_EVENT_BYTES, MAX_LINES)
+        await self.read_events(response)
+
     def _feed(self, chunk: bytes, reading: trio.CancelScope) -> None:
         content = self.assembly.size
         self._received += len(chunk) + CHUNK_COST
@@ -167,3 +171,12 @@ class EventDecoder:
             elif line[:1] in b'{}[]" \t' and len(line) <= self._stray_left:
                 self._stray.append(line)
                 self._stray_left -= len(line)
+
+
+class LineDecoder(EventDecoder):
+    """Lines of JSON in place of events."""
+
+    def _take(self, line: bytes) -> Iterator[tuple[str, str]]:
+        self._size = 0
+        if line.strip():
+            yield "", line.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ CONTEXT_SHARE = 4
 LEAST_BUDGET = 1_024
 """Anthropic's API takes no smaller ``budget_tokens``."""
 MEMBERS = frozenset(
-    ("reasoning", "reasoning_effort", "thinking", "thinking_budget", "enable_thinking", "chat_template_kwargs")
+    ("reasoning", "reasoning_effort", "think", "thinking", "thinking_budget", "enable_thinking", "chat_template_kwargs")
 )
 _THINKERS = re.compile(
     r"\br1\b|qwq|think|reason|magistral|gpt-oss|gpt-[5-9]|\bo[134](?:-|$)|qwen-?3(?!.*(?:instruct|coder))|glm-(?:4\.[5-9]|[5-9])"
@@ -101,6 +101,14 @@ def _has_its_thoughts(messages: Sequence[ChatMessage]) -> bool:
         if message.tool_calls and not any(message.echo and message.echo.message.get(key) for key in _THOUGHTS):
             return False
     return True
+
+
+def of_ollama(request: Request) -> bool | str | None:
+    """``think`` of its own API, where only gpt-oss takes levels."""
+    level = request.thinking.level if request.thinking is not None else None
+    if level is None or (level != "off" and "gpt-oss" in request.model):
+        return level
+    return level != "off"
 
 
 # -- Anthropic's API --------------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ from klaw.errors import (
 from klaw.llm.ask_json import ask_json
 from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ContextTooLong, ProviderError
-from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.background_llm import Asker
 from klaw.memory.summaries import asking
@@ -164,7 +163,7 @@ class SummaryMaker:
         config = self.config
         name = model or config.routing.default
         return Budget(
-            context_tokens=context_tokens_of(config, name),
+            context_tokens=self.asker.llm.registry.context_tokens(name),
             reply_reserve_tokens=config.context.reply_reserve_tokens,
             correction=self.correction.of(name),
         ).usable

@@ -103,6 +103,7 @@ def _knowledge(used: ContextUsed) -> list[Line]:
     rows = [
         [f"[{each.number}]", "cited" if each.cited else "", f"{each.score:g}", place_of(each)] for each in used.passages
     ]
+    out += ["        none of them fits the question well"] if used.weak else []
     out += [Table([["", "", "score", "passage"], *rows], right=frozenset({2}))] if rows else []
     out += [
         f"        graph: {' '.join(each.sparql.split())} ({each.error or plural(each.rows, 'row')})"

@@ -168,6 +168,8 @@ class PassagesFound(TypedDict):
     passages: list[PassageAnswer]
     candidates: int
     nothing: str | None
+    weak: bool
+    """None of them fits the question well."""
     degraded: tuple[str, ...]
 
 
@@ -182,6 +184,7 @@ def _passages(answer: dict[str, Any]) -> ShownLines:
         lines += [f"    klaw kb open {each['document']} --start {each['start']} --end {each['end']}", ""]
     why = answer["nothing"]
     notes: list[str | Again] = [WHY_NOTHING.get(why, why)] if why else []
+    notes += ["none of them fits the question well: the answer may be in none of them"] if answer["weak"] else []
     if why and answer["candidates"] and not answer["passages"]:
         notes.append(Again("what was found and left out: ", {"all": True}))
     notes += [f"without {code}" for code in answer["degraded"]]
@@ -219,5 +222,6 @@ async def search(asked: KbSearch, caller: Caller, parts: DatabaseParts) -> Passa
         "passages": shown,
         "candidates": len(found.candidates),
         "nothing": found.why_nothing,
+        "weak": found.weak,
         "degraded": found.degraded,
     }

@@ -51,3 +51,13 @@ MEMORY_ENTRY = "memory_entry"
 def last_entry(connection: apsw.Connection) -> int:
     """Number of the last entry of the memory journal; 0 for none."""
     return int(get(connection, MEMORY_ENTRY) or 0)
+
+
+MODELS = "models:"
+"""What is known of a provider's models; its name is appended."""
+
+
+def with_prefix(connection: apsw.Connection, prefix: str) -> dict[str, str]:
+    """All values whose keys begin so, by the rest of the key."""
+    rows = connection.execute("SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
+    return {key[len(prefix) :]: value for key, value in rows}

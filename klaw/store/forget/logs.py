@@ -45,8 +45,9 @@ from klaw.store.kinds.topic_changes import TOPIC
 
 LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
-MOST_BUSY_MS = 500
-"""Readers of this process are through sooner; everybody waits meanwhile."""
+MOST_BUSY_MS = 100
+"""How long emptying the write-ahead log waits for readers. Everybody who writes waits as long; what is not emptied is
+tried again."""
 
 T = TypeVar("T")
 

@@ -286,6 +286,9 @@ def take_over(
     vectors of messages were stored. A damaged live database gives as much as can be read."""
     for step in document_copies.take_over(built, live, slice_s=slice_s):
         yield Progress("documents", *step)
+    with suppress(*DAMAGE), built:
+        for name, known in meta.with_prefix(live, meta.MODELS).items():
+            meta.put(built, f"{meta.MODELS}{name}", known)
     stored = done = after = total = 0
     try:
         model = vector_model.current(live)

@@ -32,7 +32,7 @@ export function said(text, code) {
     const values = pattern.exec(text)?.groups;
     if (values) return t(form, Object.fromEntries(Object.entries(values).map(([name, value]) => [name, /^[A-Z]/.test(name) ? said(value, code) : value])));
   }
-  const [, model, why] = /^([\w-]+\/\S+): (.+)$/s.exec(text) || [];
+  const [, model, why] = /^((?:https?:\/\/|[\w-]+\/)\S+): (.+)$/s.exec(text) || [];
   if (why) return `${model}: ${said(why, code)}`;
   return RU[`#${code}`] || RU[`#${code?.split(":")[0]}`] || text;
 }

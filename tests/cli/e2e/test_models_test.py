@@ -24,7 +24,7 @@ def home_of(tmp_path, kind, url):
             "baseUrl": url,
             "apiKey": "sk-canary-31c9f0",
             "maxRetries": 0,
-            "models": {"big": {"tools": True, "images": True}, "small": {}},
+            "models": {"big": {"tools": True, "images": True}, "small": {"tools": False}},
         }
     }
     return write_home(
@@ -36,6 +36,8 @@ def answer(request):
     said = json.dumps(request.body["messages"])
     if request.body.get("tools"):
         return tool_reply(Tool("t1", "say_ping", '{"name": "Anna"}'))
+    if request.body.get("response_format") or request.body.get("output_config"):
+        return text_reply('{"colour": "blue"}')
     return text_reply("Red." if "image" in said else "Hel", "" if "image" in said else "lo")
 
 
@@ -44,16 +46,17 @@ async def test_a_model_that_can_do_all(tmp_path, kind):
         server.respond = answer
         code, out, error = await run_klaw("models", "test", "--home", str(home_of(tmp_path, kind, server.url)))
     assert (code, error) == (0, "")
-    big, *checks = out.splitlines()[:5]
+    big, *checks = out.splitlines()[:6]
     assert big == f"stub/big at {server.url}"
     assert [each.split(",")[0] for each in checks] == [
         "  chat     works",
         "  stream   works: 2 pieces",
         "  tools    works: it calls a tool",
         "  images   works: it sees a red square",
+        "  json     works: its answer fits a JSON schema",
     ]
     assert "  tools    not tried: providers.stub.models.small.tools is false" in out
-    assert len(server.requests) == 4
+    assert len(server.requests) == 4 + 3  # the second is asked for all but tools
 
 
 async def test_a_model_that_promises_too_much(tmp_path, kind):
@@ -64,7 +67,7 @@ async def test_a_model_that_promises_too_much(tmp_path, kind):
     assert code == 0
     (found,) = json.loads(out)["models"]
     states = {check["name"]: check["state"] for check in found["checks"]}
-    assert states == {"chat": "works", "stream": "works", "tools": "fails", "images": "fails"}
+    assert states == {"chat": "works", "stream": "works", "tools": "fails", "images": "fails", "json": "fails"}
 
 
 async def test_a_wrong_key_a_wrong_name_and_a_dead_server(tmp_path, kind):

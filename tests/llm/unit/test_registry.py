@@ -12,7 +12,8 @@ from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 from klaw.llm import prices
 from klaw.llm.prices import FREE
-from klaw.llm.router import Registry, configured_models
+from klaw.llm.registry import Registry
+from klaw.llm.router import configured_models
 
 OPENROUTER = "https://openrouter.ai/api/v1"
 
@@ -33,7 +34,7 @@ async def test_the_configuration_wins_over_the_list() -> None:
     assert own.prices is not None
     assert listed.prices is not None
     assert (own.prices.input.base, own.prices.output.base) == (Decimal(2), Decimal("0.035"))
-    assert (own.context_tokens, own.tools, listed.tools) == (400_000, True, False)
+    assert (own.context_tokens, own.tools, listed.tools) == (400_000, True, None)
     assert facts.problems() == {}
 
 

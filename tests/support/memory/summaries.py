@@ -19,7 +19,8 @@ from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, TokenCorrection
-from klaw.llm.router import Registry, Router
+from klaw.llm.registry import Registry
+from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory.background_llm import Asker
 from klaw.memory.summaries.making import SummaryMaker

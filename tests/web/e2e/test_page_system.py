@@ -124,6 +124,8 @@ async def test_the_system_for_whoever_runs_it(tmp_path):
         page.click("nav >> text=Система")
         page.wait_for_selector("klaw-system th:text-is('store.writer')")
         assert page.locator(".degraded-list li").first.inner_text().count(" с ") >= 1
+        page.click("summary:text-is('Что известно')")
+        page.wait_for_selector("klaw-system dd:has-text('задано в настройках')")
         page.click("[data-key='test stub/echo']")
         page.wait_for_selector(".checks dd:has-text('работает: отвечает')")
         page.click("[data-key=check]")
@@ -140,7 +142,8 @@ async def test_the_system_for_whoever_runs_it(tmp_path):
         assert wrong == []
 
     async with serve_llm() as llm:
-        home = write_home(tmp_path, llm=llm.url, embedding={"enabled": True})
+        stub = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"contextTokens": 9000}}}
+        home = write_home(tmp_path, llm=llm.url, embedding={"enabled": True}, providers={"stub": stub})
         users = {"root": True, "boris": False, "anna": False}
         root, _, anna = (
             add_token(tokens_file(home / "config"), user, "2026-01-01T00:00:00Z", operator=operator)[1]

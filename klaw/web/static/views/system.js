@@ -48,11 +48,12 @@ class System extends Panel {
       row("RAM", size(memory)), row("Database", size(disk.database_bytes + disk.wal_bytes)), row("Free on disk", size(disk.free_bytes))));
   }
 
-  models({ models, default: usual }) {
-    return h("section", {}, h("h2", {}, t("Models")), h("ul", { class: "cards" }, models.map((name) => {
+  models({ models, known, services, default: usual }) {
+    const notes = services.filter((each) => each.error || each.note);
+    return h("section", {}, h("h2", {}, t("Models")), notes.map((each) => h("p", { class: "hint" }, `${each.provider}: ${said(each.error || each.note)}`)), h("ul", { class: "cards" }, models.map((name) => {
       const tested = this.tests[name];
       return h("li", {}, h("div", { class: "row" }, h("strong", {}, name), name === usual && h("span", { class: "hint" }, t("default")),
-        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))),
+        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))), facts(known.find((each) => each.name === name)),
       h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p", { class: "error" }, tested.error)
         : h("dl", { class: "checks" }, tested.checks.map((each) => [h("dt", {}, said(each.name)),
           h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
@@ -101,6 +102,21 @@ class System extends Panel {
     }
     this.refresh();
   }
+}
+
+const FACTS = [["context_tokens", "Context"], ["longest_context", "Longest context"], ["output_tokens", "Longest answer"], ["tools", "tools"], ["images", "images"],
+  ["thinking", "thinking"], ["json_schema", "JSON schema"], ["embedding", "embeddings"], ["prices", "Prices"]];
+const SOURCES = { config: "set in the configuration", service: "the service says so", prices: "from the price list", tried: "tried", default: "assumed" };
+
+/** What is known of a model, and who says so. */
+function facts({ name, values, left_out: out }) {
+  const rows = FACTS.filter(([field]) => field in values).map(([field, title]) => {
+    const { value, source, at } = values[field];
+    const told = typeof value === "number" ? t("{count} tokens", { count: number(value) }) : typeof value === "boolean" ? t(value ? "yes" : "no") : said(value);
+    return [h("dt", {}, t(title)), h("dd", {}, told, " ", h("small", { class: "hint" }, `${t(SOURCES[source])}${at ? `, ${when(at)}` : ""}`))];
+  });
+  if (out.length) rows.push([h("dt", {}, t("Left out")), h("dd", {}, out.join(", "), " ", h("small", { class: "hint" }, t("the model refuses it")))]);
+  return rows.length > 0 && h("details", { "data-key": `facts ${name}` }, h("summary", {}, t("What is known")), h("dl", { class: "checks" }, rows));
 }
 
 function table(head, rows) {

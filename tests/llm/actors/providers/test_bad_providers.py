@@ -28,6 +28,7 @@ from klaw.llm.providers import response
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, EmptyAnswer
 from klaw.llm.providers.http import HttpProvider, HttpSettings
+from klaw.llm.providers.ollama import OllamaDialect
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.types import (
     ChatMessage,
@@ -57,6 +58,7 @@ from tests.support.llm_server import (
     tool_reply,
 )
 from tests.support.programs.anthropic_server import anthropic_error, named_event, serve_anthropic
+from tests.support.services.ollama import OllamaChats
 from tests.support.waiting import HANG_S
 
 SECRET = "sk-canary-5f1e"
@@ -84,6 +86,14 @@ def anthropic_text(text: str) -> bytes:
     return named_event("content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": text}})
 
 
+def ollama_line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def ollama_text(text: str) -> bytes:
+    return ollama_line({"message": {"role": "assistant", "content": text}, "done": False})
+
+
 APIS = {
     "openai": Api(
         OpenAiDialect(),
@@ -99,7 +109,18 @@ APIS = {
         lambda kind, text: named_event("error", {"error": {"type": kind, "message": text}}),
         lambda status, code, text="SECRET", headers=(): anthropic_error(status, code, text, headers),
     ),
+    "ollama": Api(
+        OllamaDialect(),
+        lambda: serve_llm(OllamaChats()),
+        ollama_text,
+        lambda _kind, text: ollama_line({"error": text}),
+        lambda status, code, text="SECRET", headers=(): error_reply(status, code, text, headers=headers),
+    ),
 }
+
+
+of_events = pytest.mark.parametrize("api", ["openai", "anthropic"], indirect=True)
+"""About server-sent events, which Ollama's own API does not have, or about what the two say in their own way."""
 
 
 @pytest.fixture(params=APIS)
@@ -392,6 +413,7 @@ async def test_cancelling_closes_the_connection_within_a_second(server: LlmServe
     assert completion.text == "ok"
 
 
+@of_events
 async def test_the_same_tool_conversation_passes_on_both(server: LlmServer, make: Make) -> None:
     """Text with two calls, their results, an answer; then once more without tools."""
     provider = make()
@@ -417,6 +439,7 @@ async def test_the_same_tool_conversation_passes_on_both(server: LlmServer, make
     assert all(part in sent for part in ('"a"', '"b"', "r0", "r1", "кот", "Смотрю."))
 
 
+@of_events
 async def test_a_schema_for_the_answer_is_sent(server: LlmServer, make: Make) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     server.replies.append(text_reply('{"name": ', '"Барсик"}'))
@@ -454,6 +477,7 @@ FLOODS: dict[str, Callable[[Api], bytes]] = {
 }
 
 
+@of_events
 @pytest.mark.parametrize("flood", FLOODS)
 async def test_a_stream_without_content_is_given_up_after_a_megabyte(
     api: Api, server: LlmServer, make: Make, flood: str
@@ -479,6 +503,7 @@ async def test_deltas_of_a_byte_are_counted(
     await server.requests[-1].gone.wait()
 
 
+@of_events
 async def test_bytes_around_a_little_content_are_counted(
     api: Api, server: LlmServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,6 +515,7 @@ async def test_bytes_around_a_little_content_are_counted(
     await server.requests[-1].gone.wait()
 
 
+@of_events
 async def test_signs_of_life_without_content_end_in_a_timeout(api: Api, server: LlmServer, make: Make) -> None:
     pings = (step for _ in count() for step in (Raw(b": ping\n\n"), Pause(0.01)))
     server.replies.append(Reply(steps=chain((Raw(api.text("a")),), pings)))
@@ -498,6 +524,7 @@ async def test_signs_of_life_without_content_end_in_a_timeout(api: Api, server: 
     await server.requests[-1].gone.wait()
 
 
+@of_events
 async def test_signs_of_life_between_content_do_no_harm(api: Api, server: LlmServer, make: Make) -> None:
     """Also while a tool call arrives, which gives no delta."""
     pings = (Raw(b": ping\n\n" * 10),) * 40
