@@ -1,18 +1,19 @@
 """How well recall finds what was said: conversations with questions and the messages that answer them.
 
     python tools/bench_recall.py DIR... [--smalltalk FILE] [--json] [--report FILE] [--without STEP...]
-                                 [--apart FILE] [--models DIR] [--cache FILE] [--long CHARACTERS]
+                                 [--apart FILE] [--models DIR] [--cache FILE] [--long] [--expand]
 
 Loads each conversation through the real store into one chat as one segment, embeds it with the real model,
 and runs each question through the real pipeline with an empty window. One JSON file per conversation:
 ``{"name", "messages": [{"id", "role", "ts", "content"}], "questions": [{"query", "evidence": [ids], "category"}]}``.
 
 Printed for vectors alone, full text alone and the whole: the share of the questions' evidence among the first 3 and 10
-results and in what is packed into 400 tokens (topK not limiting), averaged over questions; any-hit@400 is the share of
-questions with at least one; silence is the share of small-talk queries that recall nothing. Embeddings are cached by
-model and content. ``--without`` leaves out steps of the pipeline, to see what each of them brings; ``--report`` writes
-the table as Markdown. ``--long`` makes long answers of the messages (``long_turns``): text@400 is the share of the
-evidence's passages that stand in what is packed, and messages how many different ones are packed.
+results and in what is packed into 400 and 800 tokens (topK not limiting), averaged over questions; any is the share of
+questions with at least one piece, text the share of the evidence's passages (``long_turns``) that what is packed shows,
+and n how many messages are packed; silence is the share of small-talk queries that recall nothing. Embeddings are
+cached by model and content. ``--without`` leaves out steps of the pipeline, to see what each of them brings;
+``--report`` writes the table as Markdown. ``--long`` makes long answers beside short messages (``long_turns``).
+``--expand`` adds the words of ``word_classes.json`` to questions, as a model might; of a class are those that have one.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ from klaw.memory.recall import message_features
 from klaw.memory.recall import ranker as ranker_module
 from klaw.memory.recall import recall as recall_module
 from klaw.memory.recall.excerpt import line_tokens, pack
+from klaw.memory.recall.expansion import MAX_WORDS as MAX_ADDED
 from klaw.memory.recall.gate import Gate
 from klaw.memory.recall.query import MAX_WORDS, content_words
 from klaw.memory.recall.ranker import Ranker
@@ -62,13 +64,16 @@ from klaw.store.search.chat_search import ChatScope, Depth, read_messages, searc
 from klaw.store.store import Store
 from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store
-from tools.long_turns import is_shown, lengthen
+from tools.long_turns import is_shown, lengthen, with_passages
 
 MODEL = "multilingual-e5-small"
-BUDGET = 400
+BUDGETS = (400, 800)
 CONTEXT = True
 TOKENS = True
 MIN_TOKENS = AutoRagConfig().min_message_tokens
+CLASSES = json.loads(Path(__file__).with_name("word_classes.json").read_text(encoding="utf-8"))
+ADDED = {stem(name): words.split()[:MAX_ADDED] for names, words in CLASSES.items() for name in names.split()}
+"""What a scripted model adds to a question that has such a word."""
 
 
 class CachedModel:
@@ -105,27 +110,32 @@ class Scores:
 
     at: dict[str, list[float]] = attrs.Factory(lambda: defaultdict(list))
 
-    def add(self, ranked: Sequence[str], packed: Sequence[str], evidence: set[str]) -> None:
-        self.at["@3"].append(len(evidence & set(ranked[:3])) / len(evidence))
-        self.at["@10"].append(len(evidence & set(ranked[:10])) / len(evidence))
-        self.at["@400"].append(len(evidence & set(packed)) / len(evidence))
-        self.at["any@400"].append(float(bool(evidence & set(packed))))
+    def add(self, ranked: Sequence[str], evidence: set[str]) -> None:
+        for count in (3, 10):
+            self.at[f"@{count}"].append(len(evidence & set(ranked[:count])) / len(evidence))
 
-    def add_passages(self, packed: Sequence[Candidate], passages: Sequence[tuple[str, str]]) -> None:
-        """Count what of the evidence's own text stands in what is packed."""
+    def add_packed(self, budget: int, packed: Sequence[Candidate], question: dict[str, Any]) -> None:
+        """Count the evidence that is packed into so many tokens, and what of its own text stands there."""
+        evidence, passages = set(question["evidence"]), question["passages"]
         texts = dict(zip(ids_of(packed), packed, strict=True))
+        found = len(evidence & texts.keys())
         shown = [is_shown(texts[own].message.content, texts[own].text, text) for own, text in passages if own in texts]
-        self.at["text@400"].append(sum(shown) / len(passages))
-        self.at["messages"].append(len(texts) / 100)
+        self.at[f"@{budget}"].append(found / len(evidence))
+        self.at[f"any@{budget}"].append(float(found > 0))
+        self.at[f"text@{budget}"].append(sum(shown) / len(passages))
+        self.at[f"n@{budget}"].append(len(texts) / 100)
 
     def summary(self) -> dict[str, float]:
         return {name: round(100 * statistics.mean(values), 1) for name, values in self.at.items()}
 
 
-def conversations(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """All conversations, with the set that each is of."""
-    for path in sorted(path for folder in folders for path in folder.glob("*.json")):
-        yield {**json.loads(path.read_text(encoding="utf-8")), "set": path.stem.split("-")[0]}
+def conversations(folders: Sequence[Path], *, long: bool = False) -> Iterator[dict[str, Any]]:
+    """All conversations, with the set that each is of, and the ``source`` that it is or is made of."""
+    paths = sorted(path for folder in folders for path in folder.glob("*.json"))
+    read = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    for path, each in read.items():
+        made = lengthen(each, list(read.values())) if long else with_passages(each)
+        yield {**made, "set": path.stem.split("-")[0], "source": each["name"]}
 
 
 def ready_embedder(model: CachedModel) -> ReadyEmbedder:
@@ -169,9 +179,9 @@ def _previous(message: Message, earlier: Message) -> str | None:
     return earlier.content if pause <= SESSION_PAUSE_S else None
 
 
-def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate]:
-    """One list alone as candidates that all passed, packed."""
-    candidates = [
+def single_list(messages: Sequence[Message]) -> list[Candidate]:
+    """One list alone as candidates that all passed."""
+    return [
         Candidate(
             message=message,
             vector_rank=None,
@@ -185,7 +195,10 @@ def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate
         )
         for message in messages
     ]
-    return pack(candidates, wanted, top_k=1000, max_tokens=BUDGET)
+
+
+def packed_alone(candidates: Sequence[Candidate], wanted: Collection[str], budget: int) -> list[Candidate]:
+    return passed_of(pack(candidates, wanted, top_k=1000, max_tokens=budget))
 
 
 WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
@@ -193,7 +206,7 @@ WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
     "tokens": [(sys.modules[__name__], "TOKENS", False)],
     "context": [(sys.modules[__name__], "CONTEXT", False)],
     "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
-    "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGET // 2)],
+    "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGETS[0] // 2)],
     "repeats": [(recall_module, "prefer_newer", lambda candidates: candidates)],
     "gate": [(Gate, "decide", lambda _gate, candidates: [Decision.RANKED] * len(candidates))],
 }
@@ -222,18 +235,17 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         async with running_store(Path(scratch)) as store:
             await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
-            config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
+            config = AutoRagConfig(top_k=100, max_tokens=max(BUDGETS), time_budget_ms=60_000)
             recall = Recall(store.readers, ready_embedder(model), config, SystemClock())
             apart = json.loads(arguments.apart.read_text(encoding="utf-8")) if arguments.apart else {}
-            for each in conversations(arguments.folders):
+            for each in conversations(arguments.folders, long=arguments.long):
                 if apart:
-                    ranker = JOURNAL.read(apart[each["name"]], Ranker)
+                    ranker = JOURNAL.read(apart[each["source"]], Ranker)
                     ranker_module.built_in = lambda _package, ranker=ranker: ranker  # type: ignore[assignment]
-                conversation = lengthen(each, arguments.long) if arguments.long else each
-                scope = await load(store, model, conversation)
+                scope = await load(store, model, each)
                 name = each["set"]
-                for question in conversation["questions"]:
-                    await ask(store, model, recall, scope, question, sets, name, spent)
+                for question in each["questions"]:
+                    await ask(store, model, recall, scope, question, sets, name, spent, expand=arguments.expand)
                 for query in small:
                     silence[name].append(float(not (await recall.search(query, scope)).kept))
     model.save()
@@ -255,36 +267,47 @@ async def ask(
     sets: dict[str, dict[str, Scores]],
     name: str,
     spent: list[float],
+    *,
+    expand: bool,
 ) -> None:
     """Score one question by each method."""
     evidence = set(question["evidence"])
     if not evidence:
         return
     asked = content_words(question["query"], MAX_WORDS)
-    wanted = {stem(word) for word in asked}
+    wanted = dict.fromkeys(map(stem, asked))
     vector = model.embed([question["query"]], "query")[0]
-    begin = time.perf_counter()
-    found = await recall.search(question["query"], scope)
-    spent.append(time.perf_counter() - begin)
-    ranked, packed = ids_of(list(filter(_ranked, found.candidates))), passed_of(found.candidates)
-    for each in (sets[name], sets[f"{name} {question.get('category', '')}"]):
-        each["whole"].add(ranked, ids_of(packed), evidence)
-        if "passages" in question:
-            each["whole"].add_passages(packed, question["passages"])
+    added = [word for form in wanted for word in ADDED.get(form, ()) if stem(word) not in wanted][:MAX_ADDED]
+    both = [
+        sets[name],
+        sets[f"{name} {question.get('category', '')}"],
+        *([sets[f"{name} of a class"]] if added else []),
+    ]
+    for budget in BUDGETS:
+        begin = time.perf_counter()
+        found = await recall.search(question["query"], scope, budget, added=added if expand else None)
+        spent.append(time.perf_counter() - begin)
+        for each in both:
+            each["whole"].add_packed(budget, passed_of(found.candidates), question)
+    for each in both:
+        each["whole"].add(ids_of(list(filter(_ranked, found.candidates))), evidence)
     lists = await store.readers.run(search_chat, vector, asked, (), scope, DEPTH, 60.0)
     for method, rowids in (
         ("vectors", [each.rowid for each in lists.neighbours]),
         ("text", [each.rowid for each in lists.hits]),
     ):
-        alone = single_list(await store.readers.run(read_messages, rowids, scope), wanted)
-        sets[name][method].add(ids_of(alone), ids_of(passed_of(alone)), evidence)
+        alone = single_list(await store.readers.run(read_messages, rowids, scope))
+        sets[name][method].add(ids_of(alone), evidence)
+        for budget in BUDGETS:
+            sets[name][method].add_packed(budget, packed_alone(alone, wanted, budget), question)
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    lines = ["| set | method | @3 | @10 | @400 tokens | any@400 |", "|---|---|---|---|---|---|"]
+    names = list(next(iter(result["sets"].values()))["whole"])
+    lines = [f"| set | method | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
     for name, methods in result["sets"].items():
         for method, scores in methods.items():
-            lines.append(f"| {name} | {method} | " + " | ".join(map(str, scores.values())) + " |")
+            lines.append(f"| {name} | {method} | " + " | ".join(str(scores[key]) for key in names) + " |")
     silence = ", ".join(f"{name} {value}" for name, value in result["silence"].items()) or "not measured"
     return "\n".join([*lines, "", f"Silence: {silence}", ""])
 
@@ -295,7 +318,8 @@ def main() -> None:
     parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must recall nothing')
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
-    parser.add_argument("--long", type=int, metavar="CHARACTERS", help="make long answers of the messages")
+    parser.add_argument("--long", action="store_true", help="make long answers of the messages")
+    parser.add_argument("--expand", action="store_true", help="add words to questions, as a model might")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--apart", type=Path, help="rankers that have not seen the conversation (train_ranker.py)")
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")

@@ -22,6 +22,7 @@ LAYERS = (
     {"store"},
     {"backup", "imports"},
     {"core", "upkeep"},
+    {"settings"},
     {"llm"},
     {"memory", "context", "toolbox", "knowledge"},
     {"agent"},
@@ -67,6 +68,7 @@ PURE = (
     "memory/recall/query.py",
     "memory/recall/excerpt.py",
     "memory/recall/reasons.py",
+    "memory/recall/sessions.py",
     "memory/summaries/choosing.py",
     "doctor/judge.py",
     "client/markdown.py",
@@ -115,7 +117,7 @@ STOREYS = (
 STOREY = {name: rank for rank, storey in enumerate(STOREYS) for name in storey}
 
 TABLE = re.compile(r"CREATE (?:TABLE|VIEW)(?: IF NOT EXISTS)? (\w+)")
-SEARCHED = re.compile(r"vec_\w+|\w+_search|token_codes|meta")
+SEARCHED = re.compile(r"vec_\w+|\w+_search|token_codes|message_traits|meta")
 """Tables of indexes, and of settings: of no noun."""
 NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
 CALLS_WITH_TABLES = {"Rows", "insert", "upsert", "index_row", "unindex_row", "table", "full_text", "entries"}

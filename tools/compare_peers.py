@@ -27,12 +27,13 @@ told the language where it can be told:
   session; here it counts message by message, which is no worse for it.
 - ``nanobot``: nanobot's ``read_session`` with a text, which finds messages by a literal part, the newest 8. There a
   model chooses the text; here each content word is looked for, and what more of them find comes first.
-- ``bm25``: SQLite's FTS5 as it comes, all words of the question joined by OR. ``rrf``: that and vectors, 20 of each
-  fused by Reciprocal Rank Fusion, k = 60: what one writes oneself in an hour.
+- ``bm25``: SQLite's FTS5 as it comes, the question's content words joined by OR (all its words find less).
+- ``rrf``: that and vectors, 20 of each fused by Reciprocal Rank Fusion, k = 60: what one writes oneself in an hour.
 - ``klaw``: ``bench_recall.py``'s way, the whole pipeline with its gate and excerpts. ``--apart`` takes rankers that
   have not seen the conversation.
 
-hermes and nanobot are tools that a model calls; whether it does on small talk is not for them to say.
+The content words are those of Klaw's query. So the silence of bm25, hermes and nanobot, which look for nothing else, is
+not their own, and left out.
 
 Each peer runs in an environment of its own, which is made when it is missing (default: ``klaw-peers`` in the user's
 cache); only that needs a network. While it is compared, it has no environment variables of yours, telemetry is off, and
@@ -42,6 +43,7 @@ Python code that looks for another machine ends the run.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -94,7 +96,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "klaw": (),
 }
 """What each peer's environment holds, beside what that depends on; none: Klaw's own does."""
-CALLED_BY_A_MODEL = frozenset({"hermes", "nanobot"})
+ONLY_WORDS = frozenset({"bm25", "hermes", "nanobot"})
+"""Peers that get words chosen by Klaw, so that their silence is not their own."""
 CHILD = Path(__file__).with_name("peer_child.py")
 _INSTALLED = "installed.json"
 LARGE_S = 3600
@@ -157,6 +160,12 @@ def asked(conversation: Json, small: Sequence[str]) -> list[Json]:
     return [*questions, *({"query": query, "evidence": []} for query in small)]
 
 
+def keywords(query: str) -> list[str]:
+    """The content words as a model would write them for a search: "Anna's" is Anna."""
+    said = (re.split("['’]", word)[0] for word in content_words(query, MAX_WORDS))
+    return list(dict.fromkeys(word for word in said if word))
+
+
 def write_job(folder: Path, conversation: Json, questions: Sequence[Json], model: CachedModel) -> None:
     """What a peer gets of a conversation."""
     messages = conversation["messages"]
@@ -165,7 +174,7 @@ def write_job(folder: Path, conversation: Json, questions: Sequence[Json], model
         "messages": [
             {"role": each["role"], "content": each["content"], "time": from_iso(each["ts"])} for each in messages
         ],
-        "questions": [{"text": each["query"], "words": content_words(each["query"], MAX_WORDS)} for each in questions],
+        "questions": [{"text": each["query"], "words": keywords(each["query"])} for each in questions],
     }
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
@@ -227,7 +236,7 @@ def compare(peer: str, python: Path, folder: Path, small: Sequence[str], model: 
         sys.exit(f"{peer} failed:\n{done.stderr}")
     for job, conversation, questions in jobs:
         score(json.loads((job / "found.json").read_text()), conversation, questions, found[conversation["set"]])
-    if peer in CALLED_BY_A_MODEL:
+    if peer in ONLY_WORDS:
         for each in found.values():
             each.silent.clear()
     return found

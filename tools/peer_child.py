@@ -67,7 +67,7 @@ def bm25(chat: Chat) -> Search:
     connection.executemany("INSERT INTO messages (rowid, content) VALUES (?, ?)", enumerate(chat.texts))
 
     def search(question: Question) -> list[int]:
-        wanted = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", question.text))
+        wanted = " OR ".join(f'"{word}"' for word in question.words)
         if not wanted:
             return []
         found = connection.execute(

@@ -1,20 +1,24 @@
 """Learns the weights of recall's ranker from conversations with questions and evidence.
 
     python tools/train_ranker.py DIR... [--out klaw/memory/recall/ranker.json] [--apart FILE] [--l2 0.005]
-                                 [--models DIR] [--cache FILE]
+                                 [--models DIR] [--cache FILE] [--long]
 
 Each conversation is loaded as ``bench_recall.py`` does, and each question goes through the real search. It learns
 from the candidates as the ranker sees them: listwise softmax over those of one question, weighted by evidence (ListNet,
-Cao and others, ICML 2007), with L2, by Newton's method. ``--apart`` writes one ranker for each conversation, learned
-from all the others, for ``bench_recall.py --apart``: figures for conversations that were not learned from.
+Cao and others, ICML 2007), with L2, by Newton's method; then once more, with what the scores of that say of the
+sessions. ``--apart`` writes one ranker for each conversation, learned from all the others, for ``bench_recall.py
+--apart``: figures for conversations that were not learned from. ``--long``: it learns also from each conversation with
+long answers (``long_turns``).
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.message_features import MESSAGES
 from klaw.memory.recall.pipeline import POOL
+from klaw.memory.recall.ranker import Pool, centred
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.store.search import vectors as stored_vectors
 from tests.support.stores import running_store
@@ -39,6 +44,8 @@ from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_em
 
 STATES = ("words", "vectors", "tokens")
 STEPS, LEAST_STEP = 50, 1e-6
+LATER = ("time", "number", "name", "first_person", "asks", "short", "previous_asks", "previous_short")
+"""Features of the second pass alone: the sessions are found better without them."""
 
 
 @attrs.frozen(eq=False)
@@ -49,9 +56,17 @@ class Group:
     features: np.ndarray
     evidence: np.ndarray
     """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
+    pool: Pool[Any]
+
+    def again(self, weights: Mapping[str, float]) -> "Group":
+        """The same for the second pass after a first with these weights."""
+        scores = centred(self.features) @ np.array([weights.get(name, 0.0) for name in self.pool.of.names])
+        return attrs.evolve(self, features=self.pool.with_scores(self.features, scores))
 
 
-async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> tuple[dict[str, list[Group]], str]:
+async def collect(
+    folders: Sequence[Path], models: Path, cache: Path | None, *, long: bool = False
+) -> tuple[dict[str, list[Group]], str]:
     """The candidates of all questions by state of recall, and the model's id."""
     model = CachedModel(models / MODEL, cache)
     groups: dict[str, list[Group]] = {state: [] for state in STATES}
@@ -61,7 +76,8 @@ async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> 
             await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
             recall = Recall(store.readers, ready_embedder(model), config, clock)
             by_words = Recall(store.readers, Embedder(clock, enabled=False), config, clock)
-            for conversation in conversations(folders):
+            also = conversations(folders, long=True) if long else ()
+            for conversation in chain(conversations(folders), also):
                 scope = await load(store, model, conversation)
                 for question in conversation["questions"]:
                     evidence = {f"{conversation['name']}/{each}" for each in question["evidence"]}
@@ -78,7 +94,8 @@ async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> 
                     ):  # fmt: skip
                         hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
                         if hit.any():
-                            groups[state].append(Group(conversation["name"], found.matrix(told), hit))
+                            slim = attrs.evolve(found, entries=())
+                            groups[state].append(Group(conversation["source"], found.matrix(told), hit, slim))
     model.save()
     return groups, model.model.model_id
 
@@ -87,7 +104,9 @@ def _ids(connection: Any, chat: str) -> list[tuple[int, str]]:
     return list(connection.execute("SELECT rowid, id FROM messages WHERE chat_id = ?", (chat,)))
 
 
-def fit(groups: Sequence[Group], l2: float, names: Sequence[str] = MESSAGES.names) -> dict[str, float]:
+def fit(
+    groups: Sequence[Group], l2: float, names: Sequence[str] = MESSAGES.names, without: Collection[str] = ()
+) -> dict[str, float]:
     """The weights that make the evidence likeliest, by the names of the features."""
     most = max(len(group.evidence) for group in groups)
     features = np.zeros((len(groups), most, len(names)))
@@ -97,7 +116,7 @@ def fit(groups: Sequence[Group], l2: float, names: Sequence[str] = MESSAGES.name
         features[at, :count], target[at, :count], there[at, :count] = group.features, group.evidence, 0.0
     rows = np.concatenate([group.features for group in groups])
     spread = rows.std(axis=0)
-    used = np.flatnonzero(spread > 0)
+    used = np.array([at for at, name in enumerate(names) if spread[at] > 0 and name not in without])
     scaled = (features[:, :, used] - rows.mean(axis=0)[used]) / spread[used] * (there == 0.0)[..., None]
     weights = _newton(scaled, target, there, l2)
     found = weights / spread[used]
@@ -139,10 +158,19 @@ def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, A
     counts: dict[str, int] = {}
     for group in used["vectors"]:
         counts[group.conversation] = counts.get(group.conversation, 0) + 1
+    first = {state: fit(each, l2, without=LATER) for state, each in used.items() if each}
     return {
         "made": {**made, "l2": l2, "questions": counts},
-        **{state: fit(each, l2) if any(g.features.any() for g in each) else {} for state, each in used.items()},
+        **{state: first.get(state, {}) for state in STATES},
+        "again": {state: fit([each.again(of) for each in used[state]], l2) for state, of in first.items()},
     }
+
+
+def written(ranker: Mapping[str, Any]) -> str:
+    """A line for each set of weights."""
+    again = ",\n  ".join(f"{json.dumps(state)}: {json.dumps(each)}" for state, each in ranker["again"].items())
+    sets = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in ranker.items() if name != "again"]
+    return "{\n " + ",\n ".join([*sets, f'"again": {{\n  {again}\n }}']) + "\n}\n"
 
 
 def main() -> None:
@@ -153,16 +181,17 @@ def main() -> None:
     parser.add_argument("--l2", type=float, default=0.005)
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
+    parser.add_argument("--long", action="store_true", help="also learn from them with long answers")
     arguments = parser.parse_args()
     log.configure("error", "json")
     models = (arguments.models or Paths.resolve().models_dir).absolute()
-    groups, model = trio.run(collect, arguments.folders, models, arguments.cache)
+    groups, model = trio.run(partial(collect, long=arguments.long), arguments.folders, models, arguments.cache)
     made = {"by": "tools/train_ranker.py", "on": datetime.now(UTC).date().isoformat(), "model": model}
     if arguments.apart is not None:
         names = dict.fromkeys(group.conversation for group in groups["vectors"])
         apart = {name: learn(groups, arguments.l2, made, name) for name in names}
         arguments.apart.write_text(json.dumps(apart, indent=1) + "\n", encoding="utf-8")
-    ranker = json.dumps(learn(groups, arguments.l2, made), indent=1, ensure_ascii=False) + "\n"
+    ranker = written(learn(groups, arguments.l2, made))
     if arguments.out is not None:
         arguments.out.write_text(ranker, encoding="utf-8")
     else:

@@ -1,6 +1,6 @@
 """What goes into a turn's first request: prompt files, facts, recall, topics, passages, the window."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -75,9 +75,9 @@ def _unmarked(message: Message) -> Message:
 
 @attrs.define(kw_only=True)
 class Gatherer:
-    """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, and bases searched,
-    only once. ``meter`` counts what models cost that are asked meanwhile; ``sees``: the model takes pictures;
-    ``instructions``: what the asking program adds behind the prompt files."""
+    """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, bases searched, and
+    words added to the question, only once. ``meter`` counts what models cost that are asked meanwhile; ``sees``: the
+    model takes pictures; ``instructions``: what the asking program adds behind the prompt files."""
 
     agent: Agent
     vitals: Vitals
@@ -88,6 +88,8 @@ class Gatherer:
     _pictures: Mapping[str, Image] | None = None
     _chosen: ChosenTopics | None = None
     _looked_up: ContextUsed | None = None
+    _added: Sequence[str] | None = None
+    """Words that a model added to the question; None: it was not asked yet."""
 
     async def gather(self, budget: Budget, tools_tokens: int) -> tuple[Context, dict[str, Any]]:
         """Read, search, and assemble the context of a request, with its receipt. The first time the caller holds an
@@ -124,7 +126,9 @@ class Gatherer:
             return NOTHING
         session = self.rows.session
         scope = ChatScope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
-        recalled = await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens, self.meter)
+        recall, room = self.agent.memory.recall, planned.recall_tokens
+        recalled = await recall.search(self._question, scope, room, self.meter, self._added)
+        self._added = recalled.expansion
         shown = (
             attrs.evolve(each, text=without_marks(each.text)) if KEY in each.message.metadata else each
             for each in recalled.candidates

@@ -47,6 +47,8 @@ class Turn:
     agent: Agent
     vitals: Vitals
     instructions: str = ""
+    model: str | None = None
+    """In the place of the chat's."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
@@ -123,14 +125,15 @@ class Turn:
             await self._take_slot()
             self._begin_context = trio.current_time()
             rows = await core.readers.run(
-                read_rows, self.chat, core.config.window_rows, summarised=core.config.summaries.enabled
+                read_rows, self.chat, core.config.window_rows, summarised=core.config.summarises
             )
             if rows is None:
                 return None
             self._rows = rows
             core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = meter = agent.llm.meter()
-            route = await agent.llm.route(rows.session.model, key="/model", thinking=rows.session.thinking)
+            model, level = self.model or rows.session.model, rows.session.thinking
+            route = await agent.llm.route(model, key="/model", thinking=level)
             self._answered_by = route.name
             self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
             about = ToolContext(

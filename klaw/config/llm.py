@@ -15,6 +15,8 @@ from klaw.domain.message import ThinkingLevel
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
 
+BUILT_IN_MODEL = f"{LOCAL_PROVIDER}/smollm2-135m-instruct"
+
 _PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
 _ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
 _ROUTES: Mapping[str, Any] = {**_ROUTE, "default": (), "one_or_more": True}
@@ -30,6 +32,9 @@ class TaskRoutingConfig:
     reranker: tuple[str, ...] = key(
         f"Models that choose among topics (topics.inject = auto): {_IN_TURN} the best found ones are taken.", **_ROUTES
     )
+    expansion: tuple[str, ...] = key(
+        f"Models that add words to questions (autoRag.expansion): {_IN_TURN} as for chats.", **_ROUTES
+    )
     subagent: tuple[str, ...] = key(f"Models that do scheduled tasks: {_IN_TURN} as for chats.", **_ROUTES)
 
 
@@ -39,7 +44,7 @@ class RoutingConfig:
 
     default: str = key(
         "The model that chats, as provider/model; the provider is `local` or a name in `providers`.",
-        "local/smollm2-135m-instruct",
+        BUILT_IN_MODEL,
         **_ROUTE,
     )
     fallback: tuple[str, ...] = key("Models asked in turn when the one that chats fails before any word.", **_ROUTES)
@@ -48,6 +53,11 @@ class RoutingConfig:
     @property
     def default_provider(self) -> str:
         return self.default.partition("/")[0]
+
+    def first(self, task: str) -> str:
+        """The model that does a key of ``tasks``, as long as it does not fail."""
+        own: tuple[str, ...] = getattr(self.tasks, task)
+        return own[0] if own else self.default
 
     @property
     def uses_local(self) -> bool:

@@ -44,7 +44,7 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
         },
         **({"summaries": summaries} if snapshot.summarised_to else {}),
         "pending": [message.seq for message in snapshot.pending],
-        "recall": _recall(plan.guard, context.recalled),
+        "recall": describe_recall(plan.guard, context.recalled),
         **_topics(plan, context),
         **({KEY: context.passages.used.written()} if context.passages is not None else {}),
     }
@@ -102,7 +102,7 @@ def _present(account: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in account.items() if value not in (None, [], {})}
 
 
-def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
+def describe_recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
     account: dict[str, Any] = {
         "guard": guard.value,
         "query_words": recalled.query_words,
@@ -113,6 +113,8 @@ def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
     }
     if recalled.command:
         account["command"] = True
+    if recalled.expansion:
+        account["expansion"] = list(recalled.expansion)
     if recalled.days:
         account["days"] = [[first.isoformat(), last.isoformat()] for first, last in recalled.days]
     if recalled.end_seq is not None:
@@ -140,6 +142,7 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "text_rank": candidate.text_rank,
         "bm25": _rounded(candidate.bm25, 3),
         "shared_words": candidate.shared_words or None,
+        "added_words": candidate.added_words or None,
         "score": _rounded(candidate.score, 2),
         "rerank": _rounded(candidate.rerank, 5),
         "parts": dict(candidate.parts),

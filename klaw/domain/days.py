@@ -1,5 +1,6 @@
-"""Days of local time: the day of a moment, the days that a question names ("on 5 January 2024", «в прошлом месяце»),
-and the times that people give to a search (``2024-05-01``, ``7d``, ``yesterday``). English and Russian. Pure.
+"""Days of local time: the day of a moment, the days that a question names ("on 5 January 2024", "on New Year's Eve",
+«в прошлом месяце»), and the times that people give to a search (``2024-05-01``, ``7d``, ``yesterday``). English and
+Russian. Pure.
 
 In a question only expressions that can hardly mean anything else are read: "may" is a month in "in May" or "5 May", not
 in "may I". What was said on those days, or soon after, is what such a question is about. In the times of a search, a
@@ -9,6 +10,7 @@ import calendar
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 
 import attrs
 
@@ -163,8 +165,17 @@ def _last_month(_match: re.Match[str], today: date) -> Period:
     return Period(last.replace(day=1), last)
 
 
+def _read_named(month: int, day: int, slack: int, match: re.Match[str], latest: date) -> Period | None:
+    """A day that has a name: of the year that is given, or the last one up to ``latest``."""
+    years = [int(match["year"])] if match["year"] else [latest.year, latest.year - 1]
+    periods = (_around(date(year, month, day), slack) for year in years)
+    return next((each for each in periods if match["year"] or each.first <= latest), None)
+
+
 def _month_number(name: str) -> int:
     folded = name.lower()
+    if folded.isdecimal():
+        return int(folded)
     numbered = (pair for line in _MONTH_STARTS for pair in enumerate(line.split(), 1))
     return next(number for number, start in numbered if folded.startswith(start))
 
@@ -196,16 +207,40 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+_NAMED = (
+    (r"new\s+year['’]?s['’]?\s+eve|новогодн\w+\s+ночь", 12, 31, 0),
+    (r"new\s+year(?:['’]?s)?(?:\s+day)?|нов(?:ый|ого|ым|ому)\s+год\w{0,2}", 1, 1, 1),
+    (r"рождеств\w+", 1, 7, 1),
+    (
+        r"(?:(?:saint|st\.?)\s+)?valentine['’]?s?(?:\s+day)?|день\s+(?:святого\s+валентина|вс[её]х\s+влюбл[её]нных)",
+        2,
+        14,
+        0,
+    ),
+    (r"д(?:ень|ня)\s+победы", 5, 9, 0),
+    (r"halloween|х[еэ]ллоуин\w*", 10, 31, 0),
+    (r"christmas(?:\s+(?:eve|day))?|xmas", 12, 25, 1),
+)
+"""Patterns of days with a name, with month, day, and the days before and after that the name means too."""
+_ON = r"\b(?:on|at|over|last|this|since|на|в|во|под|с)\s+(?:(?:the|прошл\w+|эт\w+)\s+)?"
 _IN_MONTH = "in|during|since|until|early|late|mid|last|this|в|во|весь|с|до"
 _ABSOLUTE: tuple[tuple[re.Pattern[str], Reader], ...] = (
     (_compile(r"(?<!\d)(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)"), _read_numbers),
     (_compile(r"(?<![\d.])(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>(?:\d\d){1,2})(?![\d.]\d)"), _read_numbers),
     (_compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4})(?![\d/])"), _read_slashes),
+    *(
+        (_compile(rf"{_ON}(?:{name})(?!\w)(?:,?\s+(?:of\s+)?{_YEAR}\b)?"), partial(_read_named, month, day, slack))
+        for name, month, day, slack in _NAMED
+    ),
     (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH},?\s+(?:of\s+)?{_YEAR}\b"), _read_day),
     (_compile(rf"\b{_MONTH}\s+{_DAY},?\s+{_YEAR}\b"), _read_day),
     (_compile(rf"\b{_MONTH},?\s+(?:of\s+)?{_YEAR}\b"), _read_month),
     (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w)"), _read_day),
     (_compile(rf"\b{_MONTH}\s+{_DAY}\b(?![:.]\d)"), _read_day),
+    (
+        _compile(r"\b(?:on|since|until|till|from|от|с|со|до|после)\s+(?P<day>\d\d?)\.(?P<month>[01]\d)(?![.,:]?\d)"),
+        _read_day,
+    ),
     (_compile(rf"\b(?:{_IN_MONTH})[\s-]+{_MONTH}(?!\w)"), _read_month),
     (_compile(rf"\b(?:in|during|since|of|в|за|с)\s+{_YEAR}\b"), lambda match, _: _whole_year(int(match["year"]))),
 )

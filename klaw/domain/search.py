@@ -39,8 +39,10 @@ class Ranks:
 @attrs.frozen(kw_only=True)
 class RankDetails(Ranks):
     shared_words: int = 0
+    added_words: int = 0
+    """How many words it has of those that a model added to the question."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
-    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
+    """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``session``, ``speaker``, ``days``, ``answer`` …"""
     boosts: tuple[str, ...] = ()
     """What the query says of a message: ``speaker`` (who said it), ``date`` (when)."""
     dated_rank: int | None = None
@@ -265,6 +267,8 @@ class RecallOutcome(SearchOutcome[Candidate]):
     """The first seq that it left out: the window's first message."""
     vector: bytes | None = attrs.field(default=None, repr=False, eq=False)
     """The query's vector, for other searches with the same query; None when there was none in time."""
+    expansion: tuple[str, ...] = ()
+    """Words that a model added to the query (``autoRag.expansion``)."""
 
     @property
     def kept(self) -> tuple[Candidate, ...]:

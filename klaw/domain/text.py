@@ -25,6 +25,15 @@ def has_forbidden(text: str) -> bool:
     return _FORBIDDEN.search(text) is not None
 
 
+_SPEAKER = re.compile(r"[^\W\d_][\w .'’-]{0,40}:\s+")
+
+
+def speaker_prefix(text: str) -> str:
+    """``Anna: `` in front of a text, or nothing."""
+    match = _SPEAKER.match(text)
+    return match[0] if match else ""
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: ``1 message``, ``2 messages``, ``1,000 messages``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -19,7 +19,7 @@ from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
-from klaw.llm.local_model import LocalModel, LocalProcess, LocalProvider
+from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
@@ -43,6 +43,11 @@ class LlmClient:
     registry: Registry
     budget: DailyBudget
     slots: Slots
+
+    @property
+    def temperature(self) -> float | None:
+        """What questions in the background are asked with."""
+        return None
 
     def meter(self) -> "Meter":
         return Meter(self)
@@ -232,35 +237,59 @@ class Llm(LlmClient):
         self.correction.seed(await readers.run(stored_usage.corrections, CORRECTION_TURNS))
         await self.registry.restore(await readers.run(meta.with_prefix, meta.MODELS))
 
+    @property
+    def temperature(self) -> float | None:
+        return self.core.config.llm.temperature
+
     async def start(self) -> None:
         """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
-        if self.router.uses_local:
+        await self._start_local()
+        await self.router.prepare()
+        await self.core.supervisor.start(
+            self.registry.spec(partial(try_abilities, self.core.live(lambda now: now), self.router))
+        )
+
+    async def _start_local(self) -> None:
+        if self.router.uses_local and not self.core.supervisor.alive(ACTOR_NAME):
             process = LocalProcess(self.core.config.local_model, self.core.paths.models_dir, self.local)
             await self.core.supervisor.start(process.spec())
+
+    async def settings_changed(self, before: EngineConfig) -> None:
+        """Go by the settings in effect; answers of providers that are under way come to their end."""
+        now = self.core.config
+        self.budget.limit(now.llm.daily_budget, now.llm.daily_tokens, now.llm.budget_warn_share)
+        self.slots.resize(now.processing.max_concurrent_llm)
+        if local := now.local_model != before.local_model:
+            await self.core.supervisor.stop(ACTOR_NAME, "its settings were changed")
+        await self.router.renew({*before.providers, *now.providers}, local=local)
+        if now.providers != before.providers:
+            self.registry.forget()
+        await self._start_local()
         await self.router.prepare()
-        await self.core.supervisor.start(self.registry.spec(partial(try_abilities, self.core.config, self.router)))
+
+    def local_problems(self) -> Mapping[str, str]:
+        if not self.router.uses_local:
+            return {}
+        return self.local.problems(only=self.core.config.routing.default_provider == LOCAL_PROVIDER)
 
     async def stop(self) -> None:
         await self.core.supervisor.stop(self.registry.ACTOR, "shutdown")
-        await self.core.supervisor.stop("llm.local", "shutdown")
+        await self.core.supervisor.stop(ACTOR_NAME, "shutdown")
         await self.router.aclose()
 
 
 def build(core: Core) -> Llm:
-    config, local = core.config, LocalModel()
+    config, local = core.live(lambda settings: settings), LocalModel()
 
     async def save(provider: str, known: str) -> None:
         await core.writer.run(lambda tx: meta.put(tx.connection, f"{meta.MODELS}{provider}", known))
 
     registry = Registry(config, core.clock, save)
-    ready_s = config.local_model.start_timeout_s
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry)
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry)
     limits = config.llm
     budget = DailyBudget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
     core.health.add(router.problems, budget.problems, registry.problems)
-    if router.uses_local:
-        core.health.add(partial(local.problems, only=config.routing.default_provider == LOCAL_PROVIDER))
-    return Llm(
+    llm = Llm(
         core=core,
         local=local,
         router=router,
@@ -268,6 +297,9 @@ def build(core: Core) -> Llm:
         budget=budget,
         slots=Slots(config.processing.max_concurrent_llm),
     )
+    core.health.add(llm.local_problems)
+    core.changing.told.append(llm.settings_changed)
+    return llm
 
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:

@@ -292,8 +292,8 @@ def _explain(error: ProviderError, base: str, secrets: list[str], *, with_key: b
     error.args = (masked(str(error.args[0]), secrets), *error.args[1:])
     error.origin = base
     if isinstance(error, ProviderRefused):
-        wrong_key = error.status in _KEY_REFUSED or (error.status == 400 and "key" in error.said.lower())
-        if wrong_key:
+        # The question has nothing else that could be wrong: Google and LiteLLM refuse keys so.
+        if error.status in _KEY_REFUSED or (error.status == 400 and with_key):
             error.hint = "is the key right?" if with_key else "it wants a key"
         elif error.status in (404, 405) or 300 <= error.status < 400:
             error.hint = "is the address right? It mostly ends in /v1"

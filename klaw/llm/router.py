@@ -1,6 +1,6 @@
 """Finds the provider of a name ``provider/model``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -10,6 +10,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.threads import Threads
+from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
 from klaw.domain.message import ThinkingLevel
@@ -84,7 +85,7 @@ class Router:
         name = f"{provider}/{model}"
         key = f"{name} ({path})"
         if key not in self._endpoints:
-            make = partial(_make, provider, self._config.providers[provider], path)
+            make = partial(self._make, provider, path)
             self._endpoints[key] = ModelEndpoint(service=Service(key, make, self._threads), name=name, model=model)
         return self._endpoints[key]
 
@@ -118,11 +119,29 @@ class Router:
                 found[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
         return found
 
+    async def renew(self, providers: Container[str], *, local: bool) -> None:
+        """Settings of some providers, or of the ``local`` model, have changed: later calls go by them."""
+        if local and self._local is not None:
+            old, self._local = self._local, None
+            await old.aclose()
+        for key, service in self._all().items():
+            if key.partition("/")[0] in providers:
+                await service.renew()
+        self._services = {name: each for name, each in self._services.items() if name in self._config.providers}
+
     async def aclose(self) -> None:
         providers: list[Provider] = [*self._all().values(), *([self._local] if self._local is not None else [])]
         self._services, self._endpoints, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
+
+    def _make(self, name: str, path: Path | None = None) -> HttpProvider:
+        """Raises ConfigError: a secret is missing, or the provider was taken out of the configuration."""
+        settings = self._config.providers.get(name)
+        if settings is None:
+            raise ConfigError.of("is not there any more", join_path("providers", name))
+        habits, learned = self._registry.habits(name), partial(self._registry.note_habits, name)
+        return _make(name, settings, path, habits=habits, learned=learned)
 
     def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
@@ -145,9 +164,7 @@ class Router:
             raise ConfigError.of(f"names a provider that is not configured; known are {known}", key)
         else:
             if provider not in self._services:
-                habits, learned = self._registry.habits(provider), partial(self._registry.note_habits, provider)
-                make = partial(_make, provider, settings, habits=habits, learned=learned)
-                self._services[provider] = Service(provider, make, self._threads)
+                self._services[provider] = Service(provider, partial(self._make, provider), self._threads)
             asked = self._services[provider]
             most = facts.output_tokens or self._config.llm.max_reply_tokens
         return Model(

@@ -293,10 +293,20 @@ async def thinking(asked: ThinkingChoice, caller: Caller, parts: Parts) -> dict[
 @NOUN.operation("chat_models", op.Nothing, show=_models, scope=op.Scope.CHAT, slash=_MODELS)
 async def models(_asked: op.Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List all models that the configuration names, and that of the chat where this is asked."""
+    return await _models_of(caller.here, parts)
+
+
+@all_chats.NOUN.operation("chats_models", all_chats.OfChat, route="GET {chat}/models")
+async def models_of(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> dict[str, Any]:
+    """List the models that may answer in a chat, which may be a new one, and which does."""
+    return await _models_of(op.chat_of(asked.chat, caller.user), parts)
+
+
+async def _models_of(chat: ChatId, parts: Parts) -> dict[str, Any]:
     from klaw.llm.router import configured_models
 
-    config = parts.llm.core.config
-    used = (await session_of(caller.here, parts)).model or config.routing.default
+    config, session = parts.llm.core.config, await parts.readers.run(stored.messages.session, chat)
+    used = (session.model if session is not None else None) or config.routing.default
     names = list(dict.fromkeys([*configured_models(config), used]))
     await parts.llm.registry.know(*names)
     return {

@@ -82,6 +82,8 @@ class Send:
     chat: ChatName
     text: str
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
+    model: Annotated[str, Bounds(1, 200)] | None = None
+    """The model that answers this message alone."""
 
     def __attrs_post_init__(self) -> None:
         if not self.text.strip() and not self.files:
@@ -155,6 +157,8 @@ class Welcome:
     session: str
     degraded: list[DegradedPart]
     limits: ServerLimits
+    hint: str | None = None
+    """What people should do first: that only the built-in model is connected."""
 
 
 @attrs.frozen(kw_only=True)

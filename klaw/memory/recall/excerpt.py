@@ -13,6 +13,7 @@ import attrs
 
 from klaw.domain import tokens
 from klaw.domain.search import Candidate, Decision, PassageCandidate
+from klaw.domain.text import speaker_prefix
 from klaw.memory.recall.token_overlap import TokenOverlap
 from klaw.store.engine.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
@@ -129,15 +130,6 @@ def _cut(
         space = text.rfind(" ", max(begin, end - 40), end)
         end = space if space > begin else end
     return _Span(begin, end)
-
-
-_SPEAKER = re.compile(r"[^\W\d_][\w .'’-]{0,40}:\s+")
-
-
-def speaker_prefix(text: str) -> str:
-    """``Anna: `` in front of a text, or nothing."""
-    match = _SPEAKER.match(text)
-    return match[0] if match else ""
 
 
 def speaker_stems(text: str) -> frozenset[str]:

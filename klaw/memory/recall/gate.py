@@ -53,15 +53,19 @@ def enough_overlap(shared_words: int, *, command: bool) -> float:
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What speaks for a candidate: its calibrated distance, if it is among the nearest, and its content words."""
+    """What speaks for a candidate: its calibrated distance, if it is among the nearest, and its content words; those
+    that a model added to the query never do so alone."""
 
     distance: float | None
     shared_words: int
+    added_words: int = 0
 
     @property
     def is_related(self) -> bool:
         """Nearer to the query than chance."""
-        return self.shared_words > 0 or (self.distance is not None and self.distance < AS_FAR_AS_CHANCE)
+        return self.shared_words + self.added_words > 0 or (
+            self.distance is not None and self.distance < AS_FAR_AS_CHANCE
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -105,7 +109,9 @@ def _stems(message: Message) -> frozenset[str]:
 def judge(entries: Sequence[RankedEntry[T]], gate: Gate, random_cosine: float) -> list[tuple[RankedEntry[T], Decision]]:
     """Let the gate decide on what was found, the best first. The distances become calibrated ones."""
     near = [attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in entries]
-    evidence = [Evidence(distance=each.distance, shared_words=each.shared_words) for each in near]
+    evidence = [
+        Evidence(distance=each.distance, shared_words=each.shared_words, added_words=each.added_words) for each in near
+    ]
     return list(zip(near, gate.decide(evidence), strict=True))
 
 

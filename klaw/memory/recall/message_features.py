@@ -1,6 +1,5 @@
 """What is known of found messages, as numbers for the ranking (docs/benchmarks.md says what each brings). Pure."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,6 +13,8 @@ from klaw.domain.names import ChatId
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry, ranks_of, reciprocal_rank_fusion
+from klaw.memory.recall.sessions import Sessions
+from klaw.store.engine.traits import ASKS, FIRST_PERSON, NAME, NUMBER, SHORT, TIME
 from klaw.store.search.ranked_lists import Lists, MessagePlace
 
 MESSAGES = FeatureSet(
@@ -21,12 +22,16 @@ MESSAGES = FeatureSet(
     parts={
         "meaning": ("distance", "tokens"),
         "words": ("text_rank", "own", "own_squared", "overlap", "overlap_squared"),
-        "neighbours": ("density",),
+        "neighbours": ("density", "beside", "previous_asks", "previous_short"),
+        "session": ("session_best", "session_three", "session_away"),
         "speaker": ("speaker",),
         "days": ("in_period", "after_period"),
+        "answer": ("time", "number", "name"),
+        "manner": ("first_person", "asks", "short"),
         "length": ("length",),
     },
 )
+"""Those of ``sessions`` are for the second pass, which knows the scores of the first."""
 
 VECTOR_WEIGHT = TEXT_WEIGHT = DATED_WEIGHT = 1.0
 
@@ -36,7 +41,8 @@ FROM_PREVIOUS, FROM_NEXT = 0.5, 0.2
 K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 """BM25's constants; messages differ less in length than documents, and the longer ones say more."""
 
-SHORT, LONG = 5, 160
+SHORTEST, LONGEST = 5, 160
+"""Tokens; in between, length counts."""
 BESIDE = (1, 2, 3)
 """How many messages away other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)
@@ -54,46 +60,66 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
     distances = {each.rowid: each.distance for ranking in rankings[::-1] for each in ranking}
     vector_ranks, text_ranks, dated_ranks = ranks_of(near), ranks_of(by_words), ranks_of(dated)
     hits = {hit.rowid: hit for hit in lists.hits}
-    density = _density([places[rowid] for rowid in best], fused)
+    there = [places[rowid] for rowid in best]
+    density = _density(there, fused)
     # Farther than all that are known.
     unknown = max(distances.values(), default=0.0)
     most = max(own_scores.values(), default=0.0) or 1.0
-    entries = []
-    columns: defaultdict[str, list[float]] = defaultdict(list)
-    for rowid in best:
-        place, shared = places[rowid], hits[rowid].shared if rowid in hits else 0
-        speaker = not query.stems.isdisjoint(speaker_stems(place.head))
-        in_period, after_period = _in_periods(place, query.periods)
-        own, overlap = own_scores.get(rowid, 0.0) / most, min(1.0, shared / max(1, len(query.content_stems)))
-        columns["distance"].append(distances.get(rowid, unknown) / (1.0 - random_cosine))
-        columns["text_rank"].append((RRF_K + 1) / (RRF_K + text_ranks[rowid]) if rowid in text_ranks else 0.0)
-        columns["own"].append(own)
-        columns["own_squared"].append(own**2)
-        columns["overlap"].append(overlap)
-        columns["overlap_squared"].append(overlap**2)
-        columns["density"].append(density[rowid])
-        columns["speaker"].append(speaker)
-        columns["in_period"].append(in_period)
-        columns["after_period"].append(after_period)
-        columns["length"].append(math.log(min(max(place.tokens, SHORT), LONG)))
-        entries.append(
-            RankedEntry(
-                item=place,
-                rowid=rowid,
-                score=fused[rowid],
-                vector_rank=vector_ranks.get(rowid),
-                distance=distances.get(rowid),
-                text_rank=text_ranks.get(rowid),
-                dated_rank=dated_ranks.get(rowid),
-                bm25=hits[rowid].bm25 if rowid in hits else None,
-                shared_words=shared,
-                boosts=("speaker",) * speaker + ("date",) * (in_period or after_period),
-            )
-        )
-    features = np.zeros((len(entries), len(MESSAGES.names)))
+    asked_words = max(1, len(query.content_stems))
+    traits, before = np.array([(place.traits, place.before) for place in there], int).reshape(-1, 2).T
+    speaker = [not query.stems.isdisjoint(speaker_stems(place.head)) for place in there]
+    in_days = [_in_periods(place, query.periods) for place in there]
+    own = np.array([own_scores.get(rowid, 0.0) for rowid in best]) / most
+    shared = [hits[rowid].shared if rowid in hits else 0 for rowid in best]
+    overlap = np.minimum(1.0, np.array(shared) / asked_words)
+    columns = {
+        "distance": np.array([distances.get(rowid, unknown) for rowid in best]) / (1.0 - random_cosine),
+        "text_rank": [(RRF_K + 1) / (RRF_K + text_ranks[rowid]) if rowid in text_ranks else 0.0 for rowid in best],
+        "own": own,
+        "own_squared": own**2,
+        "overlap": overlap,
+        "overlap_squared": overlap**2,
+        "density": [density[rowid] for rowid in best],
+        "speaker": speaker,
+        "in_period": [inside for inside, _ in in_days],
+        "after_period": [after for _, after in in_days],
+        "length": np.log(np.clip([place.tokens for place in there], SHORTEST, LONGEST)),
+        "time": traits & query.asks_for & TIME > 0,
+        "number": traits & query.asks_for & NUMBER > 0,
+        "name": traits & query.asks_for & NAME > 0,
+        "first_person": traits & FIRST_PERSON > 0,
+        "asks": traits & ASKS > 0,
+        "short": traits & SHORT > 0,
+        "previous_asks": before & ASKS > 0,
+        "previous_short": before & SHORT > 0,
+    }
+    features = np.zeros((len(best), len(MESSAGES.names)))
     for name, column in columns.items():
         features[:, MESSAGES.names.index(name)] = column
-    return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=MESSAGES)
+    entries = [
+        RankedEntry(
+            item=places[rowid],
+            rowid=rowid,
+            score=fused[rowid],
+            vector_rank=vector_ranks.get(rowid),
+            distance=distances.get(rowid),
+            text_rank=text_ranks.get(rowid),
+            dated_rank=dated_ranks.get(rowid),
+            bm25=hits[rowid].bm25 if rowid in hits else None,
+            shared_words=shared[at],
+            added_words=hits[rowid].added if rowid in hits else 0,
+            boosts=("speaker",) * speaker[at] + ("date",) * any(in_days[at]),
+        )
+        for at, rowid in enumerate(best)
+    ]
+    return Pool(
+        found=len(fused),
+        entries=entries,
+        features=features,
+        has_vector=bool(lists.neighbours),
+        of=MESSAGES,
+        again=Sessions.of(there).columns if there else None,
+    )
 
 
 def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[int, float], list[int]]:

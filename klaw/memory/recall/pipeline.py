@@ -56,6 +56,8 @@ class Account:
     """What the model made of the query, when it came in time."""
     codes: Mapping[int, bytes] = attrs.Factory(dict)
     """The codes of the candidates' tokens, by row id."""
+    added: tuple[str, ...] = ()
+    """Words that a model added to the query."""
 
     def __attrs_post_init__(self) -> None:
         self.deadline = trio.current_time() + self.budget_s

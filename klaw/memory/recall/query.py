@@ -20,6 +20,7 @@ import attrs
 from klaw.domain.days import Period, find_periods, local_day
 from klaw.store.engine import tokenizer
 from klaw.store.engine.tokenizer import stem, words
+from klaw.store.engine.traits import NAME, NUMBER, TIME
 
 _COMMAND = re.compile(
     r"""\W*(?:please\s+|can\ you\s+|could\ you\s+|пожалуйста,?\s+)?
@@ -54,6 +55,31 @@ MAX_READ_CHARACTERS, MAX_NAMES_CHARACTERS = 8_000, 2_000
 """Only the beginning of a longer query (a pasted text) is read, and looked through for names: more takes too long."""
 
 
+_ASKS_FOR = tuple(
+    (trait, re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE | re.VERBOSE))
+    for trait, pattern in (
+        (
+            TIME,
+            r"""when|what\ (?:day|date|time|year|month)|how\ (?:long|old)
+            |когда|какого\ числа|в\ как(?:ом|ой|ие|ое)\ (?:год\w*|месяц\w*|день|дни|время)|во\ сколько|как\ давно
+            |сколько\ (?:времени|лет|дней|недель|месяцев)|как(?:ой|ого|ое)\ (?:день|год\w*|месяц\w*|числ\w+)""",
+        ),
+        (
+            NUMBER,
+            r"""how\ (?:many|much|often|long|old|far|big|tall|high|heavy)
+            |сколько|сколькими|скольких|как\ (?:часто|давно|долго|далеко)|насколько|как(?:ой|ого|ая|ое)\ (?:длин\w+
+            |возраст\w*|рост\w*|вес\w*|номер\w*|сумм\w+|цен\w+)|почём|почем""",
+        ),
+        (
+            NAME,
+            r"""who|whom|whose|where|which|what\ (?:city|country|place|name|town)|what(?:'s|\ is)\ the\ name
+            |кто|кого|кому|кем|ком|чей|чья|чь[её]|чьи|где|куда|откуда|в\ как(?:ом|ой|ую)\ (?:город\w*|стран\w+|мест\w+)
+            |как\ (?:зовут|звали|называ\w+|назвал\w*)|какой\ город|какая\ страна""",
+        ),
+    )
+)
+
+
 @attrs.frozen(kw_only=True)
 class Query:
     words: tuple[str, ...]
@@ -62,6 +88,8 @@ class Query:
     """The stems of all its words: names may be among them."""
     command: bool
     periods: tuple[Period, ...]
+    asks_for: int = 0
+    """``store.engine.traits`` that an answer has: a time, a number, a name."""
 
 
 def read_query(text: str, now: float, latest: date | None) -> Query:
@@ -75,6 +103,7 @@ def read_query(text: str, now: float, latest: date | None) -> Query:
         stems=frozenset(stem(word) for word in words(text[:MAX_NAMES_CHARACTERS])),
         command=is_command(text),
         periods=find_periods(text, today=today, latest=latest or today),
+        asks_for=sum(trait for trait, pattern in _ASKS_FOR if pattern.search(text[:MAX_NAMES_CHARACTERS])),
     )
 
 

@@ -1,13 +1,14 @@
 """Ranking what a search found, whatever it looks through. Pure.
 
 The lists are fused (Reciprocal Rank Fusion), and the best of them, the pool, are ranked by a linear model over what is
-known of each. Its weights (``ranker.json`` beside the features) are made by ``tools/train_ranker.py`` and
-``tools/bench_kb.py``: listwise softmax over the candidates of a question (ListNet, Cao and others, ICML 2007), weighted
-by evidence, with L2; one set for words alone, for words and vectors, and for these with the scores of single tokens.
+known of each; messages are then ranked once more, by what the first scores say of those around each. The weights
+(``ranker.json`` beside the features) are made by ``tools/train_ranker.py`` and ``tools/bench_kb.py``: listwise softmax
+over the candidates of a question (ListNet, Cao and others, ICML 2007), weighted by evidence, with L2; one set for words
+alone, for words and vectors, and for these with the scores of single tokens.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import zip_longest
@@ -44,11 +45,15 @@ class FeatureSet:
     def names(self) -> tuple[str, ...]:
         return tuple(name for names in self.parts.values() for name in names)
 
-    def by_part(self, contributions: Sequence[float]) -> dict[str, float]:
-        """A candidate's contributions by what they say to a person; those that round to nothing are left out."""
-        each = dict(zip(self.names, contributions, strict=True))
-        sums = {part: round(sum(each[name] for name in names), 2) for part, names in self.parts.items()}
-        return {part: value for part, value in sums.items() if value}
+    @cached_property
+    def _of_part(self) -> Float64:
+        """Which features (rows) are of which part (columns)."""
+        return np.array([[float(name in names) for names in self.parts.values()] for name in self.names])
+
+    def by_part(self, contributions: Float64) -> list[dict[str, float]]:
+        """Candidates' contributions by what they say to a person; those that round to nothing are left out."""
+        sums = np.round(contributions @ self._of_part, 2).tolist()
+        return [{part: value for part, value in zip(self.parts, row, strict=True) if value} for row in sums]
 
 
 @attrs.frozen(kw_only=True)
@@ -57,13 +62,12 @@ class Ranker:
     words: Mapping[str, float]
     vectors: Mapping[str, float]
     tokens: Mapping[str, float] = attrs.Factory(dict)
+    again: Mapping[str, Mapping[str, float]] = attrs.Factory(dict)
+    """Weights of the second pass, by the names of these sets; without them there is none."""
 
-    def contributions(self, features: Float64, names: Sequence[str], *, vectors: bool, tokens: bool = False) -> Float64:
-        """What each feature (a column of ``names``) adds to each score, against the mean of the candidates."""
-        weights = self.tokens if tokens else self.vectors if vectors else self.words
-        columns = np.array([weights.get(name, 0.0) for name in names])
-        centred: Float64 = (features - features.mean(axis=0)) * columns
-        return centred
+    def weights(self, state: str, names: Sequence[str], *, again: bool = False) -> Float64:
+        found = self.again.get(state, {}) if again else getattr(self, state)
+        return np.array([found.get(name, 0.0) for name in names])
 
 
 @lru_cache(maxsize=2)
@@ -86,6 +90,8 @@ class Pool(Generic[T]):
     features: Float64 = attrs.Factory(lambda: np.empty((0, 0)))
     has_vector: bool = False
     of: FeatureSet
+    again: Callable[[Float64], Mapping[str, Float64]] | None = None
+    """Gives the columns of a second pass, by the scores of the first."""
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
         """The features with token scores in standard deviations from their mean, which stands for what is unknown."""
@@ -97,25 +103,40 @@ class Pool(Generic[T]):
         features[:, self.of.names.index(TOKENS)] = (scores - mean) / (scores.std() + _LEAST_SPREAD)
         return features
 
+    def with_scores(self, features: Float64, scores: Float64) -> Float64:
+        """The features for the second pass, with what the scores of the first say."""
+        columns = self.again(scores) if self.again is not None else {}
+        features = features.copy()
+        for name, column in columns.items():
+            features[:, self.of.names.index(name)] = column
+        return features
+
+    def contributions(self, token_scores: Mapping[int, float]) -> Float64:
+        """What each feature adds to each score, against the mean of the candidates."""
+        ranker, features = built_in(self.of.package), self.matrix(token_scores)
+        state = TOKENS if token_scores else "vectors" if self.has_vector else "words"
+        added: Float64 = centred(features) * ranker.weights(state, self.of.names)
+        if self.again is not None and ranker.again:
+            again = self.with_scores(features, added.sum(axis=1))
+            added = centred(again) * ranker.weights(state, self.of.names, again=True)
+        return added
+
     def rank(self, token_scores: Mapping[int, float] | None = None, limit: int | None = None) -> list[RankedEntry[T]]:
         """The best of the ranking by the learned model; of equals the newest first. Token scores are by row id."""
         if not self.entries:
             return []
         known = token_scores or {}
-        added = built_in(self.of.package).contributions(
-            self.matrix(known), self.of.names, vectors=self.has_vector, tokens=bool(known)
-        )
+        added = self.contributions(known)
         scores = added.sum(axis=1)
-        order = np.lexsort(([-each.rowid for each in self.entries], -scores))
+        best = np.lexsort(([-each.rowid for each in self.entries], -scores))[:limit]
         return [
-            attrs.evolve(
-                self.entries[at],
-                score=float(scores[at]),
-                parts=self.of.by_part(added[at].tolist()),
-                token_score=known.get(self.entries[at].rowid),
-            )
-            for at in order[:limit].tolist()
+            attrs.evolve(self.entries[at], score=score, parts=parts, token_score=known.get(self.entries[at].rowid))
+            for at, score, parts in zip(best.tolist(), scores[best].tolist(), self.of.by_part(added[best]), strict=True)
         ]
+
+
+def centred(features: Float64) -> Float64:
+    return features - features.mean(axis=0)
 
 
 def ranks_of(rowids: Iterable[int]) -> dict[int, int]:

@@ -21,11 +21,13 @@ from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import ModelEndpoint, read_scores
 from klaw.llm.errors import ProviderError, ProviderTimeout
 from klaw.memory.recall.excerpt import excerpt, pack
+from klaw.memory.recall.expansion import QuestionExpander, with_added
 from klaw.memory.recall.gate import calibrated, judge_messages, prefer_newer, without
 from klaw.memory.recall.message_features import MESSAGES, gather
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import Pool, RankedEntry
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search import token_codes
 from klaw.store.search.chat_search import ChatScope, Depth, latest_day, read_with_unwanted, search_chat
 from klaw.store.search.ranked_lists import Lists, MessagePlace
@@ -106,15 +108,24 @@ class MessageRank:
 
 @attrs.define(eq=False, slots=False)
 class Recall(SearchForPrompt):
-    _reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
+    reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
+    _expander: QuestionExpander | None = attrs.field(default=None, kw_only=True)
 
     async def search(
-        self, text: str, scope: ChatScope, max_tokens: int | None = None, meter: Meter | None = None
+        self,
+        text: str,
+        scope: ChatScope,
+        max_tokens: int | None = None,
+        meter: Meter | None = None,
+        added: Sequence[str] | None = None,
     ) -> RecallOutcome:
-        """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded."""
+        """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
+        ``meter`` counts what models cost; without it none is asked to expand the query. ``added``: the words that one
+        has added to it before."""
         config, account = self._config, self.account()
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
-        query, pool = await self.gather(text, scope, DEPTH, account, POOL)
+        account.added = tuple(added or ())
+        query, pool = await self.gather(text, scope, DEPTH, account, POOL, meter if added is None else None)
         ranked = await self._rank(pool, account, CONSIDERED)
         found: list[Message] = []
         unwanted: frozenset[int] = frozenset()
@@ -126,8 +137,8 @@ class Recall(SearchForPrompt):
         with account.step("judge"):
             gate = self.gate(query, command=query.command)
             judged = without(judge_messages(ranked, found, gate, self._embedder.random_cosine), unwanted)
-        if self._reranker is not None:
-            judged = await self._reranker.order(text, query.content_stems, judged, account, meter)
+        if self.reranker is not None:
+            judged = await self.reranker.order(text, query.content_stems, judged, account, meter)
         with account.step("pack"):
             packed = await self._pack(judged, query, most, account)
         return RecallOutcome(
@@ -142,6 +153,7 @@ class Recall(SearchForPrompt):
             end_seq=scope.end_seq,
             settings=self.settings(config.top_k, most),
             vector=account.vector,
+            expansion=account.added,
         )
 
     async def rank_of(self, text: str, scope: ChatScope, rowid: int) -> MessageRank:
@@ -159,9 +171,16 @@ class Recall(SearchForPrompt):
         )
 
     async def gather(
-        self, text: str, scope: ChatScope, depth: Depth, account: Account, size: int | None = None
+        self,
+        text: str,
+        scope: ChatScope,
+        depth: Depth,
+        account: Account,
+        size: int | None = None,
+        meter: Meter | None = None,
     ) -> tuple[Query, Pool[MessagePlace]]:
-        """Read the query, search, look at the best ``size``, read the codes of their tokens; also for training."""
+        """Read the query, search, look at the best ``size``, read the codes of their tokens; also for training. With a
+        ``meter`` a model is asked meanwhile for words to search for as well."""
         with account.step("begin"):
             query = await self.read(text, await self.fetched(account, None, latest_day, scope))
         if scope.end_seq <= scope.first_seq or not query.words:
@@ -171,8 +190,16 @@ class Recall(SearchForPrompt):
             days, known = _days(query) if vector is not None else (), {place.rowid for place in hits.places}
             return await self.timed(account, partial(search_chat, known=known), vector, words, days, scope, depth)
 
+        async def expand(expander: QuestionExpander, meter: Meter) -> None:
+            account.added = await expander.words(text, query, account, meter)
+
         with account.step("search"):
-            lists = await self.lists(text, query.words, search, account)
+            async with trio.open_nursery() as nursery:
+                if self._expander is not None and meter is not None and not query.command:
+                    nursery.start_soon(expand, self._expander, meter)
+                lists = await self.lists(text, query.words, search, account)
+            if account.added:
+                lists = with_added(lists, await search(None, account.added, lists), depth.words)
         if lists.vectors_failed:
             self._embedder.report_damage()
         if account.vector is not None and self._embedder.is_incomplete:
@@ -202,7 +229,8 @@ class Recall(SearchForPrompt):
         def packed() -> list[Candidate]:
             passed = prefer_newer(list(judged))
             top_k, overlap_with = self._config.top_k, account.overlap_with
-            return pack(passed, query.content_stems, top_k=top_k, max_tokens=max_tokens, overlap_with=overlap_with)
+            wanted = query.content_stems.union(map(stem, account.added))
+            return pack(passed, wanted, top_k=top_k, max_tokens=max_tokens, overlap_with=overlap_with)
 
         with trio.move_on_at(account.soon):
             return await self._threads.run(packed, abandon=True)

@@ -210,6 +210,8 @@ def _question(recall: Mapping[str, Any]) -> str:
         said += ", a command to the model"
     for first, last in recall.get("days", []):
         said += f", names {first}" + (f" to {last}" if last != first else "")
+    if recall.get("expansion"):
+        said += f"; a model added {', '.join(recall['expansion'])}"
     return said
 
 
@@ -240,6 +242,8 @@ def _cells(each: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 def _because(recall: Mapping[str, Any], at: int) -> str:
     each = recall["candidates"][at]
     said = [reason(recall, at), ranking(each)]
+    if each.get("added_words"):
+        said.append(f"has {each['added_words']} of the words that the model added")
     if "whole_tokens" in each:
         said.append(f"an excerpt of {each['whole_tokens']} tokens")
     elif each.get("excerpt"):

@@ -1,4 +1,4 @@
-"""Connections: pragmas, the vector extension, the tokenizer; snapshots; how damage shows. All in their own threads."""
+"""Connections: pragmas, vector extension, tokenizer, traits; snapshots; how damage shows. All in their own threads."""
 
 import errno
 import importlib.util
@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from klaw.config.paths import open_private
-from klaw.store.engine import tokenizer
+from klaw.store.engine import tokenizer, traits
 from klaw.store.engine.log_files import FAULTS
 
 BUSY_TIMEOUT_MS = 5_000
@@ -30,6 +30,7 @@ def _common(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)  # first: another process may just be closing the last connection
     connection.pragma("user_version")  # reads the file's header: a file that is no database is refused as such
     tokenizer.register(connection)
+    traits.register(connection)
     connection.enable_load_extension(True)
     try:
         connection.load_extension(_VECTORS)

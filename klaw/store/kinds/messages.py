@@ -94,6 +94,7 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     tables=(
         table("messages", "messages", "rowid", ", ".join(ORDER), bound="rowid"),
         full_text("full text", "messages_fts", bound="rowid"),
+        table("traits", "message_traits", "rowid", "rowid, traits", bound="rowid"),
     ),
 )
 _CONTENT = "chat_id, chat_key, user_id, name, model, thinking, last_seq, segment, segment_start, created_at, updated_at"

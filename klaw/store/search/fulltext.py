@@ -17,11 +17,13 @@ from klaw.store.kinds.messages import MESSAGE, user_word
 
 @attrs.frozen
 class TextHit:
-    """A result of a full-text search: SQLite's bm25 (negative: good), how many of the words it has."""
+    """A result of a full-text search: SQLite's bm25 (negative: good), how many of the words it has, and how many of
+    those that a model added to the question."""
 
     rowid: int
     bm25: float
     shared: int = 0
+    added: int = 0
 
 
 _POSTINGS = "SELECT group_concat(rowid) FROM {table}_fts WHERE {table}_fts MATCH ? AND rowid >= ? AND rowid < ?"

@@ -18,7 +18,6 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.domain.message import Role
 from klaw.domain.names import ChatId
-from klaw.store.kinds import messages
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.search.fulltext import TextHit
 from klaw.store.search.vector_search import Neighbour
@@ -47,8 +46,11 @@ class MessagePlace:
     tokens: int
     head: str
     """The first characters of its text."""
+    traits: int
+    """``store.engine.traits``, as ``before`` has them of the searchable message before it in the scope."""
+    before: int
     previous: int | None
-    """Row id of the searchable message before it in the scope; ``next``: of the one after it."""
+    """Row id of that message; ``next``: of the one after it, if its score spreads."""
     next: int | None
 
 
@@ -154,17 +156,22 @@ class Steps:
 
 
 def place_statements(condition: str, before: str, after: str) -> tuple[str, str]:
-    """Statements that give the places of rows (their ids as JSON are ``?1``), with neighbours and without: of rows
-    ``m`` that meet a condition; the nearest messages ``n`` of the same chat before and after them must meet theirs."""
+    """Statements that give the places of rows (their ids as JSON are ``?1``), with the message behind and without: of
+    rows ``m`` that meet a condition; the nearest ones ``n`` of the same chat before and after them must meet theirs.
+    Only what is searched has traits; finding that out from them reads no other row of the messages."""
     beside = f"""(
-    SELECT n.rowid FROM {MESSAGE.table} AS n WHERE n.chat_id = m.chat_id AND n.seq {{}} m.seq AND {{}}
-        AND {messages.SEARCHABLE}
-    ORDER BY n.seq {{}} LIMIT 1)"""  # noqa: S608 - constant parts
+    SELECT n.rowid FROM {MESSAGE.table} AS n CROSS JOIN message_traits AS s ON s.rowid = n.rowid
+    WHERE n.chat_id = m.chat_id AND n.seq {{}} m.seq AND {{}} ORDER BY n.seq {{}} LIMIT 1)"""  # noqa: S608 - constants
     text = f"substr(m.content, 1, {HEAD_CHARACTERS})"
     place = f"m.rowid, m.chat_id, m.seq, m.role, m.created_at, m.tokens, {text}"
-    of_rows = f"FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value WHERE {condition}"
-    neighbours = f"{beside.format('<', before, 'DESC')}, {beside.format('>', after, 'ASC')}"
-    return f"SELECT {place}, {neighbours} {of_rows}", f"SELECT {place}, NULL, NULL {of_rows}"
+    traits = "coalesce(t.traits, 0), coalesce(p.traits, 0), p.rowid"
+    of_rows = f"""
+    FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value
+    LEFT JOIN message_traits AS t ON t.rowid = m.rowid
+    LEFT JOIN message_traits AS p ON p.rowid = {beside.format("<", before, "DESC")}
+    WHERE {condition}"""
+    behind = beside.format(">", after, "ASC")
+    return f"SELECT {place}, {traits}, {behind} {of_rows}", f"SELECT {place}, {traits}, NULL {of_rows}"
 
 
 def places_of(

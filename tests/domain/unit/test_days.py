@@ -38,6 +38,14 @@ def periods(text: str, latest: date = TODAY) -> list[tuple[str, str]]:
         ("три дня назад", "2026-11-19"),
         ("last Friday", "2026-11-20"),
         ("в прошлую пятницу", "2026-11-20"),
+        ("What did we eat on New Year's Eve?", "2025-12-31"),
+        ("Где мы были в новогоднюю ночь 2024?", "2024-12-31"),
+        ("at Halloween", "2026-10-31"),
+        ("на Хэллоуин", "2026-10-31"),
+        ("on Valentine's Day 2024", "2024-02-14"),
+        ("в День Победы", "2026-05-09"),
+        ("Where did she go on 16.01?", "2026-01-16"),
+        ("что решили после 05.12", "2025-12-05"),
     ],
 )
 def test_a_day(text: str, day: str) -> None:
@@ -60,6 +68,10 @@ def test_a_day(text: str, day: str) -> None:
         ("в прошлом году", "2025-01-01", "2025-12-31"),
         ("неделю назад", "2026-11-12", "2026-11-18"),
         ("3 weeks ago", "2026-10-29", "2026-11-04"),
+        ("last Christmas", "2025-12-24", "2025-12-26"),
+        ("на Рождество", "2026-01-06", "2026-01-08"),
+        ("under the tree on Christmas 2023", "2023-12-24", "2023-12-26"),
+        ("на Новый год", "2025-12-31", "2026-01-02"),
     ],
 )
 def test_a_span(text: str, first: str, last: str) -> None:
@@ -69,7 +81,9 @@ def test_a_span(text: str, first: str, last: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["May I ask something?", "march on", "11/22/63 by Stephen King", "01/02/2024", "version 1.2.2024.5", "в мартене",
-     "Where is she on Friday?", "30.02.2024", "", "декабрист", "decide", "the second of them", "99999999999 days ago"],
+     "Where is she on Friday?", "30.02.2024", "", "декабрист", "decide", "the second of them", "99999999999 days ago",
+     "What do they watch during Thanksgiving?", "the Christmas tree", "о рождестве",
+     "с 9.30 до 18.00", "on 2.5 wheels"],
 )  # fmt: skip
 def test_what_is_no_date(text: str) -> None:
     assert periods(text) == []

@@ -48,6 +48,7 @@ LANGUAGE = {
     "default": "in the user's language",
     "kb_rewrite": "keep its language",
     "knowledge": "in the language of the user's question",
+    "recall_expand": "in the language of the question",
     "facts": "In the language in which the user wrote",
     "subagent_answer": "in the language of the request",
     "subagent_deliver": "in the language of the request",
@@ -177,11 +178,16 @@ async def _kb_rewrite(_root: Path) -> Rendered:
     return question("kb_rewrite", material("а что насчёт второго?", Pair("Какие есть штрафы?", "1. Пеня\n2. Шум")))
 
 
+async def _recall_expand(_root: Path) -> Rendered:
+    return question("recall_expand", "На каких инструментах я играю?")
+
+
 RENDER: dict[str, Callable[[Path], Awaitable[Rendered]]] = {
     "default": _default,
     "facts": _facts,
     "kb_rewrite": _kb_rewrite,
     "knowledge": _knowledge,
+    "recall_expand": _recall_expand,
     "subagent": _run_of(RunKind.SPAWNED, None, with_tools=True),
     "subagent_answer": _run_of(RunKind.SCHEDULED, "main", with_tools=False),
     "subagent_deliver": _run_of(RunKind.SCHEDULED, "main", with_tools=True),

@@ -17,7 +17,7 @@ from klaw.domain.task import Task, TriggerInput
 from klaw.domain.topic import Topic
 
 STATIC = Path(klaw.web.__file__).parent / "static"
-RUSSIAN = json.loads((STATIC / "ru.json").read_text())
+RUSSIAN = {text: words for path in STATIC.glob("ru*.json") for text, words in json.loads(path.read_text()).items()}
 CODE = "\n".join(path.read_text() for path in STATIC.rglob("*.js"))
 HOLE = re.compile(r"\{(\w+)\}")
 MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*|\{key\}: the environment .*")

@@ -40,9 +40,10 @@ class Chat extends HTMLElement {
     this.tooLong = h("p", { class: "offline", role: "alert", hidden: true });
     this.heading = h("h1", {}, this.chat);
     this.known = h("span", {});
+    this.model = h("button", { class: "quiet model", hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
-      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.menu),
+      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
       this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
@@ -70,8 +71,14 @@ class Chat extends HTMLElement {
 
   /** Ask what the server knows of this chat; until then there is no menu, which would be that of another state. */
   async know() {
-    const found = await get("/chats", { chat: this.chat }).catch(() => null);
-    if (found && this.isConnected) this.named(found.chats[0]);
+    const [found, models] = await Promise.all([get("/chats", { chat: this.chat }), get(`/chats/${encodeURIComponent(this.chat)}/models`)].map((each) => each.catch(() => null)));
+    if (!this.isConnected) return;
+    if (models) {
+      this.model.hidden = false;
+      this.model.textContent = models.this_chat.split("/").pop();
+      this.model.setAttribute("aria-label", `${t("Model")}: ${models.this_chat}`);
+    }
+    if (found) this.named(found.chats[0]);
   }
 
   /** Take what is known of this chat; by default, that it is new. */
@@ -353,6 +360,7 @@ const TAKES = {
     if (frame.role === "assistant" || frame.kind === "tool_call") this.hideLive();
     if (!this.detached) this.put(frame);
     if (thinking) this.rows.get(frame.seq)?.prepend(thinking.node);
+    if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
     this.follow();
   },
@@ -443,7 +451,8 @@ function messageRow(chat, message, changed) {
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
-      t("Why this answer"))), ...folds);
+      t("Why this answer")),
+    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …"))), ...folds);
   return row;
 }
 

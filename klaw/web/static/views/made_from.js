@@ -65,6 +65,7 @@ function sections(chat, told, changed) {
     group(t("Facts Klaw always keeps in mind"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
     receipt.context_used && fromKnowledge(receipt.context_used),
     group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
+    recall.expansion && h("p", { class: "hint" }, t("A model added to the question: {words}", { words: recall.expansion.join(", ") })),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
     receipt.thinking && h("p", { class: "hint" }, t("The model thought for {seconds} s, about {tokens} tokens.",
       { seconds: number(receipt.thinking.seconds), tokens: number(receipt.thinking.tokens) })),

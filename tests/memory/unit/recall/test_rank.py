@@ -29,6 +29,8 @@ def place(rowid: int, *, head: str = "text", tokens: int = 40, day: str = "2026-
         created_at=f"{day}T10:{rowid:02}:00.000Z",
         tokens=tokens,
         head=head,
+        traits=0,
+        before=0,
         previous=rowid - 1,
         next=rowid + 1,
     )

@@ -209,6 +209,8 @@ def ranked(
         created_at="2026-05-17T06:40:00.000Z",
         tokens=tokens,
         head=head[:64],
+        traits=0,
+        before=0,
         previous=rowid - 1,
         next=rowid + 1,
     )

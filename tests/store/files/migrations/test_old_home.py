@@ -16,7 +16,7 @@ from tests.support.topics import ANNA, AT
 KINDS = {"task", "fact", "core", "summary", "topic", "person", "mention", "forget", "day", "spent"}
 NOT_IN_LOGS = {"vectors"}
 """Tables that are made by the model."""
-SINCE = {"changes of tasks", "chats", "knowledge bases", "sources of knowledge bases", "uses of documents"}
+SINCE = {"changes of tasks", "chats", "knowledge bases", "sources of knowledge bases", "traits", "uses of documents"}
 """Tables that this home does not have yet."""
 
 

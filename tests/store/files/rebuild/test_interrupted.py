@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from klaw.errors import StorageError
+from klaw.store.engine import traits
 from klaw.store.engine.set_aside import FOLDER
 from klaw.store.kinds import messages
 from klaw.store.rebuild import files, offline
@@ -95,6 +96,7 @@ def test_what_an_interrupted_run_left_is_not_believed(tmp_path: Path, change: st
         left.write_bytes(b"not a database" * 999)
     else:
         connection = apsw.Connection(str(left))
+        traits.register(connection)
         match change:
             case "content":
                 connection.execute("UPDATE messages SET content = 'forged' WHERE rowid = 2")

@@ -242,7 +242,8 @@ async def test_differences_are_refused_until_accepted(tmp_path: Path) -> None:
         status = await ended(reindexer)
         assert status.report is not None
         assert not status.report.swapped
-        (table,) = [table for table in status.report.tables if not table.same]
+        table, traits = [table for table in status.report.tables if not table.same]
+        assert traits.name == "traits", "they follow from the content"
         assert (table.name, table.differing, table.examples) == ("messages", 1, ("5",))
         assert not (tmp_path / "klaw.db.old").exists()
         await reindexer.start(ReindexOptions(accept_differences=True))
