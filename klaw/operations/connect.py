@@ -21,7 +21,7 @@ from klaw.operations.lines import told_prices
 if TYPE_CHECKING:
     from klaw.actor.threads import Threads
     from klaw.config.schema import EngineConfig
-    from klaw.llm.connect import ServiceConnection, DayCost
+    from klaw.llm.connect import DayCost, ServiceConnection
     from klaw.llm.facts import ModelFacts
 
 Change = Callable[[Mapping[str, Any]], Awaitable[Any]]
@@ -200,7 +200,7 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
     }
 
 
-def _connection(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> "Connection":
+def _connection(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> "ServiceConnection":
     from klaw.config.secrets import with_secrets
     from klaw.llm.connect import connection_of
 
