@@ -22,6 +22,7 @@ LAYERS = (
     {"store"},
     {"backup", "imports"},
     {"core", "upkeep"},
+    {"settings"},
     {"llm"},
     {"memory", "context", "toolbox", "knowledge"},
     {"agent"},

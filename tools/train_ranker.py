@@ -161,23 +161,28 @@ def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: flo
 
 def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, Any], without: str = "") -> Any:
     """A ranker as it is stored, from all conversations but one."""
-    used = {state: [each for each in groups[state] if each.conversation != without] for state in STATES}
     counts: dict[str, int] = {}
+    used = {state: [each for each in groups[state] if each.conversation != without] for state in STATES}
     for group in used["vectors"]:
         counts[group.conversation] = counts.get(group.conversation, 0) + 1
-    first = {state: fit(each, l2, without=LATER) for state, each in used.items() if each}
-    return {
-        "made": {**made, "l2": l2, "questions": counts},
-        **{state: first.get(state, {}) for state in STATES},
-        "again": {state: fit([each.again(of) for each in used[state]], l2) for state, of in first.items()},
-    }
+    found = []
+    for long in (False, True):
+        own = {state: [each for each in used[state] if each.pool.long is long] for state in STATES}
+        first = {state: fit(each, l2, without=LATER) for state, each in own.items() if each}
+        again = {state: fit([each.again(of) for each in own[state]], l2) for state, of in first.items()}
+        found.append({**{state: first.get(state, {}) for state in STATES}, "again": again})
+    long_one = {"long": {"made": {}, **found[1]}} if found[1]["again"] else {}
+    return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **long_one}
 
 
-def written(ranker: Mapping[str, Any]) -> str:
+def written(ranker: Mapping[str, Any], indent: str = " ") -> str:
     """A line for each set of weights."""
-    again = ",\n  ".join(f"{json.dumps(state)}: {json.dumps(each)}" for state, each in ranker["again"].items())
-    sets = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in ranker.items() if name != "again"]
-    return "{\n " + ",\n ".join([*sets, f'"again": {{\n  {again}\n }}']) + "\n}\n"
+    sets = (
+        f"{indent}{json.dumps(name)}: "
+        + (written(each, indent + " ") if name in ("again", "long") else json.dumps(each))
+        for name, each in ranker.items()
+    )
+    return "{\n" + ",\n".join(sets) + f"\n{indent[1:]}}}"
 
 
 def main() -> None:
@@ -198,7 +203,7 @@ def main() -> None:
         names = dict.fromkeys(group.conversation for group in groups["vectors"])
         apart = {name: learn(groups, arguments.l2, made, name) for name in names}
         arguments.apart.write_text(json.dumps(apart, indent=1) + "\n", encoding="utf-8")
-    ranker = written(learn(groups, arguments.l2, made))
+    ranker = written(learn(groups, arguments.l2, made)) + "\n"
     if arguments.out is not None:
         arguments.out.write_text(ranker, encoding="utf-8")
     else:

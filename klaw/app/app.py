@@ -79,7 +79,7 @@ async def running(
 
 
 def build(core: Core, hub: Hub) -> App:
-    core.health.add(partial(health.supervisor_problems, core.supervisor))
+    core.health.add(partial(health.supervisor_problems, core.supervisor), core.changing.problems)
     reindexer = Reindexer(
         places=Places(core.paths.database),
         min_tokens=core.config.auto_rag.min_message_tokens,

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,6 +17,7 @@ import structlog
 import trio
 
 from klaw import __version__, health
+from klaw.actor import log as logging
 from klaw.actor import process
 from klaw.actor.threads import Threads
 from klaw.admin import notify
@@ -25,11 +27,14 @@ from klaw.api.server import HttpServer
 from klaw.app.app import App, recover_chats, running
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
+from klaw.core import Core
+from klaw.errors import ConfigError
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Authenticator, tokens_file
 from klaw.operations.handler import Listeners, Parts
 from klaw.operations.perform import perform
+from klaw.settings import reload_settings
 from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
@@ -47,18 +52,25 @@ log = structlog.get_logger("klaw.serve")
 
 
 async def serve(
-    config: EngineConfig, paths: Paths, *, on_ready: Callable[[str], None], fsync: Callable[[int], None] = os.fsync
+    config: EngineConfig,
+    paths: Paths,
+    *,
+    on_ready: Callable[[str], None],
+    fsync: Callable[[int], None] = os.fsync,
+    fixed: frozenset[str] = frozenset(),
 ) -> None:
-    """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens. Raises
-    StorageError, ConfigError: it cannot start; ExceptionGroup: one of them, or a vital actor failed."""
+    """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens;
+    ``fixed``: keys of the configuration that do not come from its file. Raises StorageError, ConfigError: it cannot
+    start; ExceptionGroup: one of them, or a vital actor failed."""
     process.use_one_arena()
     sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))
     notifier = Notifier(os.environ.get("NOTIFY_SOCKET"))
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         # Outside of ``running``: the second signal must also be heard while its parts stop, which may take a minute.
         async with trio.open_nursery() as watching:
             async with running(config, paths, fsync=fsync, report=partial(_tell, notifier)) as app:
+                app.core.changing.fixed = fixed
                 server = _Server(app, auth)
                 await _serve(server, notifier, signals, on_ready)
                 watching.start_soon(_exit_at_second_signal, signals)
@@ -81,7 +93,7 @@ async def _serve(
         on_ready(server.url)
         notifier.send("READY=1", f"STATUS=listening on {server.url}")
         log.info("ready", version=__version__, pid=os.getpid())
-        await _wait_for_signal(signals)
+        await _wait_for_signal(signals, server.app.core)
         notifier.send("STOPPING=1")
         nursery.cancel_scope.cancel(reason="shutdown")
 
@@ -94,7 +106,7 @@ class _Server:
         self._address: tuple[str, int] | None = None
         self._http = HttpServer(self._make_api)
         self._services = Services(
-            config=app.core.config.gateway,
+            config=app.core.live(lambda now: now.gateway),
             chats=app.chats,
             hub=app.hub,
             auth=auth,
@@ -105,6 +117,8 @@ class _Server:
             http=self._http if app.core.config.gateway.http.enabled else None,
         )
         self.gateway = Gateway(self._services, self._listening)
+        app.core.changing.checks.append(self.gateway.check)
+        app.core.changing.told.append(self._settings_changed)
 
     async def start(self, notifier: Notifier) -> None:
         core, gateway = self.app.core, self.gateway
@@ -120,6 +134,11 @@ class _Server:
         """No new connections and no new questions; what runs goes on in the stages of ``running``."""
         for name in (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name):
             await self.app.core.supervisor.stop(name, "shutdown")
+
+    async def _settings_changed(self, before: EngineConfig) -> None:
+        level = self.app.core.config.logging.level
+        if level != before.logging.level:  # else it may have been set by `klaw log`
+            logging.set_level(level)
 
     def _make_api(self) -> Any:
         from klaw.api.app import make_app
@@ -168,8 +187,13 @@ def settle_garbage_collector() -> None:
     gc.set_threshold(GC_THRESHOLD, GC_OLDER, GC_OLDER)
 
 
-async def _wait_for_signal(signals: AsyncIterator[int]) -> None:
+async def _wait_for_signal(signals: AsyncIterator[int], core: Core) -> None:
+    """Returns at the first signal that ends the process; at SIGHUP the configuration is read again."""
     async for number in signals:
+        if number == signal.SIGHUP:
+            with suppress(ConfigError):  # it was logged, and health shows it
+                await reload_settings(core)
+            continue
         log.info("stopping", signal=signal.Signals(number).name)
         return
 
@@ -177,5 +201,7 @@ async def _wait_for_signal(signals: AsyncIterator[int]) -> None:
 async def _exit_at_second_signal(signals: AsyncIterator[int]) -> None:
     """Ends the process at once: what was acknowledged is on the disk, what was not will be sent again."""
     async for number in signals:
+        if number == signal.SIGHUP:
+            continue
         log.warning("stopping_at_once", signal=signal.Signals(number).name)
         os._exit(128 + number)

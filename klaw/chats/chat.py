@@ -17,6 +17,7 @@ from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
+from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import NamedFile
 from klaw.domain.events import Step, StepChanged
@@ -47,6 +48,8 @@ class Submit:
     instructions: str = ""
     question: bool = False
     """Never read as a command, whatever it begins with."""
+    model: str | None = None
+    """The model that answers it; None: the chat's."""
 
 
 @attrs.frozen(kw_only=True)
@@ -70,27 +73,6 @@ class TurnOver:
 
 
 Msg: TypeAlias = Submit | StopTurn | Recover | TurnOver
-
-
-@attrs.define(kw_only=True)
-class Debounce:
-    """When messages become a turn: ``quiet_s`` after the last one, at the latest ``longest_s`` after the first."""
-
-    quiet_s: float
-    longest_s: float
-    first_at: float | None = None
-    due: float | None = None
-
-    def add(self, now: float) -> None:
-        self.first_at = now if self.first_at is None else self.first_at
-        self.due = min(now + self.quiet_s, self.first_at + self.longest_s)
-
-    def hurry(self, now: float) -> None:
-        """Make the turn due at once (``/retry``, recovery, shutdown)."""
-        self.first_at, self.due = now - self.longest_s, now
-
-    def clear(self) -> None:
-        self.first_at = self.due = None
 
 
 class ChatHandle:
@@ -138,8 +120,8 @@ class _ChatActor:
     storing: Reply[tuple[AppendedMessage, ...]] | None = attrs.field(default=None, init=False)
     """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
-    instructions: str = attrs.field(default="", init=False)
-    """``Submit.instructions`` for the next turn."""
+    wishes: Submit | None = attrs.field(default=None, init=False)
+    """The last message of the next turn with ``instructions`` or a ``model``."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -261,7 +243,7 @@ class _ChatActor:
             return
         submit.reply.set(appended)
         if not appended.repeated:
-            self.instructions = submit.instructions or self.instructions
+            self.wishes = submit if submit.instructions or submit.model else self.wishes
             now = trio.current_time()
             (self.debounce.add if submit.channel == WEBSOCKET else self.debounce.hurry)(now)
             self.agent.memory.embedder.nudge()
@@ -339,9 +321,14 @@ class _ChatActor:
 
     def _start_turn(self) -> Turn:
         self.debounce.clear()
-        instructions, self.instructions = self.instructions, ""
+        wishes, self.wishes = self.wishes, None
         turn = Turn(
-            id=self.agent.core.new_id(), chat=self.chat, agent=self.agent, vitals=self.vitals, instructions=instructions
+            id=self.agent.core.new_id(),
+            chat=self.chat,
+            agent=self.agent,
+            vitals=self.vitals,
+            instructions=wishes.instructions if wishes is not None else "",
+            model=wishes.model if wishes is not None else None,
         )
         self.handle.turn = turn
         self.nursery.start_soon(self._run_turn, turn)
@@ -366,7 +353,7 @@ class _ChatActor:
         if self.debounce.due is None:
             return False
         self.debounce.clear()
-        self.instructions = ""
+        self.wishes = None
         await leave_unanswered(self.agent, self.chat)
         return True
 

@@ -41,6 +41,11 @@ class ChatDirectory:
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
 
+    def is_on_trial(self) -> bool:
+        """Whether nothing but the built-in model answers."""
+        config = self._agent.core.config
+        return config.is_built_in(config.routing.default) and not config.providers
+
     def runs(self, chat: ChatId) -> bool:
         """Whether ``submit`` may be called; else ``start`` it."""
         handle = self._handles.get(chat)
@@ -51,14 +56,20 @@ class ChatDirectory:
         await self._handle(names.chat_id(user, name))
 
     def submit(
-        self, chat: ChatId, message_id: str, text: str, reply: Reply[AppendedMessage], files: tuple[NamedFile, ...] = ()
+        self,
+        chat: ChatId,
+        message_id: str,
+        text: str,
+        reply: Reply[AppendedMessage],
+        files: tuple[NamedFile, ...] = (),
+        model: str | None = None,
     ) -> None:
         """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
         ActorStopped: nothing was stored.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
         ``MessageStored`` was emitted before, unless ``repeated``."""
-        self._hand_over(chat, Submit(id=message_id, text=text, reply=reply, files=files))
+        self._hand_over(chat, Submit(id=message_id, text=text, reply=reply, files=files, model=model))
 
     async def send(
         self,

@@ -22,6 +22,9 @@ OLDER = (
 class NoServer(KlawError):
     """Nobody answers on the socket."""
 
+    absent = False
+    """There is none, as far as this machine knows."""
+
 
 class RefusedByServer(KlawError):
     """The server answered with an error; ``problems`` names every wrong field."""
@@ -69,7 +72,9 @@ def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
                     raise RefusedByServer("wrong_version", OLDER)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         start = _of_service(paths) or "start it with `klaw serve`"
-        raise NoServer(f"no server is running for {_home(paths)}: {start}") from error
+        none = NoServer(f"no server is running for {_home(paths)}: {start}")
+        none.absent = True
+        raise none from error
     except PermissionError as error:
         raise NoServer(f"{paths.admin_socket} belongs to another user: run this as that user or as root") from error
     except TimeoutError as error:

@@ -1,12 +1,14 @@
-"""``klaw config``: what the configuration file means."""
+"""``klaw config``: what the configuration file means, and changing it, through the server if one runs."""
 
 import json
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
 
+from klaw.cli.admin_call import NoServer, call
 from klaw.cli.arguments import there
 from klaw.cli.operations import Here, command
 from klaw.cli.output import warn
@@ -14,9 +16,11 @@ from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
 from klaw.operations.lines import ShownLines
-from klaw.operations.operation import Nothing, Noun, argument
+from klaw.operations.operation import Nothing, Noun, OperationError, argument, required
 
-NOUN = Noun("config", "check, show or describe the configuration (docs/configuration.md)", local=True)
+NOUN = Noun("config", "check, show, describe or change the configuration (docs/configuration.md)", local=True)
+CHANGE_S = 80.0
+NEXT_START = "no server is running: it is in effect at the next start"
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +36,17 @@ class ConfigFile:
 @attrs.frozen(kw_only=True)
 class ConfigKey:
     key: str | None = argument("this key, or a section with all in it (default: all)", positional=True)
+
+
+@attrs.frozen(kw_only=True)
+class ConfigValue:
+    key: str = required("the key, such as autoRag.topK")
+    value: tuple[str, ...] = required("its value; of a list, all values", metavar="VALUE")
+
+
+@attrs.frozen(kw_only=True)
+class NamedKeys:
+    key: tuple[str, ...] = required("the keys", metavar="KEY")
 
 
 def _checked(answer: dict[str, Any]) -> ShownLines:
@@ -65,7 +80,17 @@ def check(asked: ConfigFile, here: Here) -> dict[str, Any]:
 def _yaml(answer: dict[str, Any]) -> list[str]:
     import yaml
 
-    return yaml.safe_dump(answer, sort_keys=False, allow_unicode=True).splitlines()
+    from klaw.config.describe import described
+
+    restart = {each.path for each in described() if each.restart}
+    path: list[str] = []
+    lines = []
+    for line in yaml.safe_dump(answer, sort_keys=False, allow_unicode=True).splitlines():
+        text = line.lstrip()
+        path[(len(line) - len(text)) // 2 :] = [text.partition(":")[0]]
+        told = ".".join(path) in restart and ".".join(path[:-1]) not in restart
+        lines.append(f"{line}  # a change needs a restart" if told else line)
+    return lines
 
 
 @command(NOUN, "config_show", ConfigFile, cli="show", show=_yaml)
@@ -84,7 +109,8 @@ def _described(answer: list[dict[str, Any]]) -> list[str]:
     lines = []
     for each in answer:
         default = f", default {json.dumps(each['default'], ensure_ascii=False)}" if each["has_default"] else ""
-        lines.append(f"{each['path']}: {each['type']}{default}")
+        restart = "; a change needs a restart" if each["restart"] else ""
+        lines.append(f"{each['path']}: {each['type']}{default}{restart}")
         lines += textwrap.wrap(each["meaning"], 100, initial_indent="    ", subsequent_indent="    ")
     return lines
 
@@ -110,3 +136,60 @@ def schema(_asked: Nothing, _here: Here) -> dict[str, Any]:
     from klaw.config.describe import json_schema
 
     return json_schema()
+
+
+def _changed(answer: dict[str, Any]) -> ShownLines:
+    lines = [f"{key}: {'needs a restart' if key in answer['restart'] else 'changed'}" for key in answer["changed"]]
+    earlier = [key for key in answer["restart"] if key not in answer["changed"]]
+    lines += [f"{key}: waits for a restart" for key in earlier]
+    if not lines:
+        lines = ["nothing has changed"]
+    lines += [f"warning: {Problem(**each)}" for each in answer["warnings"]]
+    return ShownLines([*lines, *filter(None, [answer.get("note")])])
+
+
+@command(NOUN, "config_set", ConfigValue, cli="set", show=_changed)
+def set_value(asked: ConfigValue, here: Here) -> dict[str, Any]:
+    """Set a key in the configuration file. The change is checked as a whole first; a running server takes it up at
+    once, but for what needs a restart (`klaw config describe` says which)."""
+    from klaw.config.describe import value_of
+
+    value = value_of(asked.key, asked.value)
+    return _change(here, {asked.key: value}, "config_set", values={asked.key: value})
+
+
+@command(NOUN, "config_unset", NamedKeys, cli="unset", show=_changed)
+def unset(asked: NamedKeys, here: Here) -> dict[str, Any]:
+    """Take keys, or whole sections, out of the configuration file, so that they have their defaults."""
+    from klaw.config.edit import UNSET
+
+    return _change(here, dict.fromkeys(asked.key, UNSET), "config_unset", keys=list(asked.key))
+
+
+@command(NOUN, "config_reload", Nothing, cli="reload", show=_changed)
+def reload(_asked: Nothing, here: Here) -> dict[str, Any]:
+    """Let the running server read the configuration file again. If it is wrong, nothing changes, and the exit code is
+    1."""
+    return call(here.paths, "config_reload", timeout_s=CHANGE_S)
+
+
+def _change(here: Here, changes: Mapping[str, Any], operation: str, **arguments: Any) -> dict[str, Any]:
+    from klaw.config.edit import change_file
+
+    try:
+        return call(here.paths, operation, timeout_s=CHANGE_S, **arguments)
+    except NoServer as error:
+        if not error.absent:
+            raise
+    try:
+        draft = change_file(here.paths.config_file, changes)
+    except ConfigError as error:
+        raise OperationError("bad_config", problems=error.problems) from None
+    changed = list(changes) if draft.raw != draft.file.raw else []
+    return {
+        "file": str(draft.file.path),
+        "changed": changed,
+        "restart": [],
+        "warnings": draft.warnings,
+        "note": NEXT_START if changed else "",
+    }

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from klaw.cli.connect import ask_for, finish, ways_of
 from klaw.cli.operations import Here, command
 from klaw.cli.output import program, warn
+from klaw.cli.questions import answer
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.paths import Paths
 from klaw.operations.lines import ShownLines
 from klaw.operations.operation import Noun, argument
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from klaw.setup.answers import ChosenModel, Names, SetupStep
 
 NOUN = Noun("init", "make a workspace and a configuration", local=True)
-FEW = 3
-"""At most this many choices stand in one line."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,7 +33,7 @@ class Init:
     language: str | None = argument("of the prompt files: en or ru (default: the terminal's)", metavar="LANG")
     name: str | None = argument("of the assistant (default: Klaw)")
     user: str | None = argument("your name", metavar="NAME")
-    provider: str | None = argument("of the model (default: local, the built-in one)", metavar="NAME")
+    provider: str | None = argument("service of the model (default: local, the built-in one)", metavar="NAME")
     model: str | None = argument("as the provider calls it", metavar="NAME")
     base_url: str | None = argument("address of the provider's API", metavar="URL")
     key_env: str | None = argument("environment variable that holds the provider's key", metavar="VARIABLE")
@@ -57,7 +58,7 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
     source = find_workspace(Path(asked.source).expanduser()) if asked.source is not None else None
     try:
         names = _names(asked) if source is None else None
-        model = _model(asked, here.paths)
+        model, plan = _model(asked, here.paths)
     except (EOFError, KeyboardInterrupt):
         print(file=sys.stderr)
         warn("nothing was written")
@@ -73,12 +74,9 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
     except ToolRefused as error:
         raise SetupRefused(f"{here.paths.workspace}: {error}; the same command goes on when that is mended") from error
     config = make_config(here.paths, model, small=asked.small, dry_run=asked.dry_run)
-    answer = _report(asked, here, steps, config, model)
-    if config.outcome == "made" and model is not None and not (asked.yes or here.quiet or asked.dry_run):
-        from klaw.cli.models import offer_test
-
-        offer_test(here, model, lambda question, default: _answer(asked, None, question, default, str))
-    return answer
+    if plan is not None and not asked.dry_run:
+        finish(ways_of(here.paths), plan, here.say)
+    return _report(asked, here, steps, config, model, connected=plan is not None)
 
 
 def _names(asked: Init) -> "Names":
@@ -93,29 +91,25 @@ def _names(asked: Init) -> "Names":
     return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
-def _model(asked: Init, paths: Paths) -> "ChosenModel | None":
-    """The chosen model; None: there is a configuration."""
-    from klaw.config.llm import LOCAL_PROVIDER
+def _model(asked: Init, paths: Paths) -> "tuple[ChosenModel | None, dict[str, Any] | None]":
+    """The model of a new configuration, None where there is one already; and what ``models connect`` does then."""
     from klaw.setup import answers
     from klaw.setup.make import configured, wanted
 
-    given = asked.provider or asked.model or asked.base_url or asked.key_env or asked.small
+    options = {"service": asked.provider, "model": asked.model, "url": asked.base_url, "key_env": asked.key_env}
+    given = any(options.values()) or asked.small
     there = os.path.lexists(paths.config_file)
     if there and not given and (asked.yes or configured(paths) != wanted(answers.ChosenModel())):
-        return None
-    default, known = "" if asked.small else LOCAL_PROVIDER, partial(answers.known_provider, small=asked.small)
-    choices = answers.PROVIDERS[asked.small :]
-    provider = _answer(asked, asked.provider or None, "Model provider", default, known, choices=choices)
-    preset = answers.PRESETS.get(provider)
-    model, base_url, key_env = asked.model or "", asked.base_url or "", asked.key_env
-    if provider != LOCAL_PROVIDER:
-        if preset is None:
-            base_url = _answer(asked, base_url or None, "Address of its API, up to /v1", "", answers.address)
-        question = f"Model, for instance {preset.example}" if preset else "Model, as the server calls it"
-        model = _answer(asked, model or None, question, "", lambda text: answers.model_name(text, provider))
-        question = "Environment variable with the key (its name, not the key; - for none)"
-        key_env = _answer(asked, key_env, question, preset.key_env if preset else "-", answers.key_variable)
-    return answers.model(provider=provider, model=model, base_url=base_url, key_env=key_env)
+        return None, None
+    if asked.yes:
+        provider = answers.known_provider(asked.provider or ("" if asked.small else LOCAL_PROVIDER), small=asked.small)
+        model, base_url = asked.model or "", asked.base_url or ""
+        return answers.model(provider=provider, model=model, base_url=base_url, key_env=asked.key_env), None
+    key = os.environ.get(asked.key_env or "")
+    plan = ask_for(ways_of(paths), {**options, "key": key, "use": None}, builtin=not asked.small)
+    if plan is None and asked.small:
+        raise KeyboardInterrupt  # there is no other model then
+    return (None if there and plan is not None else answers.ChosenModel()), plan
 
 
 T = TypeVar("T")
@@ -124,35 +118,23 @@ T = TypeVar("T")
 def _answer(
     asked: Init, given: str | None, question: str, default: str, read: Callable[[str], T], choices: Sequence[str] = ()
 ) -> T:
-    """The answer ``given`` by the option, with ``--yes`` the default, else the person's, who is asked until ``read``
-    does not raise SetupRefused. One of the ``choices`` can be named by its number."""
-    from klaw.setup.answers import SetupRefused
-
+    """The answer ``given`` by the option, with ``--yes`` the default, else the person's."""
     if given is not None or asked.yes:
         return read(given if given is not None else default)
-    # On standard error, so that --json leaves standard output to the report.
-    if len(choices) > FEW:
-        print(f"{question}:", *(f"{at:>3}  {each}" for at, each in enumerate(choices, 1)), sep="\n", file=sys.stderr)
-        question = "Its number or name"
-    elif choices:
-        question += f" ({' or '.join(choices)})"
-    while True:
-        print(f"{question} [{default}]: " if default else f"{question}: ", end="", file=sys.stderr, flush=True)
-        text = input().strip() or default
-        if choices and text.isdecimal() and 1 <= int(text[:4]) <= len(choices):
-            text = choices[int(text[:4]) - 1]
-        try:
-            return read(text)
-        except SetupRefused as error:
-            print(f"  {str(error).partition(': ')[2] or error}", file=sys.stderr)
+    return answer(question, default, read, choices)
 
 
 def _report(
-    asked: Init, here: Here, steps: "list[SetupStep]", config: "SetupStep", model: "ChosenModel | None"
+    asked: Init,
+    here: Here,
+    steps: "list[SetupStep]",
+    config: "SetupStep",
+    model: "ChosenModel | None",
+    *,
+    connected: bool,
 ) -> dict[str, Any]:
     """Print what was done, and the commands that lead to a running server, ready to be pasted."""
     from klaw.agent.workspace import Workspace
-    from klaw.config.llm import LOCAL_PROVIDER
     from klaw.domain.names import LOCAL_USER
     from klaw.domain.tokens import estimate
     from klaw.setup.answers import count
@@ -161,7 +143,7 @@ def _report(
     paths, say, home = here.paths, here.say, f" --home {shlex.quote(here.home)}" if here.home else ""
     klaw, tokens = program(), estimate(Workspace(paths.workspace, paths.data_dir).read(LOCAL_USER).system_prompt)
     not_set = config.why == NOT_SET
-    built_in = model is None or model.provider == LOCAL_PROVIDER
+    built_in = not connected and (model is None or model.provider == LOCAL_PROVIDER)
     pull = f"{klaw} models pull{home}{'' if built_in else ' multilingual-e5-small'}"
     following = [pull, f"{klaw} models test{home}", f"{klaw} serve{home}"]
     say(f"Workspace {paths.workspace}" + ("  (dry run: nothing is written)" if asked.dry_run else ""))

@@ -1,8 +1,6 @@
-"""``klaw models``: fetch, list, test and calibrate models. None of it needs a running server."""
+"""``klaw models``: connect, fetch, list, test and calibrate models. None of it needs a running server."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +20,8 @@ if TYPE_CHECKING:
     from klaw.models.build import PullStep
     from klaw.models.manifest import ModelSpec
     from klaw.models.pull import ModelStatus
-    from klaw.setup.answers import ChosenModel
 
-NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)", local=True)
+NOUN = Noun("models", "connect, fetch, list, test and calibrate models (docs/models.md)", local=True)
 CALIBRATION_THREADS = 2
 TEST_S = 125.0
 """More than the server's deadline for one model."""
@@ -81,6 +78,33 @@ class Calibrate:
         words=True,
     )
     dry_run: bool = argument("measure and store nothing", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class Connect:
+    service: str | None = argument("ollama, openrouter, anthropic …, or other: OpenAI's API elsewhere", positional=True)
+    url: str | None = argument("address of its API, if it is another than usual", metavar="URL")
+    key_env: str | None = argument(
+        "environment variable that holds the key, which is kept in secrets.env", metavar="VARIABLE"
+    )
+    model: str | None = argument("as the service calls it", metavar="NAME")
+    use: tuple[str, ...] = argument(
+        "chats, background (summaries and topics), tasks (default: all)",
+        default=(),
+        metavar="USE",
+        option="--for",
+        words=True,
+    )
+    yes: bool = argument("ask nothing", default=False)
+
+
+@command(NOUN, "connect", Connect, cli="connect", show=lambda answer: ShownLines((), found=answer["changed"]))
+def connect(asked: Connect, here: Here) -> dict[str, Any]:
+    """Connect a model: ask which one, let it answer once, and use it from now on. Nothing is changed if it does not
+    answer; the exit code is 1 then."""
+    from klaw.cli.connect import connect as carry_out
+
+    return carry_out(asked, here)
 
 
 def _pulled(answer: dict[str, Any]) -> ShownLines:
@@ -229,7 +253,9 @@ def _not_by_server(paths: Paths) -> str:
     """Why the running server cannot be asked; empty when it can."""
     try:
         if call(paths, "mcp")["config_changed"]:
-            return "the configuration was changed after the server started, which has not read it yet"
+            return (
+                "the configuration file was changed, and the running server has not read it yet (`klaw config reload`)"
+            )
     except NoServer:
         return "no server is running"
     except RefusedByServer as error:
@@ -244,19 +270,6 @@ def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
         return [ModelCheck(**check) for check in call(paths, "models_test", timeout_s=TEST_S, model=name)["checks"]]
     except (NoServer, RefusedByServer) as error:
         return [ModelCheck("chat", "fails", str(error))]
-
-
-def offer_test(here: Here, model: "ChosenModel", ask: Callable[[str, str], str]) -> None:
-    """Test the model of a new configuration, if it can be asked already and the person wants it. ``ask`` puts a
-    question with a default to the person."""
-    from klaw.config.llm import LOCAL_PROVIDER
-
-    if model.provider == LOCAL_PROVIDER or (model.key_env and model.key_env not in os.environ):
-        return
-    with suppress(EOFError, KeyboardInterrupt):
-        wanted = ask("Ask the model now whether it works? It costs a few tokens. yes or no", "yes")
-        if wanted.lower() in ("y", "yes", "д", "да"):
-            _tell_what_works(ModelArguments(), here)
 
 
 def _check(check: "ModelCheck") -> str:

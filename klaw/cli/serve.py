@@ -50,6 +50,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         paths = attrs.evolve(paths, named_config=Path(arguments.config).absolute())
     config_file = paths.config_file
     config, warnings = load(config_file)
+    fixed = frozenset({"gateway.port"} if arguments.port is not None else ())
     if arguments.port is not None:
         config = attrs.evolve(config, gateway=attrs.evolve(config.gateway, port=arguments.port))
     for warning in (*warnings, *unresolved_secrets(config)):
@@ -65,4 +66,4 @@ def _serve(arguments: argparse.Namespace) -> None:
         given = "".join(f" --{name} {shlex.quote(str(each))}" for name, each in options.items() if each is not None)
         print(f"Klaw listens on {url}{hint}\nChat in another terminal:  {program()} chat{given}", flush=True)
 
-    trio.run(partial(serve, config, paths, on_ready=ready))
+    trio.run(partial(serve, config, paths, on_ready=ready, fixed=fixed))

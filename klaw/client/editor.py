@@ -15,6 +15,7 @@ from klaw.client.text_width import width_of
 MAX_CHARACTERS = 100_000
 """More than a frame carries; what is typed beyond is ignored."""
 MAX_HISTORY = 200
+COMPLETED = "/model "
 
 _LINE_END = "\u23ce"
 _ESCAPE = "\x1b"
@@ -31,6 +32,8 @@ class EditorKey(enum.Enum):
     """Ctrl-C, where the terminal does not make a signal of it."""
     REDRAW = "redraw"
     """Ctrl-L."""
+    COMPLETE = "complete"
+    """Tab behind ``COMPLETED``."""
 
 
 @attrs.frozen
@@ -59,6 +62,11 @@ class LineEditor:
 
     def clear(self) -> None:
         self._line, self._at, self._shown = [], 0, len(self._history)
+
+    def put(self, text: str) -> None:
+        """Make a text the line."""
+        self._line = list(text)
+        self._at = len(self._line)
 
     def remember(self, text: str) -> None:
         """Add a line to the history, unless it repeats the last one."""
@@ -98,6 +106,8 @@ class LineEditor:
             return None
         if character in "\r\n":
             return self._submit()
+        if character == "\t" and self.text.startswith(COMPLETED):
+            return EditorKey.COMPLETE
         if character in _OWNER_KEYS:
             return _OWNER_KEYS[character]
         if character == "\x04":
@@ -198,3 +208,21 @@ _ACTIONS: dict[tuple[str, ...], Callable[[LineEditor], None]] = {
     ("\x1b\r", "\x1b\n"): lambda line: line._insert("\n"),
 }
 _KEYS = {key: action for keys, action in _ACTIONS.items() for key in keys}
+
+
+SHOWN_NAMES = 12
+
+
+def completed(begun: str, names: Sequence[str]) -> tuple[str, str]:
+    """What a name that was begun grows to, and a line with those that it may become if there are several. If none
+    begins so, those count that have it inside."""
+    word = begun.strip().lower()
+    found = [name for name in names if name.lower().startswith(word)]
+    found = found or [name for name in names if word in name.lower()]
+    if not found:
+        return begun, "no model has this in its name"
+    differs = (place for place, letters in enumerate(zip(*found, strict=False)) if len(set(letters)) > 1)
+    common = found[0][: next(differs, min(map(len, found)))]
+    grown = common if common.lower().startswith(word) else begun.strip()
+    more = f" … and {len(found) - SHOWN_NAMES} more" if len(found) > SHOWN_NAMES else ""
+    return (found[0], "") if len(found) == 1 else (grown, ", ".join(found[:SHOWN_NAMES]) + more)

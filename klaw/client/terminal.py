@@ -18,7 +18,7 @@ from klaw.actor.threads import Threads
 from klaw.client.ask import INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import T, run_until_first_ends
-from klaw.client.editor import EditorKey, LineEditor
+from klaw.client.editor import COMPLETED, EditorKey, LineEditor, completed
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
 from klaw.client.streams import Event
 from klaw.client.transcript import COMMAND, PROMPT, SENDING, SLOW_SPIN_S, SPIN_S, Activity, ScreenTranscript
@@ -102,16 +102,17 @@ class Interrupts:
 class Terminal:
     """One conversation at a terminal whose input ``fd`` gives key by key."""
 
-    def __init__(self, client: Client, chat: str, screen: Screen, fd: int) -> None:
+    def __init__(self, client: Client, chat: str, screen: Screen, fd: int, *, thinking: bool = False) -> None:
         self._client, self._chat, self._screen, self._fd = client, chat, screen, fd
         self._editor = LineEditor()
-        self._transcript = ScreenTranscript(screen, chat)
+        self._transcript = ScreenTranscript(screen, chat, thinking=thinking, clock=trio.current_time)
         self._interrupts = Interrupts()
         self._once = False
         self._activity = Activity()
         self._spinning = trio.Event()
         self._typing = trio.Event()
         """Set when keys are read; before that, they are left to the shell."""
+        self._completing = trio.Event()
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
     async def run(self, earlier: Sequence[MessageFrame]) -> None:
@@ -120,8 +121,10 @@ class Terminal:
             if entry.role == "user":
                 self._editor.remember(entry.content)
         self._transcript.say(KEYS)
+        if self._client.welcome is not None and self._client.welcome.hint:
+            self._transcript.say(self._client.welcome.hint)
         self._typing.set()
-        await self._until_first_ends(self._send, self._show_events)
+        await self._until_first_ends(self._send, self._show_events, self._complete)
 
     async def ask(self, text: str) -> MessageFrame | NoAnswer:
         """Send one message to a watched chat, show its answer, and return it. Keys are read only for permissions.
@@ -176,6 +179,24 @@ class Terminal:
                 self._activity.over(COMMAND if text.startswith("/") else SENDING)
             self._refresh()
 
+    async def _complete(self) -> None:
+        """Complete the name behind ``/model`` when Tab was pressed."""
+        while True:
+            await self._completing.wait()
+            self._completing = trio.Event()
+            try:
+                answer = await self._client.call("chats_models", chat=self._chat)
+            except (RequestRefused, ConnectionLost) as exc:
+                self._transcript.say(str(exc))
+                continue
+            text = self._editor.text
+            if text.startswith(COMPLETED):  # it may have been sent meanwhile
+                found, more = completed(text.removeprefix(COMPLETED), [each["name"] for each in answer["models"]])
+                self._editor.put(COMPLETED + found)
+                if more:
+                    self._transcript.say(more)
+            self._refresh()
+
     async def _show_events(self) -> None:
         while True:
             self._see(await self._client.next_event())
@@ -203,6 +224,8 @@ class Terminal:
             return self._submit(happened.strip())
         if happened is EditorKey.INTERRUPT:
             return self._interrupt()
+        if happened is EditorKey.COMPLETE:
+            self._completing.set()
         if happened is EditorKey.REDRAW:
             self._screen.clear()
         return happened is EditorKey.END

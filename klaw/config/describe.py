@@ -1,19 +1,24 @@
-"""The configuration described: its JSON schema, and its effective values without secrets."""
+"""The configuration described: its JSON schema, its effective values without secrets, and how two of them differ."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 
+from klaw.config.document import join_path, plain_scalar, read_written, split_path
 from klaw.config.environment import Secret
 from klaw.config.keys import Rule, file_key, rule_of
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
+from klaw.errors import ConfigError
 
+RESTART = "x-restart"
+"""Member of a key's schema, or its section's: a change takes effect when the server is started again."""
 _WHOLE_REFERENCE = r"^\$\{[^}]+\}$"
 _REFERENCE = r"\$\{[^}]+\}"
+T = TypeVar("T")
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Secret: "string", Path: "string"}
 
 
@@ -47,25 +52,28 @@ class KeyDescription:
     has_default: bool
     """False for a section, and for a key that must be given."""
     meaning: str
+    restart: bool
+    """A change takes effect when the server is started again."""
 
 
 def described() -> list[KeyDescription]:
     """Every key with its type, default and meaning, sections first; ``<name>`` stands for a name that one chooses."""
-    return list(_described(json_schema(), ""))
+    return list(_described(json_schema(), "", restart=False))
 
 
-def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[KeyDescription]:
+def _described(schema: Mapping[str, Any], prefix: str, *, restart: bool) -> Iterator[KeyDescription]:
     for name, found in schema["properties"].items():
         if found.get("deprecated"):
             continue
         path, has_default = f"{prefix}{name}", "default" in found
         about = {"type": _in_words(found), "default": found.get("default"), "meaning": found["description"]}
-        yield KeyDescription(path=path, has_default=has_default, **about)
+        later = restart or RESTART in found
+        yield KeyDescription(path=path, has_default=has_default, restart=later, **about)
         inner, below = found, f"{path}."
         if isinstance(found.get("additionalProperties"), Mapping):
             inner, below = found["additionalProperties"], f"{path}.<name>."
         if "properties" in inner:
-            yield from _described(inner, below)
+            yield from _described(inner, below, restart=later)
 
 
 _WORDS = {"boolean": "true or false", "integer": "whole number", "object": "section", "array": "list", "string": "text"}
@@ -92,6 +100,85 @@ def _in_words(schema: Mapping[str, Any]) -> str:
     return said
 
 
+def schema_at(path: Sequence[str]) -> Mapping[str, Any] | None:
+    """What the JSON schema says of a key; None: there is no such key. Of what a free object holds: nothing."""
+    found: Any = json_schema()
+    for name in path:
+        below = found.get("properties", {}).get(name, found.get("additionalProperties"))
+        if not isinstance(below, Mapping):
+            return {} if below is None and "properties" not in found else None
+        found = below
+    return cast("Mapping[str, Any]", found)
+
+
+def value_of(path: str, words: Sequence[str]) -> Any:
+    """The value that words of a command line mean for a key. Raises ConfigError: there is no such key, or several words
+    are given for one that holds a single value."""
+    about = schema_at(split_path(path))
+    if about is None:
+        raise ConfigError.of("unknown key", path)
+    kinds = about.get("type", ())
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    if len(words) == 1 and words[0].startswith(("{", "[")) and set(kinds) - {"string", "null"}:
+        return read_written(json.dumps(path) + ": " + words[0])[path]
+    if "array" in kinds:
+        return [_word(word, about["items"].get("type", "string")) for word in words]
+    if len(words) > 1:
+        raise ConfigError.of("takes one value", path)
+    return _word(words[0], kinds)
+
+
+def _word(word: str, kinds: str | Sequence[str]) -> Any:
+    found = plain_scalar(word)
+    if not kinds:
+        return found
+    if found is None:
+        return None if "null" in kinds else word
+    return found if set([kinds] if isinstance(kinds, str) else kinds) - {"string", "null"} else word
+
+
+def plain_secrets(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """The secrets of a configuration, or of a part, that stand in the file itself, with their key paths."""
+    cls: Any = type(value)
+    if isinstance(value, Secret):
+        if value.literal:
+            yield path, value.literal
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from plain_secrets(item, join_path(path, name))
+    elif attrs.has(cls):
+        for field in attrs.fields(cls):
+            yield from plain_secrets(getattr(value, field.name), join_path(path, file_key(field.name)))
+
+
+def differing(one: object, other: object, path: str = "") -> Iterator[str]:
+    """The paths of keys, or of entries of maps, that differ between two configurations, or two parts of them."""
+    cls: Any = type(one)
+    if attrs.has(cls) and cls is type(other):
+        for field in attrs.fields(cls):
+            below = join_path(path, file_key(field.name))
+            yield from differing(getattr(one, field.name), getattr(other, field.name), below)
+    elif isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in dict.fromkeys([*one, *other]):
+            yield from differing(one.get(name), other.get(name), join_path(path, name))
+    elif one != other:
+        yield path
+
+
+def in_effect(running: T, wanted: T) -> T:
+    """The configuration ``wanted``, or a section of it, as far as a server that runs with another takes it: keys that
+    need a restart stay as they are."""
+    changes: dict[str, Any] = {}
+    cls: Any = type(wanted)
+    for field in attrs.fields(cls):
+        before, value = getattr(running, field.name), getattr(wanted, field.name)
+        if rule_of(field).restart:
+            changes[field.name] = before
+        elif attrs.has(type(value)) and type(value) is type(before):
+            changes[field.name] = in_effect(before, value)
+    return cast("T", attrs.evolve(cast("Any", wanted), **changes))
+
+
 def _section(cls: type, path: str) -> dict[str, Any]:
     fields = attrs.fields(cls)
     properties = {file_key(field.name): _property(field, rule_of(field)) for field in fields}
@@ -105,6 +192,8 @@ def _section(cls: type, path: str) -> dict[str, Any]:
 
 def _property(field: "attrs.Attribute[Any]", rule: Rule) -> dict[str, Any]:
     described = {"description": rule.description} | _type(field.type, rule, file_key(field.name))
+    if rule.restart:
+        described[RESTART] = True
     default = field.default
     if not isinstance(default, attrs.Factory) and default is not attrs.NOTHING:  # type: ignore[arg-type]  # a class
         described["default"] = _shown(default)
@@ -117,10 +206,12 @@ def _type(cls: Any, rule: Rule, path: str = "") -> dict[str, Any]:
         return {}
     if attrs.has(cls):
         return _section(cls, path)
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # the second is made of Literal
         (inner,) = (argument for argument in arguments if argument is not NoneType)
         described = _type(inner, rule)
         kinds = described["type"]
+        if "anyOf" in described:
+            described["anyOf"].append({"type": "null"})
         return described | {"type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
     if origin is Mapping:
         names = {"propertyNames": {"pattern": f"^(?:{rule.names})$"}} if rule.names else {}

@@ -37,8 +37,20 @@ def read_document(text: str, environ: Mapping[str, str]) -> tuple[dict[str, Any]
     ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and ``INVALID``; and duplicate keys, numbers
     that cannot be held, and malformed references. Raises ConfigError: the text is not YAML, or holds no mapping at the
     top."""
+    return _read(text, environ)
+
+
+def read_written(text: str) -> dict[str, Any]:
+    """Like ``read_document``, but a text with references in it stays as it is written. Raises ConfigError."""
+    tree, problems = _read(text, None)
+    if problems:
+        raise ConfigError(problems)
+    return tree
+
+
+def _read(text: str, environ: Mapping[str, str] | None) -> tuple[dict[str, Any], list[Problem]]:
     reader = _TreeReader(environ)
-    node = _compose(text)
+    node = compose(text)
     tree = None if node is None else reader.value(node, "")
     if tree is None:
         tree = {}
@@ -74,6 +86,24 @@ def join_path(path: str, name: str) -> str:
         return f"{path}.{name}" if path else name
     quoted = name.encode("unicode_escape").decode("ascii").replace('"', '\\"')
     return f'{path}["{quoted}"]'
+
+
+_STEP = re.compile(r'(?:^|\.)(?P<plain>[^.\[\]"]+)|\["(?P<quoted>(?:[^"\\]|\\.)+)"\]')
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """The keys of a key path as ``join_path`` writes it. Raises ConfigError: it has another form."""
+    steps, at = [], 0
+    for found in _STEP.finditer(path):
+        if found.start() != at:
+            break
+        quoted = found["quoted"]
+        steps.append(found["plain"] or quoted.encode("latin-1", "backslashreplace").decode("unicode_escape"))
+        at = found.end()
+    if not path or at != len(path):
+        form = 'must be a key path such as autoRag.topK or providers.openai.models["gpt-4.1"].tools'
+        raise ConfigError.of(form, path)
+    return tuple(steps)
 
 
 def kind_of(value: object) -> str:
@@ -112,7 +142,8 @@ class _Loader(yaml.BaseLoader):
         return node
 
 
-def _compose(text: str) -> yaml.Node | None:
+def compose(text: str) -> yaml.Node | None:
+    """The nodes of a text with their places in it; None: it holds nothing. Raises ConfigError: it is not YAML."""
     try:
         loader = _Loader(text)
         try:
@@ -133,7 +164,8 @@ def _compose(text: str) -> yaml.Node | None:
 
 @attrs.frozen
 class _TreeReader:
-    _environ: Mapping[str, str]
+    _environ: Mapping[str, str] | None
+    """None: references are not read."""
     problems: list[Problem] = attrs.field(factory=list, init=False)
 
     def report(self, path: str, message: str) -> None:
@@ -168,7 +200,7 @@ class _TreeReader:
         line = node.start_mark.line + 1
         try:
             check_text(text)
-            if "$" in text:
+            if "$" in text and self._environ is not None:
                 return read_references(text, line, self._environ)
             # Quoted or in a block it is text, whatever it looks like.
             return text if getattr(node, "style", None) is not None else plain_scalar(text)

@@ -57,6 +57,8 @@ class Rule:
     names_hint: str = ""
     one_or_more: bool = False
     """One text by itself is a list of that text."""
+    restart: bool = False
+    """A change of the key, or of any in its section, takes effect when the server is started again."""
 
     def broken_by(self, value: object) -> str | None:
         """Which part of the rule a value of the right type breaks."""
@@ -119,9 +121,9 @@ def key(
     return attrs.field(default=default, validator=validate, metadata={_RULE: rule})
 
 
-def section(cls: type) -> Any:
+def section(cls: type, *, restart: bool = False) -> Any:
     """Declare a key that holds a section; its meaning is the first line of the class's docstring."""
-    return key((cls.__doc__ or "").partition("\n")[0], factory=cls)
+    return key((cls.__doc__ or "").partition("\n")[0], factory=cls, restart=restart)
 
 
 def rule_of(attribute: "attrs.Attribute[Any]") -> Rule:

@@ -10,9 +10,12 @@ import attrs
 
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS, DAY_S, HEADERS, MODEL_NAME, TOKENS_MAX, key, section
+from klaw.domain.message import ThinkingLevel
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
+
+BUILT_IN_MODEL = f"{LOCAL_PROVIDER}/smollm2-135m-instruct"
 
 _PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
 _ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
@@ -41,7 +44,7 @@ class RoutingConfig:
 
     default: str = key(
         "The model that chats, as provider/model; the provider is `local` or a name in `providers`.",
-        "local/smollm2-135m-instruct",
+        BUILT_IN_MODEL,
         **_ROUTE,
     )
     fallback: tuple[str, ...] = key("Models asked in turn when the one that chats fails before any word.", **_ROUTES)
@@ -50,6 +53,11 @@ class RoutingConfig:
     @property
     def default_provider(self) -> str:
         return self.default.partition("/")[0]
+
+    def first(self, task: str) -> str:
+        """The model that does a key of ``tasks``, as long as it does not fail."""
+        own: tuple[str, ...] = getattr(self.tasks, task)
+        return own[0] if own else self.default
 
     @property
     def uses_local(self) -> bool:
@@ -78,6 +86,7 @@ class ProviderModelConfig:
         "The model can call tools: it is offered Klaw's; null: what the service says, or a tiny call finds out.", None
     )
     images: bool | None = key("The model takes images; null: as with tools.", None)
+    thinking: ThinkingLevel | None = key("How much it thinks before it answers; null leaves that to the model.", None)
     json_schema: bool | None = key(
         "The API takes a JSON schema for the answer; false: the prompt has the schema; null: as with tools.", None
     )

@@ -5,11 +5,12 @@ nor anything that came from the environment."""
 import difflib
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Self, Union, get_args, get_origin
 
 import attrs
 
@@ -28,30 +29,54 @@ MAX_FILE_BYTES = 1_048_576
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
     """Read the configuration file; one that does not exist gives the defaults. References find what is in ``environ``,
-    and in ``secrets.env`` beside the file. Also returns warnings: what works, but should be changed. Raises ConfigError:
-    a file cannot be read, or breaks rules (all of them named)."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-            open_to_others = bool(os.fstat(file.fileno()).st_mode & 0o077)
-    except FileNotFoundError:
-        return EngineConfig(), []
-    except OSError as exc:
-        raise ConfigError.of(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from exc
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError.of(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is too large for a configuration")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        raise ConfigError.of(f"{path} is not UTF-8 text (byte {exc.start})") from exc
-    tree, problems = read_document(text, secrets.with_secrets(path.parent, environ))
-    config, warnings = _build(tree, problems)
-    warnings += _unread(path)
-    if secrets.open_to_others(path.parent):
-        warnings.append(Problem(secrets.FILE, "may be read by others: take their access away (chmod 600)"))
-    if open_to_others:
-        warnings += _exposed_secrets(tree)
-    return config, warnings
+    and in ``secrets.env`` beside the file. Also returns warnings: what works, but should be changed. Raises
+    ConfigError: a file cannot be read, or breaks rules (all of them named)."""
+    file = ConfigText.read(path)
+    return (EngineConfig(), []) if file.raw is None else file.understood(environ)
+
+
+@attrs.frozen(kw_only=True)
+class ConfigText:
+    """A configuration file as it is on the disk."""
+
+    path: Path
+    raw: bytes | None
+    """None: there is none."""
+    mode: int = 0o600
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Blocks. Raises ConfigError."""
+        try:
+            with path.open("rb") as file:
+                raw = file.read(MAX_FILE_BYTES + 1)
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        except FileNotFoundError:
+            return cls(path=path, raw=None)
+        except OSError as exc:
+            raise ConfigError.of(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from exc
+        if len(raw) > MAX_FILE_BYTES:
+            raise ConfigError.of(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is too large for a configuration")
+        return cls(path=path, raw=raw, mode=mode)
+
+    @property
+    def text(self) -> str:
+        """Raises ConfigError: it is not UTF-8."""
+        try:
+            return (self.raw or b"").decode("utf-8-sig")
+        except UnicodeDecodeError as exc:
+            raise ConfigError.of(f"{self.path} is not UTF-8 text (byte {exc.start})") from exc
+
+    def understood(self, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
+        """What it means, and warnings. Blocks. Raises ConfigError: it breaks rules (all of them named)."""
+        tree, problems = read_document(self.text, secrets.with_secrets(self.path.parent, environ))
+        config, warnings = _build(tree, problems)
+        warnings += _unread(self.path)
+        if secrets.open_to_others(self.path.parent):
+            warnings.append(Problem(secrets.FILE, "may be read by others: take their access away (chmod 600)"))
+        if self.mode & 0o077:
+            warnings += _exposed_secrets(tree)
+        return config, warnings
 
 
 def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
@@ -223,7 +248,7 @@ class _SettingsReader:
         origin, arguments = get_origin(cls), get_args(cls)
         if value is INVALID:
             return INVALID
-        if origin is UnionType:
+        if origin in (UnionType, Union):  # the second is made of Literal
             return None if value is None else self.value(value, arguments[0], rule, path)
         if origin is Mapping or attrs.has(cls):
             value = {} if value is None else value

@@ -36,8 +36,10 @@ class AutoRagConfig:
     relevance_threshold: float = key(
         "Farthest distance that counts as relevant: near 0 = the same text, 1 = as far as random pairs.", 0.5, up_to=1
     )
-    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
-    tokens: bool = key("Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True)
+    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000), restart=True)
+    tokens: bool = key(
+        "Also compare a question's words with a message's one by one; 16 bytes a word on disk.", True, restart=True
+    )
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
     expansion: bool = key(
         "Also search for words that a model adds to a question, if it answers within timeBudgetMs; a call for each.",
@@ -96,7 +98,11 @@ class EmbeddingConfig:
 class SummariesConfig:
     """Summaries of the older part of a long chat, made in the background."""
 
-    enabled: bool = key("Condense the older part of a long chat, and show the summary in its place.", True)
+    enabled: bool | None = key(
+        "Condense the older part of a long chat, and show the summary in its place; null: when a model can, which the"
+        " built-in one cannot.",
+        None,
+    )
     threshold_fraction: float = key("Messages are summarised beyond this share of the context.", 0.5, up_to=0.9)
     left_out_tokens: int = key(
         "Messages outside context.slidingWindow are summarised beyond this many tokens.", 2000, within=(1, TOKENS_MAX)
@@ -111,7 +117,11 @@ class SummariesConfig:
 class TopicsConfig:
     """Long-term memory: finished sessions become topics with summaries, written by routing.tasks.topics."""
 
-    enabled: bool = key("Make topics in the background; it costs calls to a model.", False)
+    enabled: bool | None = key(
+        "Make topics in the background, and note facts; it costs calls to a model. null: when a model can, which the"
+        " built-in one cannot.",
+        None,
+    )
     chunk_interval_s: float = key("A session is over after a pause of this length.", 3600.0, within=(1, YEAR_S))
     max_chunk_size: int = key("A session is cut into pieces of this many messages at most.", 400, within=(2, 5000))
     split_threshold_chars: int = key("A topic with more characters is split again.", 25_000, within=(1000, 10_000_000))

@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.keys import DAY_S, YEAR_S, key, section
-from klaw.config.llm import LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
+from klaw.config.llm import BUILT_IN_MODEL, LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
 from klaw.config.tools import KnowledgeConfig, McpConfig, ToolsConfig
 from klaw.domain.names import zone
@@ -117,7 +117,7 @@ RETIRED: Mapping[tuple[str, ...], str] = {
 class HttpConfig:
     """The page, the HTTP API and what other clients speak, on the gateway's port."""
 
-    enabled: bool = key("Serve HTTP beside the WebSocket; false = nothing of it is loaded.", True)
+    enabled: bool = key("Serve HTTP beside the WebSocket; false = nothing of it is loaded.", True, restart=True)
     max_body_bytes: int = key("Longest body of a request.", 1_048_576, within=(1024, 1_073_741_824))
     requests_per_second: float = key("Requests on one connection, on average; 5 s worth at once.", 50.0, up_to=100_000)
     session_days: float = key("A browser's login ends after so many days.", 30.0, up_to=3660)
@@ -127,8 +127,10 @@ class HttpConfig:
 class GatewayConfig:
     """The listener for chat clients, and its limits."""
 
-    host: str = key("Address to listen on.", "127.0.0.1", pattern=r"[^\s/]+", hint="be a host name or an IP address")
-    port: int = key("Port to listen on; 0 = any free one.", 8181, within=(0, 65_535))
+    host: str = key(
+        "Address to listen on.", "127.0.0.1", pattern=r"[^\s/]+", hint="be a host name or an IP address", restart=True
+    )
+    port: int = key("Port to listen on; 0 = any free one.", 8181, within=(0, 65_535), restart=True)
     max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, within=(1024, 16_777_216))
     max_connections: int = key("Connections at once; each user may have four beyond that.", 128, within=(1, 10_000))
     max_pending: int = key(
@@ -180,7 +182,7 @@ class StoreConfig:
 class ShutdownConfig:
     """How long an orderly stop may take."""
 
-    grace_s: float = key("Running turns may continue for this long.", 60.0, within=(0, DAY_S))
+    grace_s: float = key("Running turns may continue for this long.", 60.0, within=(0, DAY_S), restart=True)
     embed_drain_s: float = key("Waiting embeds may continue for this long.", 5.0, within=(0, DAY_S))
 
 
@@ -189,7 +191,9 @@ class LoggingConfig:
     """What is logged, and in which form."""
 
     level: Literal["debug", "info", "warning", "error"] = key("Least important events that are logged.", "info")
-    format: Literal["auto", "console", "json"] = key("Form of a line; auto = console on a terminal, else json.", "auto")
+    format: Literal["auto", "console", "json"] = key(
+        "Form of a line; auto = console on a terminal, else json.", "auto", restart=True
+    )
 
 
 HELD_ROWS = 1_000
@@ -215,11 +219,11 @@ class EngineConfig:
     tools: ToolsConfig = section(ToolsConfig)
     mcp: McpConfig = section(McpConfig)
     local_model: LocalModelConfig = section(LocalModelConfig)
-    embedding: EmbeddingConfig = section(EmbeddingConfig)
+    embedding: EmbeddingConfig = section(EmbeddingConfig, restart=True)
     gateway: GatewayConfig = section(GatewayConfig)
     chats: ChatsConfig = section(ChatsConfig)
     attachments: AttachmentsConfig = section(AttachmentsConfig)
-    store: StoreConfig = section(StoreConfig)
+    store: StoreConfig = section(StoreConfig, restart=True)
     subagents: SubagentsConfig = section(SubagentsConfig)
     heartbeat: HeartbeatConfig = section(HeartbeatConfig)
     topics: TopicsConfig = section(TopicsConfig)
@@ -239,10 +243,32 @@ class EngineConfig:
             found["rerank"] = rerank.provider, rerank.model
         return found
 
+    def is_built_in(self, name: str) -> bool:
+        """Whether a model is the one that comes with Klaw, and so too small for more than a try."""
+        return name == BUILT_IN_MODEL and self.local_model.path is None
+
+    @property
+    def summarises(self) -> bool:
+        """Whether summaries are made: as it is set, else where a model does it that can."""
+        own = self.summaries.enabled
+        return own if own is not None else not self.is_built_in(self.routing.first("summarization"))
+
+    @property
+    def makes_topics(self) -> bool:
+        """The same of topics and facts."""
+        own = self.topics.enabled
+        return own if own is not None else not self.is_built_in(self.routing.first("topics"))
+
+    @property
+    def waits_for_model(self) -> list[str]:
+        """What is off only because no model is connected that can do it."""
+        now = (("summaries", self.summaries, self.summarises), ("topics", self.topics, self.makes_topics))
+        return [name for name, section, on in now if section.enabled is None and not on]
+
     @property
     def holds_uncovered(self) -> bool:
         """Whether messages stay in the window until a summary holds them."""
-        return self.summaries.enabled and self.summaries.hold_uncovered
+        return self.summarises and self.summaries.hold_uncovered
 
     @property
     def injected_tokens(self) -> int:

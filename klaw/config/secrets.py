@@ -1,4 +1,4 @@
-"""``secrets.env`` beside the configuration: keys that Klaw was given, as lines ``NAME=value``, for its owner's eyes only.
+"""``secrets.env`` beside the configuration: keys that Klaw was given, as lines ``NAME=value``, only for its owner.
 References such as ``${NAME}`` find them where the environment has no such variable. Blocks."""
 
 import os

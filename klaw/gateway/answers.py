@@ -23,6 +23,17 @@ from klaw.wire.codec import encode
 log = structlog.get_logger("klaw.gateway")
 
 
+_HINT = (
+    "Only the built-in model is here, to try Klaw. Connect a larger one: klaw models connect, or System on the page."
+)
+_HINT_TO_OTHERS = "Only the built-in model is here, to try Klaw. Ask whoever runs this server to connect a larger one."
+
+
+def hint(*, operator: bool) -> str:
+    """What to do while nothing but the built-in model answers."""
+    return _HINT if operator else _HINT_TO_OTHERS
+
+
 class StoredOnce:
     """A stored message on its way to every watcher, encoded at most once."""
 
@@ -68,7 +79,7 @@ def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
         case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
             return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
-        case events.TextStreamed():
+        case events.TextStreamed() | events.ThoughtStreamed():
             return []
 
 

@@ -17,6 +17,7 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
+from klaw.config.schema import EngineConfig, GatewayConfig
 from klaw.errors import CannotListen, ConfigError, HttpRefusal
 from klaw.gateway.connection_limits import Admission, Arrival, Connection, TokenBucket, address_of
 from klaw.gateway.handshake import respond, serve_stream
@@ -58,6 +59,7 @@ class Gateway:
         """Connections without a session yet; a stop does not wait for them."""
         self._admission = Admission(services.config)
         self._refusing = 0
+        self._port: int | None = None
         self._closed_unheard = 0
         self._logged_at = -math.inf
 
@@ -85,6 +87,7 @@ class Gateway:
                     accepting.start_soon(self._accept, listener, connections, name="gateway accept")
                 host, port = listeners[0].socket.getsockname()[:2]
                 log.info("listening", address=host, port=port)
+                self._port = port
                 self._on_listening(host, port)
                 started.started()
                 vitals.doing("listening")
@@ -100,11 +103,28 @@ class Gateway:
                 await self._services.http.close()
             connections.cancel_scope.deadline = trio.current_time() + STOP_S
 
-    async def _listen(self) -> list[trio.SocketListener]:
-        config = self._services.config
+    async def check(self, settings: EngineConfig) -> None:
+        """Refuse a changed address where it could not listen after a restart. Raises ConfigError."""
+        new, now = settings.gateway, self._services.config
+        if (new.host, new.port) != (now.host, now.port):
+            self._check_token(new)
+            try:
+                port = 0 if new.port in (now.port, self._port) else new.port
+                for listener in await trio.open_tcp_listeners(port, host=new.host):
+                    listener.socket.close()
+            except OSError as error:
+                key = "gateway.port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "gateway.host"
+                why = f"cannot listen on {new.host}, port {new.port}: {error.strerror or error_class(error)}"
+                raise ConfigError.of(why, key) from error
+
+    def _check_token(self, config: GatewayConfig) -> None:
         if not is_loopback(config.host) and not self._services.auth.has_tokens:
             todo = "make a token with 'klaw token add USER', or listen on 127.0.0.1"
             raise ConfigError.of(f"{config.host} can be reached from other machines: {todo}", "gateway.host")
+
+    async def _listen(self) -> list[trio.SocketListener]:
+        config = self._services.config
+        self._check_token(config)
         try:
             listeners = await trio.open_tcp_listeners(config.port, host=config.host)
         except OSError as error:

@@ -108,7 +108,7 @@ class Sending:
         self._under_way[frame.chat] = sent
         self._delivery.expect(chat, frame.id)
         reply = Reply[AppendedMessage]().then(partial(self._answered, sent))
-        self._chats.submit(chat, frame.id, frame.text, reply, frame.files or ())
+        self._chats.submit(chat, frame.id, frame.text, reply, frame.files or (), frame.model)
         return True
 
     async def _prepare(self, frame: frames.Send) -> None:

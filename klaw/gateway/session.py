@@ -168,6 +168,7 @@ class ClientSession:
                 session=self.id,
                 degraded=answers.degraded(services.chats.health()),
                 limits=answers.limits(services.config, services.attachments.limits),
+                hint=answers.hint(operator=caller.operator) if services.chats.is_on_trial() else None,
             )
         )
         services.hub.join(delivery)

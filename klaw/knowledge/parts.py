@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from klaw.config.keys import HOUR_S
+from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.knowledge import folders
 from klaw.knowledge.dialogue import CitationMetrics, Dialogue
@@ -43,10 +44,16 @@ class Knowledge:
 
 def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
     """Make the parts; nothing runs yet. The embedder is nudged when there are passages to embed."""
-    readers, writer, clock, config, paths = core.readers, core.writer, core.clock, core.config.kb, core.paths
+    readers, writer, clock, config, paths = (
+        core.readers,
+        core.writer,
+        core.clock,
+        core.live(lambda now: now.kb),
+        core.paths,
+    )
     graphs = Graphs(
         config,
-        core.config.tools.web.ports,
+        _Ports(core),
         paths.data_dir,
         missing=lambda source: indexer.read_again(source),  # noqa: PLW0108 - it is made below
     )
@@ -80,16 +87,34 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         embed=embedder.nudge,
     )
     core.health.add(indexer.problems, graphs.problems)
-    passages = KnowledgeSearch(readers, embedder, core.config.auto_rag, clock)
+    passages = KnowledgeSearch(readers, embedder, core.live(lambda now: now.auto_rag), clock)
     dialogue = Dialogue(
         readers=readers,
         passages=passages,
         graphs=graphs,
-        asker=Asker(llm=llm, clock=clock, temperature=core.config.llm.temperature),
+        asker=Asker(llm=llm, clock=clock),
         config=config,
         metrics=CitationMetrics(core.metrics),
     )
+
+    async def settings_changed(_before: EngineConfig) -> None:
+        core.originals.max_bytes = config.max_file_bytes
+        scanner.max_files, scanner.scan_s = config.max_files, config.scan_s
+        pages.settings_changed(config.web_refresh_hours * HOUR_S)
+        indexer.nudge()
+
+    core.changing.told.append(settings_changed)
     return Knowledge(core=core, indexer=indexer, graphs=graphs, passages=passages, dialogue=dialogue)
+
+
+@attrs.frozen
+class _Ports:
+    """``tools.web.ports`` as it is now."""
+
+    core: Core
+
+    def __contains__(self, port: object) -> bool:
+        return port in self.core.config.tools.web.ports
 
 
 def _fetcher(core: Core) -> "WebFetcher":

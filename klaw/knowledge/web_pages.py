@@ -57,6 +57,10 @@ class WebPages:
     def _web(self) -> "WebFetcher":
         return self.fetcher()
 
+    def settings_changed(self, refresh_s: float) -> None:
+        self.refresh_s = refresh_s
+        self.__dict__.pop("_web", None)
+
     async def look(self, again: Collection[SourceId]) -> bool:
         """Fetch the pages that are due. Returns whether other bytes are kept now. Raises StorageError."""
         found = await self.readers.run(sources.every)

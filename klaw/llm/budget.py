@@ -35,13 +35,17 @@ class DailyBudget:
     """Dollars limit the calls whose price is known, tokens the others. From ``warn_share`` of a limit on it warns."""
 
     def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
-        self._limit_nano = round(dollars_a_day * NANO) if dollars_a_day is not None else None
-        self._limit_tokens = tokens_a_day
-        self._warn_share = warn_share
+        self.limit(dollars_a_day, tokens_a_day, warn_share)
         self._clock = clock
         self._day, self._spent = self.today(), UsageSum()
         self._reserved: list[UsageSum] = []
         self._told, self._refused = False, 0
+
+    def limit(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float) -> None:
+        """Set the limits of the day, this one included."""
+        self._limit_nano = round(dollars_a_day * NANO) if dollars_a_day is not None else None
+        self._limit_tokens = tokens_a_day
+        self._warn_share = warn_share
 
     def check(self, worst: UsageSum | None = None) -> str | None:
         """Say to users which limit forbids a call that may spend ``worst`` (None: any call); None if none does."""

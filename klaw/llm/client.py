@@ -14,11 +14,12 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
+from klaw.domain.message import ThinkingLevel
 from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
-from klaw.llm.local_model import LocalModel, LocalProcess, LocalProvider
+from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
@@ -26,7 +27,7 @@ from klaw.llm.registry import Registry
 from klaw.llm.router import Router, Task
 from klaw.llm.slots import Slots
 from klaw.llm.trial import try_abilities
-from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
+from klaw.llm.types import Completion, Delta, Model, OnDelta, ReasoningDelta, Request, Route, Usage
 from klaw.store.engine import meta
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
@@ -43,14 +44,27 @@ class LlmClient:
     budget: DailyBudget
     slots: Slots
 
+    @property
+    def temperature(self) -> float | None:
+        """What questions in the background are asked with."""
+        return None
+
     def meter(self) -> "Meter":
         return Meter(self)
 
-    async def route(self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat") -> Route:
+    async def route(
+        self,
+        name: str | None = None,
+        *,
+        key: str = "routing.default",
+        task: Task = "chat",
+        thinking: ThinkingLevel | None = None,
+    ) -> Route:
         """``Router.route``, when its models are known: of one that was never used, the service is asked first."""
-        route = self.router.route(name, key=key, task=task)
+        find = partial(self.router.route, name, key=key, task=task, thinking=thinking)
+        route = find()
         asked = await self.registry.know(*(model.name for model in (route, *route.stand_ins)))
-        return self.router.route(name, key=key, task=task) if asked else route
+        return find() if asked else route
 
 
 class Meter:
@@ -73,6 +87,7 @@ class Meter:
         await self._registry.know(*(model.name for model in models))
         prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
+        most += max(model.thinking_tokens for model in models)
         errors: list[ProviderError] = []
         with self._budget.reserved(self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))):
             for place, model in enumerate(models):
@@ -143,6 +158,8 @@ class Meter:
         """Call a model, and count it however it ends. ``written`` gets the text that was passed on."""
 
         def relay(delta: Delta) -> None:
+            if isinstance(delta, ReasoningDelta):
+                self._registry.has_thought(model.name)
             written.append(delta.text)
             on_delta(delta)
 
@@ -220,35 +237,59 @@ class Llm(LlmClient):
         self.correction.seed(await readers.run(stored_usage.corrections, CORRECTION_TURNS))
         await self.registry.restore(await readers.run(meta.with_prefix, meta.MODELS))
 
+    @property
+    def temperature(self) -> float | None:
+        return self.core.config.llm.temperature
+
     async def start(self) -> None:
         """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
-        if self.router.uses_local:
+        await self._start_local()
+        await self.router.prepare()
+        await self.core.supervisor.start(
+            self.registry.spec(partial(try_abilities, self.core.live(lambda now: now), self.router))
+        )
+
+    async def _start_local(self) -> None:
+        if self.router.uses_local and not self.core.supervisor.alive(ACTOR_NAME):
             process = LocalProcess(self.core.config.local_model, self.core.paths.models_dir, self.local)
             await self.core.supervisor.start(process.spec())
+
+    async def settings_changed(self, before: EngineConfig) -> None:
+        """Go by the settings in effect; answers of providers that are under way come to their end."""
+        now = self.core.config
+        self.budget.limit(now.llm.daily_budget, now.llm.daily_tokens, now.llm.budget_warn_share)
+        self.slots.resize(now.processing.max_concurrent_llm)
+        if local := now.local_model != before.local_model:
+            await self.core.supervisor.stop(ACTOR_NAME, "its settings were changed")
+        await self.router.renew({*before.providers, *now.providers}, local=local)
+        if now.providers != before.providers:
+            self.registry.forget()
+        await self._start_local()
         await self.router.prepare()
-        await self.core.supervisor.start(self.registry.spec(partial(try_abilities, self.core.config, self.router)))
+
+    def local_problems(self) -> Mapping[str, str]:
+        if not self.router.uses_local:
+            return {}
+        return self.local.problems(only=self.core.config.routing.default_provider == LOCAL_PROVIDER)
 
     async def stop(self) -> None:
         await self.core.supervisor.stop(self.registry.ACTOR, "shutdown")
-        await self.core.supervisor.stop("llm.local", "shutdown")
+        await self.core.supervisor.stop(ACTOR_NAME, "shutdown")
         await self.router.aclose()
 
 
 def build(core: Core) -> Llm:
-    config, local = core.config, LocalModel()
+    config, local = core.live(lambda settings: settings), LocalModel()
 
     async def save(provider: str, known: str) -> None:
         await core.writer.run(lambda tx: meta.put(tx.connection, f"{meta.MODELS}{provider}", known))
 
     registry = Registry(config, core.clock, save)
-    ready_s = config.local_model.start_timeout_s
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry)
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry)
     limits = config.llm
     budget = DailyBudget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
     core.health.add(router.problems, budget.problems, registry.problems)
-    if router.uses_local:
-        core.health.add(partial(local.problems, only=config.routing.default_provider == LOCAL_PROVIDER))
-    return Llm(
+    llm = Llm(
         core=core,
         local=local,
         router=router,
@@ -256,6 +297,9 @@ def build(core: Core) -> Llm:
         budget=budget,
         slots=Slots(config.processing.max_concurrent_llm),
     )
+    core.health.add(llm.local_problems)
+    core.changing.told.append(llm.settings_changed)
+    return llm
 
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:

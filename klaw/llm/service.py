@@ -5,7 +5,9 @@ one call goes through, and its outcome decides.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import attrs
@@ -113,6 +115,7 @@ class Service:
         self._name, self._make, self._threads = name, make, threads
         self._lock = trio.Lock()
         self._made: HttpProvider | None = None
+        self._running: Counter[HttpProvider] = Counter()
         self._closed = False
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
@@ -121,34 +124,60 @@ class Service:
     async def call(self, use: Callable[[HttpProvider], Awaitable[T]]) -> T:
         """Make one call. Raises ProviderPaused: it failed too often, nothing was sent; ProviderNotSetUp: a secret is
         missing, the next call looks again; ProviderError of the call."""
-        permit = self.breaker.admit(trio.current_time())
+        breaker = self.breaker
+        permit = breaker.admit(trio.current_time())
         if permit is None:
             await trio.lowlevel.checkpoint()
-            again_s = self.breaker.retry_in_s(trio.current_time())
+            again_s = breaker.retry_in_s(trio.current_time())
             when = f"in {again_s:.0f} s" if again_s else "after the trial call"
             last = f"; the last time: {self.error.text}" if self.error is not None else ""
             raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:
-            answer = await use(await self.ready())
+            answer = await self._used(use)
         except ProviderError as error:
             status = error.status if isinstance(error, ProviderRefused) else None
             now = trio.current_time()
             if not isinstance(error, ContextTooLong):
                 self.error = LastError(code=error.code, text=str(error), told=error.told(), status=status, at=now)
             if not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError) or not error.retryable:
-                self.breaker.succeeded(permit)
+                breaker.succeeded(permit)
             else:  # it is down or wants a pause
-                self.breaker.failed(permit, now, getattr(error, "retry_after_s", None) or 0.0)
-                if self.breaker.state is BreakerState.OPEN:
-                    failures, retry_s = self.breaker.failures, self.breaker.retry_in_s(now)
+                breaker.failed(permit, now, getattr(error, "retry_after_s", None) or 0.0)
+                if breaker.state is BreakerState.OPEN:
+                    failures, retry_s = breaker.failures, breaker.retry_in_s(now)
                     log.warning("llm_provider_paused", provider=self._name, count=failures, retry_s=retry_s)
             raise
         except BaseException:
-            self.breaker.abandoned(permit)
+            breaker.abandoned(permit)
             raise
-        self.breaker.succeeded(permit)
+        breaker.succeeded(permit)
         self.error = None
         return answer
+
+    async def _used(self, use: Callable[[HttpProvider], Awaitable[T]]) -> T:
+        provider = await self.ready()
+        self._running[provider] += 1
+        try:
+            return await use(provider)
+        finally:
+            self._running[provider] -= 1
+            if not self._running[provider]:
+                del self._running[provider]
+                if provider is not self._made:  # it was renewed meanwhile
+                    await provider.aclose()  # noqa: ASYNC102 - it shields
+
+    async def renew(self) -> None:
+        """Settings or secrets may have changed: then later calls go by them, and running ones end as they began."""
+        async with self._lock:
+            made = self._made
+            if made is not None:
+                with suppress(ConfigError):
+                    if made.is_like(await self._threads.run(self._make, abandon=True)):
+                        return
+            self._made = self.problem = self.error = None
+            self.breaker = Breaker()
+        if made is not None and made not in self._running:
+            await made.aclose()
 
     async def ready(self) -> HttpProvider:
         """Make the provider. Raises ProviderNotSetUp."""

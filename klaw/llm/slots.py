@@ -48,6 +48,12 @@ class Slots:
         finally:
             self._release()
 
+    def resize(self, total: int) -> None:
+        """Have so many from now on; calls that run go on."""
+        self._total = total
+        while self._busy < total and any(self._queues.values()):
+            self._grant_next()
+
     @property
     def full(self) -> bool:
         """The next call has to wait."""
@@ -94,6 +100,10 @@ class Slots:
 
     def _release(self) -> None:
         self._busy -= 1
+        if self._busy < self._total:
+            self._grant_next()
+
+    def _grant_next(self) -> None:
         for queue in self._queues.values():
             if queue:
                 self._take()

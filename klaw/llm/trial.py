@@ -71,6 +71,11 @@ async def try_abilities(
     return [await ask(route, config.llm.temperature) for name, ask in _TRIES.items() if name in abilities]
 
 
+async def say_hello(route: Route, temperature: float | None) -> "TimedAnswer | ProviderError":
+    """Let a model say a word."""
+    return await _ask(route, temperature, "Reply with one word: hello.")
+
+
 def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
     """The abilities that are not tried, and why."""
     provider, _, model = name.partition("/")
@@ -87,7 +92,7 @@ def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
 
 
 async def _try_chat(route: Route, temperature: float | None, off: Mapping[str, str]) -> list[ModelCheck]:
-    answer = await _ask(route, temperature, "Reply with one word: hello.")
+    answer = await say_hello(route, temperature)
     if isinstance(answer, ProviderError):
         rest: tuple[Literal["stream", "tools", "images", "json"], ...] = ("stream", "tools", "images", "json")
         not_tried = [ModelCheck(name, "not tried", "the model does not answer") for name in rest]
@@ -151,7 +156,7 @@ def _failed(name: Literal["tools", "images", "json"], error: ProviderError) -> M
 
 
 @attrs.frozen(kw_only=True)
-class _TimedAnswer:
+class TimedAnswer:
     completion: Completion
     seconds: float
     arrived_s: list[float]
@@ -165,7 +170,7 @@ async def _ask(
     tools: tuple[ToolDescription, ...] = (),
     images: tuple[Image, ...] = (),
     schema: JsonSchema | None = None,
-) -> _TimedAnswer | ProviderError:
+) -> TimedAnswer | ProviderError:
     """The answer, or why there is none."""
     arrived_s: list[float] = []
     began = trio.current_time()
@@ -177,7 +182,8 @@ async def _ask(
         model=route.model,
         messages=(ChatMessage(role="user", content=text, images=images),),
         tools=tools,
-        max_tokens=min(route.max_output_tokens, MAX_TOKENS),
+        max_tokens=min(route.max_output_tokens, MAX_TOKENS) + route.thinking_tokens,
+        thinking=route.thinking,
         temperature=temperature,
         json_schema=schema,
         context_tokens=route.context_tokens if route.loads_context else None,
@@ -186,7 +192,7 @@ async def _ask(
         completion = await route.provider.stream(request, note)
     except ProviderError as error:
         return error
-    return _TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
+    return TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
 
 
 async def _try_endpoint(endpoint: ModelEndpoint, path: Path, dimensions: int | None) -> list[ModelCheck]:

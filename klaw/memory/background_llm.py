@@ -53,7 +53,6 @@ class Asker:
 
     llm: LlmClient
     clock: Clock
-    temperature: float | None = None
     writer: Writer | None = None
     charge: CallCharge | None = None
 
@@ -107,7 +106,7 @@ class Asker:
             model=route.model,
             messages=messages,
             tools=tools,
-            temperature=self.temperature,
+            temperature=self.llm.temperature,
             max_tokens=max_tokens or _reply_tokens(route),
             json_schema=schema,
         )

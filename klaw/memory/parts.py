@@ -37,7 +37,7 @@ from klaw.store.engine import meta
 from klaw.store.rebuild.actor import Reindexer
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, eq=False)
 class MemoryParts:
     core: Core
     embedder: Embedder
@@ -55,9 +55,10 @@ class MemoryParts:
     archivist: Archivist
     forgetter: Forgetter
     metrics: TopicMetrics
+    _llm: Llm
     _embedding: Worker
     _background: tuple[ActorSpec, ...]
-    """The actors beside the embedder, in the order of their start."""
+    """The actors beside the embedder that always run, in the order of their start."""
 
     async def start_embedder(self) -> None:
         core = self.core
@@ -69,10 +70,31 @@ class MemoryParts:
     async def start(self) -> None:
         for spec in self._background:
             await self.core.supervisor.start(spec)
+        await self._start_wanted()
 
     async def stop(self) -> None:
-        for spec in self._background:
+        for spec in (*self._background, self.summarizer.spec(), self.archivist.spec()):
             await self.core.supervisor.stop(spec.name, "shutdown")
+
+    async def _start_wanted(self) -> None:
+        """Start what is switched on, and stop what is not."""
+        config, supervisor = self.core.config, self.core.supervisor
+        for part, wanted in ((self.summarizer, config.summarises), (self.archivist, config.makes_topics)):
+            spec = part.spec()
+            if not wanted:
+                await supervisor.stop(spec.name, "switched off")
+            elif not supervisor.alive(spec.name):
+                await supervisor.start(spec)
+            else:
+                part.nudge()
+
+    async def settings_changed(self, _before: EngineConfig) -> None:
+        config = self.core.config
+        self.coverage.sliding_window = config.context.sliding_window
+        self.coverage.with_summaries = config.summarises
+        self.recall.reranker = _reranker(config, self._llm)
+        self.chooser = _chooser(self.core, self._llm, self.topic_search)
+        await self._start_wanted()
 
     async def stop_embedder(self) -> None:
         """Let it work off what there is, for a while, and stop it."""
@@ -101,6 +123,11 @@ def build(
     """Make the parts; nothing runs yet. ``stop_run`` ends a run whose messages are forgotten, and returns when its end
     is stored; ``tasks_changed`` is called when tasks were forgotten."""
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
+    live = core.live(lambda now: now)
+    topics, auto_rag = (
+        core.live(lambda now: attrs.evolve(now.topics, enabled=now.makes_topics)),
+        core.live(lambda now: now.auto_rag),
+    )
     embed = Embedder(clock, enabled=config.embedding.enabled)
     remote = remote_of(config, llm, core.paths.models_dir, clock, writer)
     if remote is not None:
@@ -114,21 +141,21 @@ def build(
         writer,
         embed.nudge,
         sliding_window=config.context.sliding_window,
-        with_summaries=config.summaries.enabled,
+        with_summaries=config.summarises,
     )
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
-    asker = Asker(llm=llm, clock=clock, temperature=config.llm.temperature, writer=writer)
+    asker = Asker(llm=llm, clock=clock, writer=writer)
     maker = TopicMaker(readers, writer, embed, clock)
     archivist = Archivist(
-        config=config.topics,
+        config=topics,
         maker=maker,
         asker=asker,
         metrics=metrics,
         on_topic=[FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)],
     )
     summaries = SummaryMaker(
-        config=config,
+        config=live,
         writer=writer,
         readers=readers,
         asker=asker,
@@ -157,22 +184,17 @@ def build(
         stop_run=stop_run,
         backups=core.paths.backups_dir,
     )
-    topic_control = TopicControl(config=config.topics, maker=maker, asker=asker, changed=archivist.nudge)
-    background = [cover.spec(), memory_files.spec(), forgetter.spec()]
-    if config.summaries.enabled:
-        background.append(summarizer.spec())
-    if config.topics.enabled:
-        background.append(archivist.spec())
-    return MemoryParts(
+    topic_control = TopicControl(config=topics, maker=maker, asker=asker, changed=archivist.nudge)
+    made = MemoryParts(
         core=core,
         embedder=embed,
         recall=Recall(
             readers,
             embed,
-            config.auto_rag,
+            auto_rag,
             clock,
             reranker=_reranker(config, llm),
-            expander=_expander(config, Asker(llm=llm, clock=clock, temperature=config.llm.temperature)),
+            expander=_expander(config, Asker(llm=llm, clock=clock)),
         ),
         search=MemorySearch(readers, embed, clock, topic_search),
         topic_search=topic_search,
@@ -186,6 +208,7 @@ def build(
         archivist=archivist,
         forgetter=forgetter,
         metrics=metrics,
+        llm=llm,
         embedding=Worker(
             embedder=embed,
             config=config.embedding,
@@ -197,8 +220,10 @@ def build(
             tokens=config.auto_rag.tokens,
             gather_s=config.embedding.gather_s,
         ),
-        background=tuple(background),
+        background=(cover.spec(), memory_files.spec(), forgetter.spec()),
     )
+    core.changing.told.append(made.settings_changed)
+    return made
 
 
 def _reranker(config: EngineConfig, llm: Llm) -> CandidateReranker | None:
@@ -223,7 +248,7 @@ def _chooser(core: Core, llm: Llm, search: TopicSearch) -> TopicChooser | None:
     usual_s = LOCAL_S if is_local else REMOTE_S
     return TopicChooser(
         search=search,
-        asker=Asker(llm=llm, clock=core.clock, temperature=config.llm.temperature) if names else None,
+        asker=Asker(llm=llm, clock=core.clock) if names else None,
         threshold=config.auto_rag.relevance_threshold,
         time_budget_s=budget_ms / 1000 if budget_ms is not None else usual_s,
     )

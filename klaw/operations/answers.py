@@ -6,6 +6,7 @@ from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
+from klaw.config.listed import Setting
 from klaw.domain.forget import Thing
 from klaw.domain.task import Run
 from klaw.knowledge.check import Flaw
@@ -14,6 +15,7 @@ from klaw.llm.budget import BudgetReport
 from klaw.llm.facts import ModelCheck
 from klaw.operations.record_fields import fields_of
 from klaw.runs.service import LONG
+from klaw.settings import ChangeResult
 from klaw.store.backup_mark import BackupMark
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.imports import ImportSummary
@@ -22,7 +24,8 @@ from klaw.store.rebuild.actor import ReindexStatus
 from klaw.wire.frames import DegradedPart, MessagePage
 
 NAMED = (
-    *(BackupMark, BudgetReport, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus, SourceState, StoredChat),
+    *(BackupMark, BudgetReport, ChangeResult, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus, Setting),
+    *(SourceState, StoredChat),
 )
 """Classes that only annotations of other modules name."""
 

@@ -133,11 +133,14 @@ class Parts:
     writer: "Writer" = attrs.field(init=False, default=_at("core.writer"))
     paths: "Paths" = attrs.field(init=False, default=_at("core.paths"))
     clock: "Clock" = attrs.field(init=False, default=_at("core.clock"))
-    config: "EngineConfig" = attrs.field(init=False, default=_at("core.config"))
     embedder: "Embedder" = attrs.field(init=False, default=_at("memory.embedder"))
     recall: "Recall" = attrs.field(init=False, default=_at("memory.recall"))
     search: "MemorySearch" = attrs.field(init=False, default=_at("memory.search"))
     budget: "DailyBudget | None" = attrs.field(init=False, default=_at("llm.budget"))
+
+    @property
+    def config(self) -> "EngineConfig":
+        return self.core.config
 
     @property
     def listeners(self) -> Listeners:

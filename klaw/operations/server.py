@@ -33,7 +33,7 @@ TOKENS = Noun("token", "list and revoke access tokens and logins (docs/security.
 MODELS = Noun("models", "list and test the models of the configuration (docs/models.md)")
 DOCTOR = Noun("doctor", "check the installation (docs/operations.md)")
 BACKUP = Noun("backup", "make, check and restore backups (docs/operations.md)")
-CHANGED = "The configuration was changed after the server started: what it says now is in effect after a restart."
+CHANGED = "The configuration file was changed: what it says now is in effect after `klaw config reload`."
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
 

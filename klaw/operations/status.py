@@ -1,24 +1,31 @@
-"""How the server is, for people."""
+"""How the server is, for people; and its settings: what they are, and changing them without a restart."""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import attrs
 
 from klaw import __version__
 from klaw.actor.clock import iso
+from klaw.convert import Bounds
 from klaw.domain.text import plural, span
+from klaw.errors import ConfigError
 from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import ShownLines, Table, minute, size
-from klaw.operations.operation import Nothing, Noun, Scope
+from klaw.operations.operation import Nothing, Noun, OperationError, Scope, argument
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_text, spent_text
 
 if TYPE_CHECKING:
-    from klaw.operations.answers import DegradedSince
+    from collections.abc import Awaitable
 
+    from klaw.config.listed import Setting
+    from klaw.operations.answers import DegradedSince
+    from klaw.settings import ChangeResult
+
+CONFIG = Noun("config", "check, show, describe and change the configuration (docs/configuration.md)")
 STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
 
 
@@ -40,11 +47,14 @@ class StatusAnswer(TypedDict):
     tasks: dict[str, Any]
     summaries: dict[str, Any]
     topics: Any
+    waits_for_model: list[str]
+    """Summaries, topics: what is off until a model is connected that can do it."""
     metrics: dict[str, Any]
     threads: list[Any]
     degraded: "list[DegradedSince]"
     disk: dict[str, int]
     log_level: str
+    config: dict[str, Any]
 
 
 def _status(answer: dict[str, Any]) -> ShownLines:
@@ -72,14 +82,21 @@ def _status(answer: dict[str, Any]) -> ShownLines:
         ],
         ["coverage", _coverage(answer["coverage"])],
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
-        ["summaries", _summaries(answer["summaries"])],
-        ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
+        ["summaries", _off(answer, "summaries") or _summaries(answer["summaries"])],
+        ["topics", _off(answer, "topics") or _topics(answer.get("topics"), answer.get("metrics", {}))],
         ["database", f"{size(disk['database_bytes'] + disk['wal_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
+        *_config(answer.get("config", {})),
         *[["degraded" if not place else "", text] for place, text in enumerate(degraded)],
     ]
     return ShownLines([Table(rows)], degraded=bool(answer["degraded"]))
+
+
+def _config(about: dict[str, Any]) -> list[list[str]]:
+    rows = [f"the file is wrong and not in effect: {about['wrong']}"] if about.get("wrong") else []
+    rows += [f"after a restart: {', '.join(about['restart'])}"] if about.get("restart") else []
+    return [["settings" if not place else "", text] for place, text in enumerate(rows)]
 
 
 def _counted(counts: dict[str, int], *nouns: str) -> str:
@@ -133,6 +150,10 @@ def _tasks(tasks: dict[str, Any]) -> list[str]:
             "see `klaw runs --status failed`"
         )
     return out
+
+
+def _off(answer: dict[str, Any], feature: str) -> str:
+    return "off until a larger model is connected" if feature in answer.get("waits_for_model", ()) else ""
 
 
 def _summaries(summaries: dict[str, Any]) -> str:
@@ -197,7 +218,8 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
         "coverage": {**coverage, "counted_at": iso(counted_at) if counted_at is not None else None},
         "tasks": await parts.tasks.scheduling.overview(),
         "summaries": parts.memory.summarizer.report(),
-        "topics": parts.memory.archivist.status if core.config.topics.enabled else None,
+        "topics": parts.memory.archivist.status if core.config.makes_topics else None,
+        "waits_for_model": core.config.waits_for_model,
         "metrics": core.metrics.report(),
         "threads": [each.report() for each in (core.files, parts.tools.threads, parts.agent.workspace.threads)],
         "degraded": listed(core.health),
@@ -206,6 +228,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
             "commit_log_bytes": core.store.journal.pending_bytes,
         },
         "log_level": logging.level(),
+        "config": {"wrong": core.changing.wrong, "restart": core.changing.waiting},
     }
 
 
@@ -213,3 +236,103 @@ def _rss_bytes() -> int:
     """Resident memory of this process; procfs never blocks."""
     fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+CHANGE_S = 75.0
+_Key = Annotated[str, Bounds(1, 400)]
+
+
+@attrs.frozen(kw_only=True)
+class ConfigChange:
+    values: Annotated[dict[str, Any], Bounds(0, 200)] = argument("keys with their new values", default=attrs.NOTHING)
+    unset: Annotated[tuple[_Key, ...], Bounds(0, 200)] = argument("keys that get their default again", default=())
+
+
+@attrs.frozen(kw_only=True)
+class ConfigKeys:
+    keys: Annotated[tuple[_Key, ...], Bounds(1, 200)] = argument(
+        "keys that get their default again", default=attrs.NOTHING
+    )
+
+
+class ConfigAnswer(TypedDict):
+    file: str
+    wrong: str | None
+    """Why the file as it is now is not in effect."""
+    restart: tuple[str, ...]
+    """Keys that wait for a restart."""
+    undo: tuple[str, ...]
+    """Keys that ``config_undo`` sets back."""
+    settings: "list[Setting]"
+
+
+@CONFIG.operation("config_show", Nothing, scope=Scope.OPERATOR)
+async def show(_asked: Nothing, _caller: Caller, parts: Parts) -> ConfigAnswer:
+    """List every setting with its value, where it comes from, and what it may be; secrets are hidden."""
+    from klaw.config.document import read_written
+    from klaw.config.listed import settings
+    from klaw.config.load import ConfigText
+
+    core = parts.core
+    changing, config, file = core.changing, core.config, core.paths.config_file
+
+    def listed() -> "list[Setting]":
+        try:
+            written = read_written(ConfigText.read(file).text)
+        except ConfigError:
+            written = {}
+        return settings(config, written)
+
+    return {
+        "file": str(file),
+        "wrong": changing.wrong,
+        "restart": changing.waiting,
+        "undo": tuple(changing.undo),
+        "settings": await core.files.run(listed, abandon=True),
+    }
+
+
+@CONFIG.operation("config_set", ConfigChange, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
+async def change(asked: ConfigChange, _caller: Caller, parts: Parts) -> "ChangeResult":
+    """Change settings: they are checked as a whole, written to the configuration file, and in effect at once, but for
+    those that need a restart."""
+    from klaw.config.edit import UNSET
+    from klaw.settings import change_settings
+
+    return await _done(change_settings(parts.core, {**asked.values, **dict.fromkeys(asked.unset, UNSET)}))
+
+
+@CONFIG.operation("config_unset", ConfigKeys, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
+async def unset(asked: ConfigKeys, _caller: Caller, parts: Parts) -> "ChangeResult":
+    """Take settings out of the configuration file, so that they have their defaults."""
+    from klaw.config.edit import UNSET
+    from klaw.settings import change_settings
+
+    return await _done(change_settings(parts.core, dict.fromkeys(asked.keys, UNSET)))
+
+
+@CONFIG.operation("config_undo", Nothing, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
+async def undo(_asked: Nothing, _caller: Caller, parts: Parts) -> "ChangeResult":
+    """Take the last change of settings back; a second time, make it again."""
+    from klaw.settings import change_settings
+
+    if not parts.core.changing.undo:
+        raise OperationError("cannot_undo", "no setting was changed since the server was started")
+    return await _done(change_settings(parts.core, parts.core.changing.undo, undo=True))
+
+
+@CONFIG.operation("config_reload", Nothing, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
+async def reload(_asked: Nothing, _caller: Caller, parts: Parts) -> "ChangeResult":
+    """Read the configuration file again. If it is wrong, nothing changes, and the answer says what is wrong."""
+    from klaw.settings import reload_settings
+
+    return await _done(reload_settings(parts.core))
+
+
+async def _done(change: "Awaitable[ChangeResult]") -> "ChangeResult":
+    try:
+        return await change
+    except ConfigError as error:
+        raise OperationError("bad_config", str(error), problems=error.problems) from None

@@ -219,7 +219,7 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     fixed = await Workspace(parts.paths.workspace, parts.paths.data_dir).fetch(message.user)
     kept = await parts.readers.run(stored.facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
-    how: dict[str, Any] = {"window_rows": parts.config.window_rows, "summarised": parts.config.summaries.enabled}
+    how: dict[str, Any] = {"window_rows": parts.config.window_rows, "summarised": parts.config.summarises}
     about = await parts.readers.run(stored.whereabouts.locate, message, words_of(message), turns_each=TURNS, **how)
     if about is None:  # it is gone meanwhile
         raise op.OperationError("unknown_message", _UNKNOWN)

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import structlog
 
-from klaw.config.schema import SYSTEM_ZONE
+from klaw.config.schema import SYSTEM_ZONE, EngineConfig
 from klaw.core import Core
 from klaw.domain.names import MAX_ZONE, zone
 from klaw.errors import InvalidName
@@ -29,6 +29,12 @@ def build(core: Core) -> TaskParts:
     planner = Scheduler()
     scheduling = Scheduling(planner, core, default_zone=default_zone(core.config.subagents.zone))
     core.health.add(planner.problems)
+
+    async def settings_changed(_before: EngineConfig) -> None:
+        scheduling.zone = await core.files.run(default_zone, core.config.subagents.zone)
+        planner.nudge()
+
+    core.changing.told.append(settings_changed)
     return TaskParts(scheduler=planner, scheduling=scheduling, tools=scheduling_tools(scheduling, planner))
 
 

@@ -38,7 +38,7 @@ class Scheduling:
     ActorStopped or ActorTooSlow when it does not answer."""
 
     def __init__(self, scheduler: Scheduler, core: Core, *, default_zone: str) -> None:
-        self._scheduler, self._core, self._zone = scheduler, core, default_zone
+        self._scheduler, self._core, self.zone = scheduler, core, default_zone
         self._readers, self._writer = core.readers, core.writer
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ class Scheduling:
     async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
         """Make a task of raw fields (see ``task_input``). Raises TaskError, TaskExists."""
         task = task_input.draft(
-            raw, user=user, now=self._core.clock.now(), default_zone=self._zone, providers=self._providers
+            raw, user=user, now=self._core.clock.now(), default_zone=self.zone, providers=self._providers
         )
         await self._check_room(user)
         task = await self._writer.run(stored_tasks.put, task, "new")
@@ -60,7 +60,7 @@ class Scheduling:
             problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
             raise TaskError([Problem(path="name", message=problem)])
         changed = task_input.edit(
-            task, raw, now=self._core.clock.now(), default_zone=self._zone, providers=self._providers
+            task, raw, now=self._core.clock.now(), default_zone=self.zone, providers=self._providers
         )
         if changed is not task:
             await self._writer.run(stored_tasks.put, changed, "existing")
@@ -99,8 +99,8 @@ class Scheduling:
     def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """When a task with ``cron`` and ``zone``, ``every`` or ``at`` would run next. Raises TaskError."""
         now = self._core.clock.now()
-        trigger = task_input.trigger_of(raw, now=now, default_zone=self._zone)
-        zone, anchor = raw.get("zone") or self._zone, task_input.anchor(trigger, now)
+        trigger = task_input.trigger_of(raw, now=now, default_zone=self.zone)
+        zone, anchor = raw.get("zone") or self.zone, task_input.anchor(trigger, now)
         fires = next_fires(trigger, anchor=anchor, after=anchor, count=PREVIEWED_FIRES)
         return {
             "trigger": _trigger_json(trigger, zone),
@@ -270,7 +270,7 @@ class Scheduling:
         return {**_fields(task, without={"anchor_at"}), "trigger": trigger}
 
     def _zone_of(self, task: Task) -> str:
-        return getattr(task.trigger, "zone", None) or self._zone
+        return getattr(task.trigger, "zone", None) or self.zone
 
     async def _warning(self, task: Task) -> str | None:
         if task.inject_into is None:

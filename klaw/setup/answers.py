@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.config.services import OTHER, SERVICES
 from klaw.domain.text import normalized
 from klaw.errors import KlawError
 
@@ -16,8 +17,6 @@ LANGUAGES: tuple[Language, ...] = ("en", "ru")
 
 DEFAULT_NAME = "Klaw"
 MAX_NAME_CHARS = 64
-CUSTOM = "custom"
-
 NO_KEY = "-"
 """No key is needed; an empty answer takes the usual variable."""
 
@@ -45,28 +44,7 @@ def count(steps: Sequence[SetupStep], *outcomes: Outcome) -> int:
     return sum(step.outcome in outcomes for step in steps)
 
 
-@attrs.frozen
-class Preset:
-    """A provider whose address is known."""
-
-    base_url: str
-    key_env: str
-    example: str
-    type: Literal["openai", "anthropic"] = "openai"
-    tools: bool = True
-    """What runs at home often has none."""
-
-
-PRESETS: Mapping[str, Preset] = {
-    "ollama": Preset("http://127.0.0.1:11434/v1", "", "qwen3:8b", tools=False),
-    "llamacpp": Preset("http://127.0.0.1:8080/v1", "", "default", tools=False),
-    "anthropic": Preset("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "claude-sonnet-4-5", type="anthropic"),
-    "openrouter": Preset("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "qwen/qwen3-32b"),
-    "openai": Preset("https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini"),
-    "deepseek": Preset("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-chat"),
-    "zai": Preset("https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "glm-4.6"),
-}
-PROVIDERS = (LOCAL_PROVIDER, *PRESETS, CUSTOM)
+PROVIDERS = (LOCAL_PROVIDER, *SERVICES)
 
 
 @attrs.frozen(kw_only=True)
@@ -108,7 +86,7 @@ def name(text: str, option: str) -> str:
 
 
 def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> ChosenModel:
-    """Check the answers about the model and fill in what the preset knows; ``base_url`` replaces the preset's.
+    """Check the answers about the model and fill in what is known of its service; ``base_url`` replaces that.
     ``key_env`` is the variable with the key: empty for none, None for the usual one. Raises SetupRefused."""
     provider = known_provider(provider)
     if provider == LOCAL_PROVIDER:
@@ -116,19 +94,19 @@ def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> C
         if given or key_env:
             raise SetupRefused(f"{given or '--key-env'}: goes with a --provider other than {LOCAL_PROVIDER}")
         return ChosenModel()
-    preset = PRESETS.get(provider)
-    variable = key_env if key_env is not None else (preset.key_env if preset else "")
+    service = SERVICES[provider]
     return ChosenModel(
         provider=provider,
         model=model_name(model, provider),
-        base_url=address(base_url or (preset.base_url if preset else "")),
-        key_env=key_variable(variable),
+        base_url=address(base_url or service.base_url),
+        key_env=key_variable(key_env if key_env is not None else service.key_env),
     )
 
 
 def known_provider(text: str, *, small: bool = False) -> str:
     """``small``: not the built-in one, which takes 800 MB. Raises SetupRefused."""
     known = PROVIDERS[small:]
+    text = OTHER if text == "custom" else text  # as it was called before
     if text not in known:
         close = difflib.get_close_matches(text[:64].lower(), known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -140,9 +118,7 @@ def known_provider(text: str, *, small: bool = False) -> str:
 def model_name(text: str, provider: str) -> str:
     """Raises SetupRefused."""
     if not re.fullmatch(r"\S+", text):
-        preset = PRESETS.get(provider)
-        hint = f", for instance {preset.example}" if preset else ""
-        raise SetupRefused(f"--model: the model's name as {provider} calls it, without spaces{hint}")
+        raise SetupRefused(f"--model: the model's name as {provider} calls it, without spaces")
     return text
 
 

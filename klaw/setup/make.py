@@ -14,10 +14,11 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.load import MAX_FILE_BYTES, load, parse
 from klaw.config.paths import USERS_FOLDER, Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
+from klaw.config.services import OTHER, SERVICES
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.errors import ConfigError, NotThere, ToolRefused
-from klaw.setup.answers import PRESETS, ChosenModel, Language, Names, SetupRefused, SetupStep
+from klaw.setup.answers import ChosenModel, Language, Names, SetupRefused, SetupStep
 from klaw.toolbox.files import access
 from klaw.toolbox.files.access import FolderEntry
 from klaw.toolbox.files.beneath import MAX_DEPTH, Root, is_private
@@ -141,18 +142,16 @@ def _tree(model: ChosenModel, *, small: bool) -> dict[str, object]:
     if model.provider == LOCAL_PROVIDER:
         tree: dict[str, object] = {"routing": {"default": EngineConfig().routing.default}}
     else:
-        preset = PRESETS.get(model.provider)
-        provider: dict[str, object] = {"baseUrl": model.base_url.replace("$", "$$")}
-        if preset is not None and preset.type != "openai":
-            provider = {"type": preset.type, **provider}
+        service, provider = SERVICES.get(model.provider, SERVICES[OTHER]), dict[str, object]()
+        if service.type != "openai":
+            provider["type"] = service.type
+        if service.type == "openai" or model.base_url not in ("", service.base_url):
+            provider["baseUrl"] = model.base_url.replace("$", "$$")
         if model.key_env:
             provider["apiKey"] = f"${{{model.key_env}}}"
-        if preset is not None and preset.tools:
-            provider["models"] = {model.model.replace("$", "$$"): {"tools": True}}
         tree = {
             "routing": {"default": f"{model.provider}/{model.model}".replace("$", "$$")},
             "providers": {model.provider: provider},
-            "topics": {"enabled": True},  # written out: it costs calls, and the built-in model is too weak for it
         }
     return tree | (SMALL if small else {})
 

@@ -186,7 +186,7 @@ def _sync(data_dir: Path) -> None:
         atomic_file.sync(each)
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Originals:
     """Runs the functions of the same names in threads; a file may have ``max_bytes``."""
 

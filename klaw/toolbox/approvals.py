@@ -32,7 +32,7 @@ class Approvals:
     _clock: Clock
     _new_id: Callable[[], str]
     """Makes ids that cannot be guessed from others."""
-    _wait_s: float
+    wait_s: float
     """How long a question is open (``tools.exec.approvalSeconds``)."""
     _watchers: Callable[[ChatId], int]
     """How many clients watch a chat."""
@@ -44,14 +44,14 @@ class Approvals:
         ``what`` is shown with escapes for characters that do not print. Cancelled, the question is withdrawn."""
         if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
             return None
-        until, what = iso(self._clock.now() + self._wait_s), printable(what)
+        until, what = iso(self._clock.now() + self.wait_s), printable(what)
         approval = Approval(id=self._new_id(), chat=chat, tool=tool, what=what, until=until, turn=turn)
         reply: Reply[Outcome] = Reply()
         self._open[approval.id] = approval, reply
         outcome = Outcome.WITHDRAWN
         try:
             self._events.emit(ApprovalAsked(approval=approval))
-            with trio.move_on_after(self._wait_s) as waiting:
+            with trio.move_on_after(self.wait_s) as waiting:
                 outcome = await reply.wait()
             if waiting.cancelled_caught:
                 # Answered at the last moment, after the deadline woke this task: everybody was told so already.
@@ -116,7 +116,7 @@ class Approvals:
                 return f"{name} was not run: the user said no. Do not try it again in another form; ask what they want."
             case Outcome.EXPIRED:
                 why = "did not answer" if self._watchers(chat) else "is not connected, so nobody answered"
-                return f"{name} was not run: it needs the user's permission, and the user {why} in {self._wait_s:g} s."
+                return f"{name} was not run: it needs the user's permission, and the user {why} in {self.wait_s:g} s."
             case Outcome.WITHDRAWN:
                 return f"{name} was not run: the server is stopping."
             case None:

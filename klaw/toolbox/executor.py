@@ -194,9 +194,9 @@ OnStart: TypeAlias = Callable[[ToolCall], None]
 OnResult: TypeAlias = Callable[[CallResult], Awaitable[None]]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, eq=False)
 class Executor:
-    """Carries out calls for everybody; it holds no state of its own."""
+    """Carries out calls for everybody; it holds no state of its own but settings."""
 
     toolbox: Toolbox
     overflow: Overflow | None = None

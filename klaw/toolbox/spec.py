@@ -224,7 +224,7 @@ class Toolbox:
     """Tools by name; ``disabled`` are patterns such as ``github__*`` that are never offered."""
 
     def __init__(self, disabled: Iterable[str] = ()) -> None:
-        self._disabled = tuple(disabled)
+        self.disabled = tuple(disabled)
         self._specs: dict[str, ToolSpec] = {}
 
     def register(self, *specs: ToolSpec) -> None:
@@ -244,7 +244,7 @@ class Toolbox:
         return next((spec for spec in self.offered(context) if spec.name == name), None)
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
-        enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self._disabled))
+        enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self.disabled))
         return tuple(spec for spec in enabled if spec.when is None or spec.when(context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:

@@ -1,11 +1,13 @@
 """The tools that there are, and what carries them out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import trio
 
 from klaw.actor.threads import Threads
+from klaw.config.schema import EngineConfig
+from klaw.config.tools import McpServerConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
@@ -24,21 +26,65 @@ from klaw.toolbox.spec import Toolbox, ToolSpec
 class Tools:
     core: Core
     executor: Executor
-    mcp: tuple[McpServer, ...]
+    mcp: list[McpServer]
     """Those that are switched on."""
     approvals: Approvals
     skills: Catalogue
     threads: Threads
     """Slow file tools must not hold back the reading of prompt files."""
+    _sdk_threads: Threads = attrs.field(factory=lambda: Threads("mcp", 1), init=False)
+    _registered: list[str] = attrs.field(factory=list, init=False)
+    """Names of the tools that follow from the settings."""
 
     async def start(self) -> None:
         """MCP servers are not waited for until they are connected."""
-        for server in self.mcp:
-            await self.core.supervisor.start(server.spec())
+        await self._connect()
 
     async def stop(self) -> None:
+        await self._disconnect(self.mcp)
+
+    async def settings_changed(self, before: EngineConfig) -> None:
+        config, executor = self.core.config.tools, self.executor
+        executor.toolbox.disabled = config.disabled
+        executor.max_output_chars, executor.timeout_s = config.max_output_chars, config.timeout_s
+        self.approvals.wait_s = config.exec.approval_s
+        if config != before.tools:
+            self.register(await self.core.files.run(self.by_settings))
+        wanted = self._servers()
+        gone = [server for server in self.mcp if wanted.get(server.name) != server.config]
+        self.mcp[:] = [server for server in self.mcp if server not in gone]
+        await self._disconnect(gone)
+        await self._connect()
+
+    def problems(self) -> Mapping[str, str]:
+        return {code: text for server in self.mcp for code, text in server.problems().items()}
+
+    def by_settings(self) -> list[ToolSpec]:
+        """The tools that the settings want. Blocks: their code is loaded."""
+        return [*_by_settings(self.core, self.threads)]
+
+    def register(self, specs: Sequence[ToolSpec]) -> None:
+        """Have these tools by the settings, and no other ones. Calls that run go on as they began."""
+        self.executor.toolbox.remove(*self._registered)
+        self.executor.toolbox.register(*specs)
+        self._registered[:] = [spec.name for spec in specs]
+
+    def _servers(self) -> dict[str, McpServerConfig]:
+        return {name: each for name, each in sorted(self.core.config.mcp.servers.items()) if each.enabled}
+
+    async def _connect(self) -> None:
+        core, known = self.core, {server.name for server in self.mcp}
+        for name, config in self._servers().items():
+            if name not in known:
+                toolbox = self.executor.toolbox
+                server = McpServer(name, config, core.paths.workspace, toolbox, core.clock, self._sdk_threads)
+                self.mcp.append(server)
+                await core.supervisor.start(server.spec())
+        self.mcp.sort(key=lambda server: server.name)
+
+    async def _disconnect(self, servers: Iterable[McpServer]) -> None:
         async with trio.open_nursery() as nursery:
-            for server in self.mcp:
+            for server in servers:
                 nursery.start_soon(server.stop, self.core.supervisor)
 
 
@@ -48,32 +94,13 @@ def build(
     """Make them; nothing runs yet. ``watchers``: how many clients watch a chat; ``more``: tools of other packages."""
     config, workspace = core.config.tools, core.paths.workspace
     toolbox, threads, skills = Toolbox(config.disabled), Threads("tool files", 4), Catalogue(workspace)
-    sdk_threads = Threads("mcp", 1)
-    mcp = tuple(
-        McpServer(name, server, workspace, toolbox, core.clock, sdk_threads)
-        for name, server in sorted(core.config.mcp.servers.items())
-        if server.enabled
-    )
-    core.health.add(*(server.problems for server in mcp))
     toolbox.register(
         *clock_tools(core.clock),
         *message_tools(core.readers, core.writer, composer.own, memory.embedder.nudge),
-        *file_tools(workspace, threads, config.max_output_chars),
         *skill_tools(skills, threads),
         *memory_tools(core, memory),
         *more,
     )
-    # Not even the code of what is switched off is loaded.
-    if config.web.enabled:
-        from klaw.toolbox.web_fetch import WebFetcher, web_fetch
-
-        toolbox.register(web_fetch(WebFetcher(config.web), config.web.timeout_s))
-    if config.exec.enabled:
-        from klaw.toolbox.host_exec import HostExec, host_exec
-        from klaw.toolbox.program import Sandbox
-
-        sandbox = Sandbox(config.exec)
-        toolbox.register(host_exec(HostExec(config=config.exec, workspace=workspace, files=threads, sandbox=sandbox)))
     approvals = Approvals(
         events=core.events, clock=core.clock, new_id=core.new_id, wait_s=config.exec.approval_s, watchers=watchers
     )
@@ -84,4 +111,23 @@ def build(
         timeout_s=config.timeout_s,
         approve=approvals.approve,
     )
-    return Tools(core=core, executor=executor, mcp=mcp, approvals=approvals, skills=skills, threads=threads)
+    tools = Tools(core=core, executor=executor, mcp=[], approvals=approvals, skills=skills, threads=threads)
+    tools.register(tools.by_settings())
+    core.health.add(tools.problems)
+    core.changing.told.append(tools.settings_changed)
+    return tools
+
+
+def _by_settings(core: Core, threads: Threads) -> Iterator[ToolSpec]:
+    """The tools that are made of settings. Not even the code of what is switched off is loaded."""
+    config, workspace = core.config.tools, core.paths.workspace
+    yield from file_tools(workspace, threads, config.max_output_chars)
+    if config.web.enabled:
+        from klaw.toolbox.web_fetch import WebFetcher, web_fetch
+
+        yield web_fetch(WebFetcher(config.web), config.web.timeout_s)
+    if config.exec.enabled:
+        from klaw.toolbox.host_exec import HostExec, host_exec
+        from klaw.toolbox.program import Sandbox
+
+        yield host_exec(HostExec(config=config.exec, workspace=workspace, files=threads, sandbox=Sandbox(config.exec)))

@@ -82,6 +82,8 @@ class Send:
     chat: ChatName
     text: str
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
+    model: Annotated[str, Bounds(1, 200)] | None = None
+    """The model that answers this message alone."""
 
     def __attrs_post_init__(self) -> None:
         if not self.text.strip() and not self.files:
@@ -155,6 +157,8 @@ class Welcome:
     session: str
     degraded: list[DegradedPart]
     limits: ServerLimits
+    hint: str | None = None
+    """What people should do first: that only the built-in model is connected."""
 
 
 @attrs.frozen(kw_only=True)
@@ -245,6 +249,15 @@ class MessageFrame(StoredMessage):
 @attrs.frozen(kw_only=True)
 class Delta:
     type: ClassVar[str] = "delta"
+    chat: str
+    turn: str
+    offset: int
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ThinkingFrame:
+    type: ClassVar[str] = "thinking"
     chat: str
     turn: str
     offset: int
@@ -359,6 +372,6 @@ class Notice:
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
-    Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame
-    | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
+    Welcome | Ack | MessageFrame | Delta | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame | Status
+    | ResultFrame | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
 )  # fmt: skip

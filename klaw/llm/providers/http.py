@@ -100,6 +100,11 @@ class HttpProvider:
     _learned: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
     """Called when that has changed."""
 
+    def is_like(self, other: "HttpProvider") -> bool:
+        """Whether both ask the same address with the same settings."""
+        own, its = ((each._settings, each._url, type(each._dialect)) for each in (self, other))
+        return own == its
+
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}

@@ -108,7 +108,7 @@ class MessageRank:
 
 @attrs.define(eq=False, slots=False)
 class Recall(SearchForPrompt):
-    _reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
+    reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
     _expander: QuestionExpander | None = attrs.field(default=None, kw_only=True)
 
     async def search(
@@ -137,8 +137,8 @@ class Recall(SearchForPrompt):
         with account.step("judge"):
             gate = self.gate(query, command=query.command)
             judged = without(judge_messages(ranked, found, gate, self._embedder.random_cosine), unwanted)
-        if self._reranker is not None:
-            judged = await self._reranker.order(text, query.content_stems, judged, account, meter)
+        if self.reranker is not None:
+            judged = await self.reranker.order(text, query.content_stems, judged, account, meter)
         with account.step("pack"):
             packed = await self._pack(judged, query, most, account)
         return RecallOutcome(

@@ -143,7 +143,7 @@ class SummaryMaker:
             return SummaryFailed("storage")
 
     def _choose(self, found: UnsummarisedPart, route: Route, failures: int, *, bound: bool) -> SummaryChunk | None:
-        if not self.config.summaries.enabled:
+        if not self.config.summarises:
             return None
         rules = self.rules
         if bound:  # the window of a chat that is answered from knowledge bases is shorter

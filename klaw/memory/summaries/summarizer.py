@@ -34,7 +34,6 @@ log = structlog.get_logger("klaw.summarizer")
 class Summarizer(Nudge):
     def __init__(self, maker: SummaryMaker) -> None:
         super().__init__()
-        self.enabled = maker.config.summaries.enabled
         self._made = 0
         self._last_made: str | None = None
         self._code: str | None = None
@@ -44,6 +43,10 @@ class Summarizer(Nudge):
         self._maker = maker
         self._failures: dict[ChatId, SummaryFailure] = {}
         self._sweep_at = float("-inf")
+
+    @property
+    def enabled(self) -> bool:
+        return self._maker.config.summarises
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)

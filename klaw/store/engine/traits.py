@@ -4,6 +4,7 @@ speaks of who says it, asks, is short. English and Russian. A trigger makes it w
 """
 
 import re
+from typing import Any
 
 import apsw
 
@@ -17,8 +18,8 @@ FUNCTION = "klaw_traits"
 
 READ_CHARACTERS = 4_000
 """The beginning of a longer message is looked at."""
-SHORT_TOKENS = 10
-"""Estimated; fewer are short."""
+SHORT_WORDS, SHORT_TOKENS = 6, 20
+"""No more are short; estimated tokens, for scripts without spaces."""
 
 
 def _stems(words: str) -> frozenset[str]:
@@ -48,7 +49,7 @@ i my mine me we our
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMERIC = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)(?:(?:19|20)\d\d(?!\d)|\d\d?(?::\d\d)? ?[ap]\.?m\b|\d\d?:\d\d(?!\d))", re.IGNORECASE)
-_NAME = re.compile(r"(?<=[\w,;)(] )[A-ZÀ-ÖØ-ÞА-ЯЁ][a-zß-öø-ÿа-яё]")
+_NAME = re.compile(r" (?<=[\w,;)(] )[A-ZÀ-ÖØ-ÞА-ЯЁ][a-zß-öø-ÿа-яё]")
 """A capital that begins no sentence."""
 
 
@@ -59,9 +60,10 @@ def traits_of(text: str) -> int:
     words = set(_WORD.findall(said.casefold()))
     forms = set(map(stem, words))
     found = 0
-    if not forms.isdisjoint(_TIMES) or _CLOCK.search(said):
+    numeric = _NUMERIC.search(said) is not None
+    if not forms.isdisjoint(_TIMES) or (numeric and _CLOCK.search(said)):
         found |= TIME
-    if not forms.isdisjoint(_NUMBERS) or _NUMERIC.search(said):
+    if numeric or not forms.isdisjoint(_NUMBERS):
         found |= NUMBER
     if _NAME.search(said):
         found |= NAME
@@ -69,11 +71,15 @@ def traits_of(text: str) -> int:
         found |= FIRST_PERSON
     if "?" in said or "？" in said:
         found |= ASKS
-    if len(text) < READ_CHARACTERS and tokens.estimate(said) < SHORT_TOKENS:
+    if len(text) < READ_CHARACTERS and len(said.split()) <= SHORT_WORDS and tokens.estimate(said) <= SHORT_TOKENS:
         found |= SHORT
     return found
 
 
+def _traits(*texts: Any) -> int:
+    return traits_of(str(texts[0]))
+
+
 def register(connection: apsw.Connection) -> None:
     """Make the function known to a connection; every connection that writes messages needs it."""
-    connection.create_scalar_function(FUNCTION, traits_of, 1, deterministic=True)
+    connection.create_scalar_function(FUNCTION, _traits, 1, deterministic=True)

@@ -2,7 +2,7 @@
 
 import { get, post, Problem } from "/static/api.js";
 import { h, opensOver, setCurrent, toast } from "/static/dom.js";
-import { LANGUAGES, currentLanguage, inShort, setLanguage, t } from "/static/i18n.js";
+import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
@@ -79,12 +79,12 @@ function tools(given = {}) {
     } }, t("Log out")));
 }
 
-/** What does not work as it should, for everybody, as soon as the server says it. */
-function degraded() {
-  const line = h(app.me.operator ? "a" : "span", { href: app.me.operator && "#/system" });
+/** A line above the view, as soon as the server says something: what does not work, or what to do first. */
+function notice(href, read) {
+  const line = h(app.me.operator ? "a" : "span", { href: app.me.operator && href });
   const place = h("p", { class: "degraded", hidden: true }, h("span", { role: "status" }, line), h("button", { class: "quiet", "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
-    const text = [...new Set(app.socket.degraded.map(inShort))].join(" ");
+    const text = read();
     if (text === line.textContent) return;
     line.textContent = text;
     place.hidden = !text;
@@ -96,7 +96,7 @@ function degraded() {
 
 function showFrame() {
   const place = h("main", { id: "view" });
-  const links = VIEWS.filter((view) => !view.operator || app.me.operator)
+  const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
     .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
   let closed = () => null;
   const more = tools({ id: "tools", popover: "auto", ontoggle: ({ newState }) => {
@@ -104,7 +104,8 @@ function showFrame() {
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } });
   document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links,
-    h("button", { class: "more", popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div", { class: "frame" }, degraded(), place));
+    h("button", { class: "more", popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div", { class: "frame" }, notice("#/system/connect", () => said(app.socket.hint)),
+      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
@@ -117,7 +118,7 @@ function showFrame() {
       return toast(t("The server does not answer."));
     }
     if (location.hash !== asked) return;
-    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.path}`));
+    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.within || view.path}`));
     document.title = `${t(view.name)} – Klaw`;
     const open = place.firstElementChild;
     if (open && open.localName === element) open.go(where);

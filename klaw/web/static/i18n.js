@@ -7,6 +7,13 @@ document.documentElement.lang = language;
 const RU = Object.create(null); // a category may be called "constructor"
 if (language === "ru") Object.assign(RU, await (await fetch("/static/ru.json")).json());
 
+/** Words that only one view has, from a file of its own. */
+export async function learn(name) {
+  if (language !== "ru") return;
+  Object.assign(RU, await (await fetch(`/static/ru_${name}.json`)).json());
+  forms = null;
+}
+
 /** A text of the page in the person's language; what stands in braces is taken from `values`. */
 export function t(text, values = {}) {
   const found = RU[text] || text;

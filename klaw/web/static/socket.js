@@ -27,6 +27,7 @@ export class Socket extends EventTarget {
       .map((key) => JSON.parse(localStorage.getItem(key)));
     this.online = false;
     this.degraded = [];
+    this.hint = "";
     this.limits = {};
     this.attempt = 0;
     this.stopped = false;
@@ -61,6 +62,7 @@ export class Socket extends EventTarget {
     if (frame.type === "welcome") {
       this.attempt = 0;
       this.degraded = frame.degraded;
+      this.hint = frame.hint || "";
       this.limits = frame.limits;
       this.unsent.filter((each) => this.excess(each)).forEach((each) => this.takeBack(each));
       this.setOnline(true);
@@ -89,9 +91,9 @@ export class Socket extends EventTarget {
     this.raw({ type: "watch", chat, seq }); // also before the welcome: hello, already sent, did not name it
   }
 
-  /** What a message is sent as. */
-  frame(chat, text, files) {
-    return { type: "send", id: newId(), chat, text, ...(files && files.length ? { files } : {}) };
+  /** What a message is sent as; `model` answers it in the place of the chat's. */
+  frame(chat, text, files, model) {
+    return { type: "send", id: newId(), chat, text, ...(files && files.length ? { files } : {}), ...(model ? { model } : {}) };
   }
 
   /** How many bytes a frame has, if these are more than the server takes; else 0. A longer one closes the connection. */
@@ -109,8 +111,8 @@ export class Socket extends EventTarget {
     this.say("returned", frame);
   }
 
-  send(chat, text, files) {
-    const frame = this.frame(chat, text, files);
+  send(chat, text, files, model) {
+    const frame = this.frame(chat, text, files, model);
     this.unsent.push(frame);
     keep(UNSENT + frame.id, JSON.stringify(frame));
     if (this.online) this.raw(frame);

@@ -223,7 +223,7 @@ def test_every_key_is_described_in_words(capsys):
     assert "autoRag.topK: whole number, 1 to 100, default 8" in out
     assert "embedding.enabled: true or false, default true" in out
     code, out, _ = described("gateway.port")
-    assert out.startswith("gateway.port: whole number, 0 to 65535, default 8181\n    ")
+    assert out.startswith("gateway.port: whole number, 0 to 65535, default 8181; a change needs a restart\n    ")
     code, out, _ = described("context", "--json")
     assert {each["path"] for each in json.loads(out)} == {path for path in EVERY_PATH if path.startswith("context")}
     code, _, errors = described("gateway.prot")
@@ -240,3 +240,11 @@ def test_the_old_name_is_read_and_the_new_one_wins(tmp_path, capsys):
     assert run("check", tmp_path) == 0
     out = capsys.readouterr().out
     assert out.splitlines().count("warning: engine.json: is not read: engine.yaml is there too; keep one of them") == 1
+
+
+def test_the_page_names_what_needs_a_restart():
+    """A section stands for all that is in it."""
+    told = re.search(r"These take effect after a restart.*?: (.*?)\. All others", PAGE, re.DOTALL)[1]
+    named = re.findall(r"`([^`]+)`", told)
+    restart = {each.path for each in described() if each.restart}
+    assert {path for path in restart if path.rpartition(".")[0] not in restart} == set(named)

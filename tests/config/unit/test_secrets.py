@@ -20,7 +20,7 @@ def test_a_key_is_found_and_the_environment_wins(tmp_path):
     assert store(tmp_path, "CLOUD_KEY", "sk-2$'\"=") == "sk-1"
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
     assert key_of(tmp_path, {}) == ("sk-2$'\"=", [])
-    assert key_of(tmp_path, {"CLOUD_KEY": "of the shell"}) == ("of the shell", [])
+    assert key_of(tmp_path, {"CLOUD_KEY": "of-the-shell"}) == ("of-the-shell", [])
     (tmp_path / FILE).chmod(0o644)
     assert key_of(tmp_path, {})[1] == [FILE]
 

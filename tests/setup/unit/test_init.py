@@ -2,23 +2,27 @@
 
 import json
 import os
-import pty
 import shlex
 import stat
 import subprocess
 import sys
 
 import pytest
+import trio
 
 from klaw.agent.workspace import Workspace
 from klaw.config.load import load, parse
+from klaw.config.services import OTHER, SERVICES
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import RECALL_HEADER
 from klaw.domain.tokens import estimate
 from klaw.setup import answers
 from klaw.setup.answers import ChosenModel, Names, SetupRefused
 from klaw.setup.make import FILES, config_lines, config_text, template
+from tests.support.dialogue import dialogue
+from tests.support.llm_server import serve_llm, text_reply
 from tests.support.repository import REPOSITORY
+from tests.support.services.openai import OpenAiService, openai_rows
 from tests.support.waiting import HANG_S
 
 
@@ -96,8 +100,8 @@ def test_a_provider_with_a_key_keeps_the_key_in_the_environment(tmp_path):
     assert "  export OPENROUTER_API_KEY=YOUR-KEY\n" in done.stdout
     config, _ = load(tmp_path / "config" / "engine.yaml", {"OPENROUTER_API_KEY": "secret"})
     assert config.routing.default == "openrouter/qwen/qwen3-32b"
-    assert config.topics.enabled
-    assert config.providers["openrouter"].base_url == answers.PRESETS["openrouter"].base_url
+    assert config.makes_topics
+    assert config.providers["openrouter"].base_url == SERVICES["openrouter"].base_url
     assert "secret" not in (tmp_path / "config" / "engine.yaml").read_text()
 
 
@@ -130,60 +134,51 @@ def test_a_place_that_cannot_be_is_named(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def on_terminal(home, typed):
-    """Answer the questions on a real terminal."""
-    ours, theirs = pty.openpty()
-    with os.fdopen(ours, "wb", buffering=0) as keys:
-        command = [sys.executable, "-m", "klaw", "init", "--home", str(home)]
-        process = subprocess.Popen(
-            command, env=environ(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        os.close(theirs)
-        keys.write(typed.encode())
-        out, asked = process.communicate(timeout=HANG_S)
-    return process.returncode, out, asked
+NAMES = [("Language of the prompt files", "ru"), ("Name of the assistant [Klaw]: ", "Клава"), ("Your name", "Анна")]
 
 
-def test_the_questions_on_a_terminal(tmp_path):
-    code, _, asked = on_terminal(tmp_path, "ru\nКлава\nАнна\nzai\nglm-4.6\n\n")
-    assert code == 0, asked
-    assert "Name of the assistant [Klaw]: " in asked
+async def on_terminal(home, *answers):
+    return await trio.to_thread.run_sync(dialogue, ("init", "--home", str(home)), [*NAMES, *answers])
+
+
+async def test_the_built_in_model_is_the_default(tmp_path):
+    code, shown = await on_terminal(tmp_path, ("Its number or name [local]: ", ""))
+    assert code == 0, shown
     assert "Анна" in (tmp_path / "workspace" / "USER.md").read_text()
-    config, _ = load(tmp_path / "config" / "engine.yaml", {"ZAI_API_KEY": "x"})
-    assert config.routing.default == "zai/glm-4.6"
+    assert load(tmp_path / "config" / "engine.yaml", {})[0].routing.default_provider == "local"
 
 
-@pytest.mark.parametrize(("answer", "asked_model"), [("yes", True), ("да", True), ("no", False)])
-def test_the_model_is_tested_if_the_person_wants_it(tmp_path, answer, asked_model):
-    """With what it says of a server that is not there."""
-    typed = f"en\n\n\ncustom\nhttp://127.0.0.1:9/v1\nm\n\n{answer}\n"
-    code, out, asked = on_terminal(tmp_path, typed)
-    assert code == 0, asked
-    assert "Ask the model now whether it works?" in asked
-    assert (
-        "chat     fails: custom/m at http://127.0.0.1:9/v1: the LLM provider cannot be reached" in out
-    ) is asked_model
-    assert "klaw models test" in out
+async def test_a_model_is_connected_as_by_models_connect(tmp_path):
+    """After answers that cannot be, nothing that was answered is lost; choices have numbers."""
+    async with serve_llm(OpenAiService(openai_rows("small", "large"), key="sk-1")) as service:
+        service.answer = lambda _: text_reply("Здравствуйте")
+        place = list(answers.PROVIDERS).index("other") + 1
+        code, shown = await on_terminal(
+            tmp_path,
+            ("Its number or name [local]: ", "olama"),
+            ("did you mean ollama?", str(place)),
+            ("Address of its API", "htp://x"),
+            ("Key", "sk-1"),
+            ("Address of its API", service.address),
+            ("Key", "sk-1"),
+            ("Its name, or a part of it", "l"),
+            ("2 models have this in their names", "LARGE"),
+            ("Use it for", "all"),
+            ("Use it? yes or no", "да"),
+        )
+    assert code == 0, shown
+    assert "“Здравствуйте”" in shown
+    assert "sk-1" not in shown
+    config, _ = load(tmp_path / "config" / "engine.yaml", {})
+    assert config.routing.default == "other/large"
+    assert config.providers["other"].api_key.reveal("key") == "sk-1"
+    assert "Анна" in (tmp_path / "workspace" / "USER.md").read_text()
 
 
-def test_leaving_in_the_middle_writes_nothing(tmp_path):
-    code, _, asked = on_terminal(tmp_path / "home", "en\n\x04")
+async def test_leaving_in_the_middle_writes_nothing(tmp_path):
+    code, shown = await on_terminal(tmp_path / "home", ("Its number or name [local]: ", "\x04"))
     assert (code, (tmp_path / "home").exists()) == (130, False)
-    assert "nothing was written" in asked
-
-
-def test_after_a_bad_answer_it_asks_again_and_choices_have_numbers(tmp_path):
-    """Each question once more after an answer that cannot be; nothing that was answered is lost."""
-    wrong = ["de", "ru", "Клава", "x" * 65, "Анна", "olama", "9", "htp://x", "http://127.0.0.1:1/v1", "a b", "m"]
-    assert answers.PROVIDERS[8] == "custom"
-    code, _, asked = on_terminal(tmp_path / "home", "\n".join([*wrong, "sk-123", "-", "no", ""]))
-    assert code == 0, asked
-    assert "  9  custom" in asked
-    assert "did you mean ollama?" in asked
-    assert (asked.count("Your name"), asked.count("Address of its API"), asked.count("Model, as")) == (2, 2, 2)
-    config, _ = load(tmp_path / "home" / "config" / "engine.yaml", {})
-    assert (config.routing.default, config.providers["custom"].base_url) == ("custom/m", "http://127.0.0.1:1/v1")
-    assert "Анна" in (tmp_path / "home" / "workspace" / "USER.md").read_text()
+    assert "nothing was written" in shown
 
 
 def test_what_comes_next_can_be_pasted(tmp_path):
@@ -310,16 +305,15 @@ def load_text(text):
     return parse(text, {})
 
 
-@pytest.mark.parametrize("provider", [name for name in answers.PROVIDERS if name != "custom"])
-def test_every_preset_makes_a_valid_configuration(provider):
+@pytest.mark.parametrize("provider", [name for name in answers.PROVIDERS if name != OTHER])
+def test_every_service_makes_a_valid_configuration(provider):
     model = "" if provider == "local" else "m"
     checked = answers.model(provider=provider, model=model, base_url="", key_env=None)
     config, warnings = load_text(config_text(checked).replace("${", "$${"))
     assert config.routing.default_provider == provider
     assert not warnings
     if provider != "local":
-        assert config.providers[provider].type == answers.PRESETS[provider].type
-        assert bool(config.providers[provider].models) == answers.PRESETS[provider].tools
+        assert config.providers[provider].type == SERVICES[provider].type
 
 
 def test_a_model_of_the_built_in_provider_is_no_answer():

@@ -40,9 +40,10 @@ class Chat extends HTMLElement {
     this.tooLong = h("p", { class: "offline", role: "alert", hidden: true });
     this.heading = h("h1", {}, this.chat);
     this.known = h("span", {});
+    this.model = h("button", { class: "quiet model", hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
-      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.menu),
+      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
       this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
@@ -70,8 +71,14 @@ class Chat extends HTMLElement {
 
   /** Ask what the server knows of this chat; until then there is no menu, which would be that of another state. */
   async know() {
-    const found = await get("/chats", { chat: this.chat }).catch(() => null);
-    if (found && this.isConnected) this.named(found.chats[0]);
+    const [found, models] = await Promise.all([get("/chats", { chat: this.chat }), get(`/chats/${encodeURIComponent(this.chat)}/models`)].map((each) => each.catch(() => null)));
+    if (!this.isConnected) return;
+    if (models) {
+      this.model.hidden = false;
+      this.model.textContent = models.this_chat.split("/").pop();
+      this.model.setAttribute("aria-label", `${t("Model")}: ${models.this_chat}`);
+    }
+    if (found) this.named(found.chats[0]);
   }
 
   /** Take what is known of this chat; by default, that it is new. */
@@ -247,6 +254,7 @@ class Chat extends HTMLElement {
   }
 
   hideLive() {
+    this.answer?.thinking?.end();
     this.answer = null;
     this.live.querySelector("article")?.remove();
   }
@@ -348,8 +356,11 @@ class Chat extends HTMLElement {
 
 const TAKES = {
   message(frame) {
+    const thinking = frame.role === "assistant" && this.answer?.turn === frame.turn && this.answer.thinking;
     if (frame.role === "assistant" || frame.kind === "tool_call") this.hideLive();
     if (!this.detached) this.put(frame);
+    if (thinking) this.rows.get(frame.seq)?.prepend(thinking.node);
+    if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
     this.follow();
   },
@@ -362,6 +373,7 @@ const TAKES = {
   },
   delta(frame) {
     const live = this.showLive(frame.turn);
+    live.thinking?.end();
     const text = live.node.data;
     const kept = frame.offset >= live.length ? text : Array.from(text).slice(0, frame.offset).join("");
     live.length = frame.offset + Array.from(frame.text).length;
@@ -370,8 +382,13 @@ const TAKES = {
     this.setState(t("answering"), true);
     this.follow();
   },
+  thinking(frame) {
+    const live = this.showLive(frame.turn);
+    opened("thinking").then((view) => this.answer === live && view.think(live, frame));
+  },
   tool(frame) {
-    const { tools } = this.showLive(frame.turn);
+    const { tools, thinking } = this.showLive(frame.turn);
+    thinking?.end();
     let line = tools.querySelector(`[data-call="${CSS.escape(frame.call)}"]`);
     if (!line) {
       line = h("div", { class: "tool", "data-call": frame.call }, h("strong", {}, frame.name), " ", h("span", {}, frame.what || ""));
@@ -434,7 +451,8 @@ function messageRow(chat, message, changed) {
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
-      t("Why this answer"))), ...folds);
+      t("Why this answer")),
+    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …"))), ...folds);
   return row;
 }
 

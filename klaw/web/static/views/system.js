@@ -1,7 +1,7 @@
 // How the server is, for whoever runs it: what is degraded, its parts with their queues, models, tokens, a check-up.
 
 import { get, post } from "/static/api.js";
-import { h } from "/static/dom.js";
+import { h, opened } from "/static/dom.js";
 import { dollars, number, said, size, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
@@ -19,7 +19,7 @@ class System extends Panel {
 
   draw({ status, rows, models, tokens }) {
     return [
-      h("header", { class: "row" }, h("h1", {}, t("System"))),
+      h("header", { class: "row" }, h("h1", {}, t("System")), h("a", { href: "#/settings", "data-key": "settings" }, t("Settings"))),
       this.degraded(status.degraded), this.server(status), this.models(models), this.tokens(tokens), this.checkUp(),
       h("section", {}, h("h2", {}, t("Parts")), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
         const [name, state, ...others] = cells;
@@ -50,7 +50,9 @@ class System extends Panel {
 
   models({ models, known, services, default: usual }) {
     const notes = services.filter((each) => each.error || each.note);
-    return h("section", {}, h("h2", {}, t("Models")), notes.map((each) => h("p", { class: "hint" }, `${each.provider}: ${said(each.error || each.note)}`)), h("ul", { class: "cards" }, models.map((name) => {
+    return h("section", {}, h("header", { class: "row" }, h("h2", {}, t("Models")),
+      h("button", { class: "main", "data-key": "connect", onclick: () => this.connect() }, t("Connect a model"))),
+    notes.map((each) => h("p", { class: "hint" }, `${each.provider}: ${said(each.error || each.note)}`)), h("ul", { class: "cards" }, models.map((name) => {
       const tested = this.tests[name];
       return h("li", {}, h("div", { class: "row" }, h("strong", {}, name), name === usual && h("span", { class: "hint" }, t("default")),
         h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))), facts(known.find((each) => each.name === name)),
@@ -58,6 +60,16 @@ class System extends Panel {
         : h("dl", { class: "checks" }, tested.checks.map((each) => [h("dt", {}, said(each.name)),
           h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
     })));
+  }
+
+  /** `#/system/connect` leads here, too. */
+  go(where) {
+    super.go(where);
+    if (where[0] === "connect") this.connect();
+  }
+
+  async connect() {
+    (await opened("connect")).connect(() => this.refresh());
   }
 
   async test(name) {

@@ -1,0 +1,226 @@
+// All settings, as the server describes them: what is in effect, where it comes from, and changing it. Changes are
+// collected and sent together, since some only make sense together.
+
+import { get, post } from "/static/api.js";
+import { h, toast } from "/static/dom.js";
+import { learn, said, t } from "/static/i18n.js";
+import { Panel } from "/static/panel.js";
+
+const DEFAULT = Symbol("default");
+const ORIGINS = { default: "default", file: "from the file", environment: "from the environment" };
+let made = 0;
+const REFERENCE = /\$\{[^}]*\}/;
+
+await learn("settings");
+
+class Settings extends Panel {
+  wanted = "";
+  mine = false;
+  told = null; // what the last change has brought
+  changes = new Map(); // of each path the value, or DEFAULT
+
+  load() {
+    return get("/config");
+  }
+
+  draw({ settings, undo, wrong, restart, file }) {
+    this.fields = new Map();
+    this.changes.clear();
+    const sections = new Map();
+    for (const each of settings) {
+      const name = each.path.split(/[.[]/)[0];
+      sections.set(name, [...(sections.get(name) || []), each]);
+    }
+    const search = h("input", { type: "search", value: this.wanted, "aria-label": t("Search settings"), placeholder: t("Search settings"), "data-key": "search",
+      oninput: () => { this.wanted = search.value; this.choose(); } });
+    const mine = h("input", { type: "checkbox", checked: this.mine, "data-key": "mine", onchange: () => { this.mine = mine.checked; this.choose(); } });
+    this.count = h("p", { role: "status" });
+    this.save = h("button", { class: "main", "data-key": "save", onclick: () => this.send() }, t("Save"));
+    this.bar = h("div", { class: "changes", hidden: true }, this.count,
+      h("div", { class: "buttons" }, h("button", { onclick: () => { this.drawn = null; this.refresh(); } }, t("Discard")), this.save));
+    this.sections = [...sections].map(([name, all]) => {
+      const body = h("div", { class: "fields" }, this.rows(all));
+      return h("details", { "data-key": `section ${name}` }, h("summary", {}, h("h2", {}, name)), body);
+    });
+    queueMicrotask(() => this.choose());
+    return [
+      h("header", { class: "row" }, h("h1", {}, t("Settings")),
+        undo.length > 0 && h("button", { "data-key": "undo", title: undo.join(", "), onclick: () => this.change(async () => this.tell(await post("/config/undo"))) }, t("Undo the last change"))),
+      wrong && h("p", { class: "error", role: "alert" }, t("The file was changed and is wrong, so it is not in effect:"), " ", wrong),
+      restart.length > 0 && h("p", { class: "warn" }, t("In effect after a restart:"), " ", restart.join(", ")),
+      h("p", { role: "status", class: "hint" }, this.told || ""),
+      h("div", { class: "row" }, search, h("label", { class: "row" }, mine, t("only what is not the default"))),
+      this.sections, h("p", { class: "hint" }, t("These stand in"), " ", h("code", {}, file)), this.bar,
+    ];
+  }
+
+  /** Rows of settings, those of a map's entries under their names. `prefix`: of an entry that is being added. */
+  rows(settings, prefix = "") {
+    return settings.map((each) => this.row({ ...each, path: prefix + each.path }));
+  }
+
+  row(setting) {
+    const { path, description, restart, origin, written, value } = setting;
+    made += 1;
+    const id = `setting-${made}`, shown = origin === "default" ? setting.default ?? value : written;
+    const problem = h("p", { class: "error", id: `${id}-problem` });
+    const usual = h("button", { "data-key": `default ${path}`, hidden: origin === "default", "aria-label": `${t("Use the default")}: ${path}` }, t("Use the default"));
+    const from = h("span", { class: "badge" }, t(ORIGINS[origin]));
+    const field = setting.type === "map" ? this.names({ ...setting, id }) : inputOf({ ...setting, id }, shown, () => this.set(path, field.value()));
+    const row = h("div", { class: "field setting", "data-path": path, "data-origin": origin },
+      h("label", { htmlFor: id }, h("code", {}, path)), h("p", { class: "hint", id: `${id}-meaning` }, said(description)),
+      field.element, problem,
+      h("div", { class: "about hint" }, from, restart && h("span", {}, t("needs a restart")), rangeOf(setting),
+        setting.default !== undefined && setting.default !== null && setting.type !== "map" && h("span", {}, `${t("default")}: ${textOf(setting.default)}`),
+        origin === "environment" && !setting.secret && h("span", {}, `${t("in effect")}: ${textOf(value)}`), usual));
+    (field.input || field.element).setAttribute("aria-describedby", `${id}-meaning ${id}-problem`);
+    usual.addEventListener("click", () => {
+      this.set(path, DEFAULT);
+      usual.hidden = true;
+      from.textContent = t(ORIGINS.default);
+      (field.input || field.element).disabled = true;
+    });
+    row.complain = (text) => { problem.textContent = text; };
+    row.words = `${path} ${description} ${said(description)}`.toLowerCase();
+    this.fields.set(path, row);
+    return row;
+  }
+
+  /** The names of a map, with buttons to take one away and a field for another one. */
+  names({ id, path, value, entry }) {
+    const list = h("ul", { class: "names" }, value.map((name) => {
+      const own = `${path}${keyed(name)}`;
+      const item = h("li", {}, h("strong", {}, name), " ", h("button", { "data-key": `remove ${own}`, "aria-label": `${t("Remove")}: ${own}`, onclick: () => {
+        this.set(own, DEFAULT);
+        item.remove();
+        this.querySelectorAll(".setting").forEach((each) => { if (each.dataset.path.startsWith(own) && each.dataset.path !== path) each.remove(); });
+      } }, t("Remove")));
+      return item;
+    }));
+    const name = h("input", { id, autocomplete: "off" });
+    const add = () => {
+      const wanted = name.value.trim(), own = `${path}${keyed(wanted)}`;
+      if (!wanted || value.includes(wanted) || this.fields.has(`${own}.`)) return;
+      this.fields.set(`${own}.`, null);
+      this.set(own, {});
+      const rows = h("div", { class: "fields" }, h("strong", {}, wanted), this.rows(entry, `${own}.`));
+      element.closest(".setting").after(rows);
+      name.value = "";
+      rows.querySelector("input, select, textarea")?.focus();
+    };
+    const element = h("div", {}, list, h("div", { class: "row" }, name, h("button", { "data-key": `add ${path}`, "aria-label": `${t("Add")}: ${path}`, onclick: add }, t("Add"))));
+    return { element, input: name };
+  }
+
+  set(path, value) {
+    this.changes.set(path, value);
+    this.fields.get(path)?.complain("");
+    this.bar.hidden = false;
+    this.count.textContent = t("changed: {count}", { count: this.changes.size });
+  }
+
+  /** What is sent: values within an entry that is being added stand after it. */
+  async send() {
+    this.save.disabled = true;
+    this.fields.forEach((each) => each?.complain(""));
+    const changed = [...this.changes];
+    try {
+      this.tell(await post("/config/set", {
+        values: Object.fromEntries(changed.filter(([, value]) => value !== DEFAULT)),
+        unset: changed.filter(([, value]) => value === DEFAULT).map(([path]) => path),
+      }));
+      this.drawn = null;
+      await this.refresh();
+    } catch (error) {
+      const others = [];
+      for (const { field, message } of error.fields || []) {
+        const row = this.fields.get(field) || this.fields.get(field.replace(/\[\d+\]$/, ""));
+        if (row) row.complain(message);
+        else others.push(`${field}: ${message}`);
+      }
+      if (!error.fields?.length) others.push(error.message);
+      if (others.length) toast(others.join("; "), 15_000);
+      const first = this.querySelector(".setting .error:not(:empty)");
+      first?.closest("details").setAttribute("open", "");
+      first?.scrollIntoView({ block: "center" });
+    }
+    this.save.disabled = false;
+  }
+
+  tell({ changed, restart, warnings }) {
+    const at = changed.filter((key) => !restart.includes(key)), later = changed.filter((key) => restart.includes(key));
+    this.told = [at.length && `${t("In effect now:")} ${at.join(", ")}.`, later.length && `${t("In effect after a restart:")} ${later.join(", ")}.`,
+      ...warnings.map((each) => `${each.path}: ${said(each.message)}`)].filter(Boolean).join(" ") || t("Nothing has changed.");
+  }
+
+  /** Show what fits the search. */
+  choose() {
+    const words = this.wanted.toLowerCase().split(/\s+/).filter(Boolean), narrow = words.length > 0 || this.mine;
+    for (const section of this.sections || []) {
+      let found = 0;
+      for (const row of section.querySelectorAll(".setting")) {
+        row.hidden = !words.every((word) => row.words.includes(word)) || (this.mine && row.dataset.origin === "default");
+        found += !row.hidden;
+      }
+      section.hidden = !found;
+      if (narrow) section.open = true;
+    }
+  }
+}
+
+/** A name behind a path, as the server writes paths. */
+function keyed(name) {
+  return /^[A-Za-z_][\w-]*$/.test(name) ? `.${name}` : `["${name.replace(/["\\]/g, "\\$&")}"]`;
+}
+
+function textOf(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function rangeOf({ minimum, above, maximum }) {
+  const least = minimum ?? (above === null ? null : `> ${above}`);
+  if (least === null && maximum === null) return null;
+  return h("span", {}, [least ?? "", maximum ?? ""].join(" – "));
+}
+
+/** The element for a value of a setting, and how to read it. What is a reference is a text, whatever it stands for. */
+function inputOf({ id, type, items, choices, nullable, secret }, shown, changed) {
+  const given = { id, autocomplete: "off", spellcheck: false, oninput: changed }, refers = typeof shown === "string" && REFERENCE.test(shown);
+  if (secret && JSON.stringify(shown ?? "").includes("***")) {
+    return { element: h("input", { ...given, disabled: true, value: t("stands in the file and is not shown") }), value: () => shown };
+  }
+  if (choices.length && !refers) {
+    const element = h("select", given, choices.map((each) => h("option", { value: each, selected: each === shown }, each)));
+    return { element, value: () => element.value };
+  }
+  if (type === "boolean" && !refers) {
+    const options = [["true", t("on")], ["false", t("off")], ...(nullable ? [["null", t("not set")]] : [])];
+    const element = h("select", given, options.map(([value, text]) => h("option", { value, selected: value === String(shown ?? null) }, text)));
+    return { element, value: () => JSON.parse(element.value) };
+  }
+  if (type === "array" || type === "object") {
+    const rows = type === "array" ? [shown ?? []].flat() : [];
+    const text = type === "array" ? rows.join("\n") : shown && Object.keys(shown).length ? JSON.stringify(shown, null, 2) : "";
+    const element = h("textarea", { ...given, rows: Math.min(8, text.split("\n").length + 1), value: text, placeholder: type === "array" ? t("one on each line") : "{}" });
+    return { element, value: () => (type === "array" ? linesOf(element.value, items) : jsonOf(element.value)) };
+  }
+  const element = h("input", { ...given, value: shown ?? "", placeholder: secret ? "${NAME}" : nullable ? t("not set") : "", inputMode: type === "string" || refers ? "text" : "decimal" });
+  return { element, value: () => {
+    const text = element.value.trim();
+    if (!text && (nullable || type !== "string")) return nullable ? null : DEFAULT;
+    return type === "string" ? text : scalarOf(text);
+  } };
+}
+
+const scalarOf = (text) => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text);
+const linesOf = (text, items) => text.split("\n").map((each) => each.trim()).filter(Boolean).map((each) => (items === "string" ? each : scalarOf(each)));
+
+function jsonOf(text) {
+  try {
+    return text.trim() ? JSON.parse(text) : {};
+  } catch {
+    return text; // the server says that it is none
+  }
+}
+
+customElements.define("klaw-settings", Settings);
