@@ -206,6 +206,8 @@ class Pages:
         """As ``page_recall``."""
         known = asked.scope == "known"
         at = [at for at, (name, _) in enumerate(self.names) if not known or name == asked.question.document]
+        if not at:  # a document without text
+            return [0.0] * len(PLACES)
         counts = [self.counts[each] for each in at]
         sizes = np.array([each.total() for each in counts], float)
         scores = np.zeros(len(at))
