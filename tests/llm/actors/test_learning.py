@@ -193,9 +193,7 @@ async def test_what_nobody_says_is_tried_with_tiny_calls() -> None:
         config = config_of("studio", service.address, "llama")
         registry = Registry(config, FixedClock(NOW), kept.save)
         async with watched(registry, router_of(config, registry), config):
-            await until(
-                lambda: "tools" in registry.facts("studio/llama").known() and registry.facts("studio/llama").tools
-            )
+            await until(lambda: json.loads(kept.texts.get("studio", "{}")).get("tried"))
         known = seen(registry, "studio/llama")
         assert known["tools"] == (True, "tried")
         assert known["images"] == (False, "service")
