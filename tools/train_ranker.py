@@ -105,9 +105,14 @@ def _ids(connection: Any, chat: str) -> list[tuple[int, str]]:
 
 
 def fit(
-    groups: Sequence[Group], l2: float, names: Sequence[str] = MESSAGES.names, without: Collection[str] = ()
+    groups: Sequence[Group],
+    l2: float,
+    names: Sequence[str] = MESSAGES.names,
+    without: Collection[str] = (),
+    prior: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The weights that make the evidence likeliest, by the names of the features."""
+    """The weights that make the evidence likeliest, by the names of the features; the penalty draws them to ``prior``
+    (0)."""
     most = max(len(group.evidence) for group in groups)
     features = np.zeros((len(groups), most, len(names)))
     target, there = np.zeros((len(groups), most)), np.full((len(groups), most), -np.inf)
@@ -118,12 +123,14 @@ def fit(
     spread = rows.std(axis=0)
     used = np.array([at for at, name in enumerate(names) if spread[at] > 0 and name not in without])
     scaled = (features[:, :, used] - rows.mean(axis=0)[used]) / spread[used] * (there == 0.0)[..., None]
-    weights = _newton(scaled, target, there, l2)
+    towards = np.array([(prior or {}).get(names[at], 0.0) for at in used]) * spread[used]
+    weights = _newton(scaled, target, there, l2, towards)
     found = weights / spread[used]
-    return {names[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
+    made = {names[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
+    return {**{name: weight for name, weight in (prior or {}).items() if name in names}, **made}
 
 
-def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float) -> np.ndarray:
+def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float, prior: np.ndarray) -> np.ndarray:
     """Minimise the mean cross entropy plus the penalty; each step is halved until it is one downwards."""
     count, width = len(features), features.shape[2]
     total = target.sum(axis=1)
@@ -134,12 +141,12 @@ def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: flo
         likely = np.exp(logits)
         sums = likely.sum(axis=1, keepdims=True)
         entropy = total @ np.log(sums[:, 0]) - (target * np.maximum(logits, -1e9)).sum()
-        return entropy / count + l2 * weights @ weights, likely / sums
+        return entropy / count + l2 * (weights - prior) @ (weights - prior), likely / sums
 
-    weights = np.zeros(width)
+    weights = prior
     cost, likely = look(weights)
     for _ in range(STEPS):
-        slope = np.einsum("qk,qkf->f", total[:, None] * likely - target, features) / count + 2 * l2 * weights
+        slope = np.einsum("qk,qkf->f", total[:, None] * likely - target, features) / count + 2 * l2 * (weights - prior)
         means = np.einsum("qk,qkf->qf", likely, features)
         rows = (features * np.sqrt(total[:, None] * likely)[..., None]).reshape(-1, width)
         curve = (rows.T @ rows - (means * total[:, None]).T @ means) / count + 2 * l2 * np.eye(width)

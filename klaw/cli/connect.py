@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from getpass import getpass
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.operations import Here
-from klaw.client.text_width import harmless
+from klaw.cli.questions import answer, hidden, tell
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.paths import Paths
 from klaw.config.services import OTHER
@@ -24,7 +23,24 @@ from klaw.operations.operation import OperationError, argument
 from klaw.operations.perform import operations, plain, read
 
 SHOWN_MODELS = 20
-T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class Connect:
+    service: str | None = argument("ollama, openrouter, anthropic …, or other: OpenAI's API elsewhere", positional=True)
+    url: str | None = argument("address of its API, if it is another than usual", metavar="URL")
+    key_env: str | None = argument(
+        "environment variable that holds the key, which is kept in secrets.env", metavar="VARIABLE"
+    )
+    model: str | None = argument("as the service calls it", metavar="NAME")
+    use: tuple[str, ...] = argument(
+        "chats, background (summaries and topics), tasks (default: all)",
+        default=(),
+        metavar="USE",
+        option="--for",
+        words=True,
+    )
+    yes: bool = argument("ask nothing", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -218,27 +234,8 @@ def told(done: Mapping[str, Any]) -> list[str]:
 _FEATURES = {"summaries": "summaries of long chats", "topics": "topics and facts"}
 
 
-@attrs.frozen(kw_only=True)
-class Connect:
-    service: str | None = argument("ollama, openrouter, anthropic …, or other: OpenAI's API elsewhere", positional=True)
-    url: str | None = argument("address of its API, if it is another than usual", metavar="URL")
-    key_env: str | None = argument(
-        "environment variable that holds the key, which is kept in secrets.env", metavar="VARIABLE"
-    )
-    model: str | None = argument("as the service calls it", metavar="NAME")
-    use: tuple[str, ...] = argument(
-        "chats, background (summaries and topics), tasks (default: all)",
-        default=(),
-        metavar="USE",
-        option="--for",
-        words=True,
-    )
-    yes: bool = argument("ask nothing", default=False)
-
-
-def connect(asked: Connect, here: Here) -> dict[str, Any]:
-    """Connect a model: ask which one, let it answer once, and use it from now on. Nothing is changed if it does not
-    answer; the exit code is 1 then."""
+def connect(asked: "Connect", here: Here) -> dict[str, Any]:
+    """Carry out ``klaw models connect``."""
     ways = ways_of(here.paths)
     given = {name: getattr(asked, name) for name in ("service", "url", "key_env", "model")}
     given |= {"use": list(asked.use), "key": os.environ.get(asked.key_env or "")}
@@ -265,37 +262,3 @@ def finish(ways: Ways, plan: Mapping[str, Any], say: Callable[..., None]) -> dic
         say(f"The key is in secrets.env as {done['key_in']}.")
     say(f"Connected: {done['model']}" + (", from now on." if ways.of_server else "; the next `klaw serve` uses it."))
     return done
-
-
-# -- questions stand on standard error, so that ``--json`` leaves standard output to the report ------------------------
-
-FEW = 3
-"""At most this many choices stand in one line."""
-
-
-def answer(question: str, default: str, read: Callable[[str], T], choices: Sequence[str] = ()) -> T:
-    """What the person says, who is asked until ``read`` raises no KlawError. One of the ``choices``, which may be
-    described behind two spaces, can be named by its number. Raises EOFError, KeyboardInterrupt."""
-    if len(choices) > FEW:
-        tell(f"{question}:", *(f"{at:>3}  {each}" for at, each in enumerate(choices, 1)))
-        question = "Its number or name"
-    elif choices:
-        question += f" ({' or '.join(choices)})"
-    while True:
-        print(f"{question} [{default}]: " if default else f"{question}: ", end="", file=sys.stderr, flush=True)
-        text = input().strip() or default
-        if choices and text.isdecimal() and 1 <= int(text[:4]) <= len(choices):
-            text = choices[int(text[:4]) - 1].partition("  ")[0]
-        try:
-            return read(text)
-        except KlawError as error:
-            tell(f"  {str(error).partition(': ')[2] or error}")
-
-
-def hidden(question: str) -> str:
-    """A text that is not shown while it is typed. Raises EOFError, KeyboardInterrupt."""
-    return getpass(f"{question}: ", stream=sys.stderr).strip()
-
-
-def tell(*lines: str) -> None:
-    print(*map(harmless, lines), sep="\n", file=sys.stderr, flush=True)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from klaw.cli.connect import answer, ask_for, finish, ways_of
+from klaw.cli.connect import ask_for, finish, ways_of
 from klaw.cli.operations import Here, command
 from klaw.cli.output import program, warn
+from klaw.cli.questions import answer
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.paths import Paths
 from klaw.operations.lines import ShownLines

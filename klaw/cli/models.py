@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.connect import Connect, connect
+from klaw.cli.connect import Connect
+from klaw.cli.connect import connect as carry_out
 from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import warn
 from klaw.config.paths import Paths
@@ -81,9 +82,11 @@ class Calibrate:
     dry_run: bool = argument("measure and store nothing", default=False)
 
 
-command(NOUN, "models_connect", Connect, cli="connect", show=lambda answer: ShownLines((), found=answer["changed"]))(
-    connect
-)
+@command(NOUN, "connect", Connect, cli="connect", show=lambda answer: ShownLines((), found=answer["changed"]))
+def connect(asked: Connect, here: Here) -> dict[str, Any]:
+    """Connect a model: ask which one, let it answer once, and use it from now on. Nothing is changed if it does not
+    answer; the exit code is 1 then."""
+    return carry_out(asked, here)
 
 
 def _pulled(answer: dict[str, Any]) -> ShownLines:

@@ -32,7 +32,7 @@ PASSES_S = 300.0
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """The key is wrong or there is no credit, so every call fails."""
 
-Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
+Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker", "expansion"]
 
 
 def configured_models(config: EngineConfig) -> list[str]:

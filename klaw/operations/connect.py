@@ -190,9 +190,9 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
             raise op.OperationError("bad_config", str(error)) from None
     return {
         "model": f"{connection.provider}/{asked.model}",
-        "answer": tried and tried.answer,
-        "seconds": tried and round(tried.seconds, 2),
-        "tools": tried and tried.tools,
+        "answer": tried.answer if tried is not None else None,
+        "seconds": round(tried.seconds, 2) if tried is not None else None,
+        "tools": tried.tools if tried is not None else None,
         "cost": connecting.day_cost(connection, facts.prices if facts is not None else None),
         "switched_on": list(connecting.switched_on(config, after)),
         "key_in": key_in,
