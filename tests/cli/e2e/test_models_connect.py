@@ -187,7 +187,7 @@ async def test_the_questions_at_a_terminal(tmp_path, running):
             ("did you mean openrouter?", "openrouter"),
             ("https://openrouter.ai/keys): ", "sk-wrong"),
             ("https://openrouter.ai/keys): ", KEY),
-            ("3000 models", "model-17"),
+            ("3,000 models", "model-17"),
             ("models have this in their names", "QWEN3 32b"),
             ("Use it for", ""),
             ("Use it? yes or no [yes]: ", ""),
