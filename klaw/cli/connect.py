@@ -245,7 +245,11 @@ def connect(asked: "Connect", here: Here) -> dict[str, Any]:
             raise OperationError("bad_args", "is needed with --yes", field=missing)
         plan: dict[str, Any] | None = {**given, "use": given["use"] or list(EVERYTHING)}
     elif sys.stdin.isatty():
-        plan = ask_for(ways, given)
+        try:
+            plan = ask_for(ways, given)
+        except (EOFError, KeyboardInterrupt):
+            tell("", "Nothing was changed.")
+            raise KeyboardInterrupt from None
     else:
         raise OperationError("bad_args", "there is no terminal to ask on: give --yes, and the answers as options")
     if plan is None:
