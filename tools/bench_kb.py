@@ -43,7 +43,7 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.knowledge import DocumentId, Passage, Source, document_id
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.search import FoundPassage
+from klaw.domain.search import WEAK, FoundPassage, PassageOutcome
 from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
@@ -65,7 +65,9 @@ from tools.train_ranker import Group, fit
 PLACES = (1, 3, 10)
 MAX_TOKENS = 1_500
 """``kb.maxTokens`` as it is by default."""
-L2 = 0.01
+L2, PRIOR = 0.1, {"fused": 6.0, "distance": -1.0, "page": 3.0}
+"""What is learned stays near plain fusion, and near the page that a question names: so it carries over to documents of
+another kind."""
 K1, B = 1.2, 0.75
 """Of BM25."""
 _TIMED = 200
@@ -105,7 +107,7 @@ class Asked:
             for page, hit in zip(pages, there, strict=True)
         ]
         count = len(set(self.question.pages)) or 1
-        return Group(str(self.question.document), self.pool.features, np.array(evidence) / count)
+        return Group(str(self.question.document), self.pool.features, np.array(evidence) / count, self.pool)
 
 
 # -- page recall -------------------------------------------------------------------------------------------------------
@@ -158,7 +160,7 @@ def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[tuple[str, 
                 for each, group in groups
                 if each.question.name not in own and group.evidence.any()
             ]
-            made[key] = fit(used, L2, names) if used else {}
+            made[key] = fit(used, L2, names, prior=PRIOR) if used else {}
     return {(source, name): made[(source,) if several else (source, name)] for source, name in there}
 
 
@@ -173,9 +175,10 @@ def learn(path: Path, model: str, asked: Sequence[Asked], alone: Sequence[Asked]
         "on": datetime.now(UTC).date().isoformat(),
         "model": model,
         "l2": L2,
+        "prior": PRIOR,
         "searches": len(groups["vectors"]),
     }
-    ranker = {"made": made, **{state: fit(found, L2, PASSAGES.names) for state, found in groups.items()}}
+    ranker = {"made": made, **{state: fit(found, L2, PASSAGES.names, prior=PRIOR) for state, found in groups.items()}}
     path.write_text(json.dumps(ranker, indent=1) + "\n", encoding="utf-8")
     built_in.cache_clear()
 
@@ -289,10 +292,18 @@ def _json(path: Path) -> Any:
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 
-async def silence(search: KnowledgeSearch, source: Source, asked: Sequence[str]) -> int:
-    """How many questions are given no passage."""
-    found = [await search.search(text, [source.base], LOCAL_USER, max_tokens=MAX_TOKENS) for text in asked]
-    return sum(not each.kept for each in found)
+async def outcomes(search: KnowledgeSearch, source: Source, asked: Sequence[str]) -> list[PassageOutcome]:
+    return [await search.search(text, [source.base], LOCAL_USER, max_tokens=MAX_TOKENS) for text in asked]
+
+
+def weak_curve(found: Mapping[str, Sequence[PassageOutcome]]) -> list[dict[str, float]]:
+    """Where "nothing fits well" begins, and which share of each kind of question is told so, in percent."""
+    lacks = {kind: np.array([each.lack or 0.0 for each in those]) for kind, those in found.items()}
+    starts = np.quantile(lacks["answerable"], [0.98, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5])
+    return [
+        {"from": round(at, 3), **{kind: round(100 * float((lack >= at).mean()), 1) for kind, lack in lacks.items()}}
+        for at in (*starts.tolist(), WEAK)
+    ]
 
 
 async def articles(store: Store, model: KeptModel, path: Path) -> dict[str, float]:
@@ -387,15 +398,20 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 await trio.to_thread.run_sync(learn, arguments.learn, model.model.model_id, asked, alone)
             result["pages"] = table(asked, {source.name: await Pages.of(store, source) for source in folders.values()})
             result["silent"] = {}
+            found: dict[str, list[PassageOutcome]] = {}
             for folder, source in folders.items():
                 kinds = {"unanswerable": [], "answerable": []}  # type: dict[str, list[str]]
                 for each in questions(folder, source):
                     kinds["answerable" if each.answerable else "unanswerable"].append(each.text)
                 if arguments.smalltalk:
                     kinds["small talk"] = _json(arguments.smalltalk)["queries"]
-                result["silent"][source.name] = {
-                    kind: f"{await silence(search, source, texts)} of {len(texts)}" for kind, texts in kinds.items()
-                }
+                result["silent"][source.name] = {}
+                for kind, texts in kinds.items():
+                    there = await outcomes(search, source, texts)
+                    silent = sum(not each.kept for each in there)
+                    result["silent"][source.name][kind] = f"{silent} of {len(there)}"
+                    found.setdefault(kind, []).extend(there)
+            result["weak"] = weak_curve({kind: found[kind] for kind in ("unanswerable", "answerable")})
             if arguments.articles:
                 result["articles"] = await articles(store, model, arguments.articles)
             folder, source = next(iter(folders.items()))

@@ -126,7 +126,7 @@ MOST_LINES = 400
 MOST_IN_FOLDER = 22
 FULLER = {"domain"}
 """Folders with more modules; to become none."""
-MOST_MODULES = 480
+MOST_MODULES = 490
 """Python files below klaw/."""
 
 

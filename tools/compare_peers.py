@@ -66,8 +66,6 @@ from klaw.actor.clock import SystemClock, from_iso
 from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL
-from klaw.domain.search import RecallOutcome
-from klaw.llm.client import Meter
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall import ranker as ranker_module
 from klaw.memory.recall.excerpt import line_tokens
@@ -75,12 +73,13 @@ from klaw.memory.recall.query import MAX_WORDS, content_words
 from klaw.memory.recall.ranker import Ranker
 from klaw.memory.recall.recall import Recall
 from klaw.store.search import vectors as stored_vectors
-from klaw.store.search.chat_search import ChatScope
 from tests.support.stores import running_store
-from tools.bench_recall import BUDGET, MODEL, CachedModel, Scores, ask, conversations, load, ready_embedder
+from tools.bench_recall import MODEL, CachedModel, _ranked, conversations, ids_of, load, passed_of, ready_embedder
 
 Json: TypeAlias = dict[str, Any]
 
+BUDGET = 400
+"""Tokens."""
 _NUMPY = "numpy==2.4.6"
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "chromadb": ("chromadb==1.5.9", _NUMPY),
@@ -107,14 +106,25 @@ LARGE_S = 3600
 class Measured:
     """What is known of one peer on one set."""
 
-    scores: Scores = attrs.Factory(Scores)
+    shares: dict[str, list[float]] = attrs.Factory(lambda: {"@3": [], "@10": [], f"@{BUDGET}": []})
     silent: list[float] = attrs.Factory(list)
     cpu_ms: list[float] = attrs.Factory(list)
     clock_ms: list[float] = attrs.Factory(list)
 
+    def add(self, question: Json, ranked: Sequence[str], packed: Sequence[str], cpu_ms: float, clock_ms: float) -> None:
+        """Count the ids of the messages that a question found, and of those that fit into the budget."""
+        evidence = set(question["evidence"])
+        if not evidence:
+            self.silent.append(float(not ranked))
+            return
+        for found, shares in zip((ranked[:3], ranked[:10], packed), self.shares.values(), strict=True):
+            shares.append(len(evidence & set(found)) / len(evidence))
+        self.cpu_ms.append(cpu_ms)
+        self.clock_ms.append(clock_ms)
+
     def summary(self) -> Json:
         return {
-            **{name: value for name, value in self.scores.summary().items() if name in ("@3", "@10", "@400")},
+            **{name: round(100 * statistics.mean(values), 1) for name, values in self.shares.items()},
             "questions": len(self.cpu_ms),
             "silence": round(100 * statistics.mean(self.silent), 1) if self.silent else None,
             "cpu_ms": round(statistics.mean(self.cpu_ms), 2),
@@ -203,13 +213,8 @@ def score(found: Json, conversation: Json, questions: Sequence[Json], measured: 
     texts = [each["content"] for each in conversation["messages"]]
     answers = zip(questions, found["found"], found["cpu_ms"], found["clock_ms"], strict=True)
     for question, places, cpu_ms, clock_ms in answers:
-        if not question["evidence"]:
-            measured.silent.append(float(not places))
-            continue
         packed = [ids[place] for place in filled(places, texts)]
-        measured.scores.add([ids[place] for place in places], packed, set(question["evidence"]))
-        measured.cpu_ms.append(cpu_ms)
-        measured.clock_ms.append(clock_ms)
+        measured.add(question, [ids[place] for place in places], packed, cpu_ms, clock_ms)
 
 
 def compare(peer: str, python: Path, folder: Path, small: Sequence[str], model: CachedModel, scratch: Path) -> Sets:
@@ -242,42 +247,26 @@ def compare(peer: str, python: Path, folder: Path, small: Sequence[str], model: 
     return found
 
 
-@attrs.define(eq=False, slots=False)
-class MeasuredRecall(Recall):
-    spent: list[tuple[float, float]] = attrs.field(factory=list, init=False)
-    """Milliseconds of CPU and of the clock of each search."""
-
-    async def search(
-        self, text: str, scope: ChatScope, max_tokens: int | None = None, meter: Meter | None = None
-    ) -> RecallOutcome:
-        cpu, clock = time.process_time(), time.perf_counter()
-        outcome = await super().search(text, scope, max_tokens, meter)
-        self.spent.append((1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - clock)))
-        return outcome
-
-
 async def klaw(folder: Path, small: Sequence[str], model: CachedModel, apart: Json, scratch: Path) -> Sets:
     """Klaw as bench_recall.py measures it."""
     found: Sets = defaultdict(Measured)
-    sets: dict[str, dict[str, Scores]] = defaultdict(lambda: defaultdict(Scores))
     async with running_store(scratch) as store:
         await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
         config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
-        recall = MeasuredRecall(store.readers, ready_embedder(model), config, SystemClock())
+        recall = Recall(store.readers, ready_embedder(model), config, SystemClock())
         for conversation in conversations([folder]):
             if apart:
                 ranker = JOURNAL.read(apart[conversation["name"]], Ranker)
                 ranker_module.built_in = lambda _package, ranker=ranker: ranker  # type: ignore[assignment]
             scope = await load(store, model, conversation)
-            name, recall.spent = conversation["set"], []
-            for question in asked(conversation, ()):
-                await ask(store, model, recall, scope, question, sets, name, [])
-            measured = found[name]
-            measured.scores = sets[name]["whole"]
-            measured.cpu_ms += [cpu_ms for cpu_ms, _ in recall.spent]
-            measured.clock_ms += [clock_ms for _, clock_ms in recall.spent]
-            for query in small:
-                measured.silent.append(float(not (await recall.search(query, scope)).kept))
+            measured = found[conversation["set"]]
+            for question in asked(conversation, small):
+                model.embed([question["query"]], "query")
+                cpu, clock = time.process_time(), time.perf_counter()
+                outcome = await recall.search(question["query"], scope)
+                spent = 1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - clock)
+                ranked = ids_of(list(filter(_ranked, outcome.candidates)))
+                measured.add(question, ranked, ids_of(passed_of(outcome.candidates)), *spent)
     return found
 
 

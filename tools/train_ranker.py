@@ -7,8 +7,8 @@ Each conversation is loaded as ``bench_recall.py`` does, and each question goes 
 from the candidates as the ranker sees them: listwise softmax over those of one question, weighted by evidence (ListNet,
 Cao and others, ICML 2007), with L2, by Newton's method; then once more, with what the scores of that say of the
 sessions. ``--apart`` writes one ranker for each conversation, learned from all the others, for ``bench_recall.py
---apart``: figures for conversations that were not learned from. ``--long``: it learns also from each conversation with
-long answers (``long_turns``).
+--apart``: figures for conversations that were not learned from. ``--long``: it learns a ranker for
+chats with long messages, from each conversation as it is and with long answers (``long_turns``).
 """
 
 import argparse
@@ -57,6 +57,8 @@ class Group:
     evidence: np.ndarray
     """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
     pool: Pool[Any]
+    long: bool
+    """Of a conversation with long answers that was made of another."""
 
     def again(self, weights: Mapping[str, float]) -> "Group":
         """The same for the second pass after a first with these weights."""
@@ -94,8 +96,8 @@ async def collect(
                     ):  # fmt: skip
                         hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
                         if hit.any():
-                            slim = attrs.evolve(found, entries=())
-                            groups[state].append(Group(conversation["source"], found.matrix(told), hit, slim))
+                            slim, long = attrs.evolve(found, entries=()), conversation["name"] != conversation["source"]
+                            groups[state].append(Group(conversation["source"], found.matrix(told), hit, slim, long))
     model.save()
     return groups, model.model.model_id
 
@@ -105,9 +107,14 @@ def _ids(connection: Any, chat: str) -> list[tuple[int, str]]:
 
 
 def fit(
-    groups: Sequence[Group], l2: float, names: Sequence[str] = MESSAGES.names, without: Collection[str] = ()
+    groups: Sequence[Group],
+    l2: float,
+    names: Sequence[str] = MESSAGES.names,
+    without: Collection[str] = (),
+    prior: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The weights that make the evidence likeliest, by the names of the features."""
+    """The weights that make the evidence likeliest, by the names of the features; the penalty draws them to ``prior``
+    (0)."""
     most = max(len(group.evidence) for group in groups)
     features = np.zeros((len(groups), most, len(names)))
     target, there = np.zeros((len(groups), most)), np.full((len(groups), most), -np.inf)
@@ -118,12 +125,14 @@ def fit(
     spread = rows.std(axis=0)
     used = np.array([at for at, name in enumerate(names) if spread[at] > 0 and name not in without])
     scaled = (features[:, :, used] - rows.mean(axis=0)[used]) / spread[used] * (there == 0.0)[..., None]
-    weights = _newton(scaled, target, there, l2)
+    towards = np.array([(prior or {}).get(names[at], 0.0) for at in used]) * spread[used]
+    weights = _newton(scaled, target, there, l2, towards)
     found = weights / spread[used]
-    return {names[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
+    made = {names[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
+    return {**{name: weight for name, weight in (prior or {}).items() if name in names}, **made}
 
 
-def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float) -> np.ndarray:
+def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float, prior: np.ndarray) -> np.ndarray:
     """Minimise the mean cross entropy plus the penalty; each step is halved until it is one downwards."""
     count, width = len(features), features.shape[2]
     total = target.sum(axis=1)
@@ -134,12 +143,12 @@ def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: flo
         likely = np.exp(logits)
         sums = likely.sum(axis=1, keepdims=True)
         entropy = total @ np.log(sums[:, 0]) - (target * np.maximum(logits, -1e9)).sum()
-        return entropy / count + l2 * weights @ weights, likely / sums
+        return entropy / count + l2 * (weights - prior) @ (weights - prior), likely / sums
 
-    weights = np.zeros(width)
+    weights = prior
     cost, likely = look(weights)
     for _ in range(STEPS):
-        slope = np.einsum("qk,qkf->f", total[:, None] * likely - target, features) / count + 2 * l2 * weights
+        slope = np.einsum("qk,qkf->f", total[:, None] * likely - target, features) / count + 2 * l2 * (weights - prior)
         means = np.einsum("qk,qkf->qf", likely, features)
         rows = (features * np.sqrt(total[:, None] * likely)[..., None]).reshape(-1, width)
         curve = (rows.T @ rows - (means * total[:, None]).T @ means) / count + 2 * l2 * np.eye(width)
@@ -154,23 +163,28 @@ def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: flo
 
 def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, Any], without: str = "") -> Any:
     """A ranker as it is stored, from all conversations but one."""
-    used = {state: [each for each in groups[state] if each.conversation != without] for state in STATES}
     counts: dict[str, int] = {}
+    used = {state: [each for each in groups[state] if each.conversation != without] for state in STATES}
     for group in used["vectors"]:
         counts[group.conversation] = counts.get(group.conversation, 0) + 1
-    first = {state: fit(each, l2, without=LATER) for state, each in used.items() if each}
-    return {
-        "made": {**made, "l2": l2, "questions": counts},
-        **{state: first.get(state, {}) for state in STATES},
-        "again": {state: fit([each.again(of) for each in used[state]], l2) for state, of in first.items()},
-    }
+    found = []
+    for long in (False, True):
+        own = {state: [each for each in used[state] if long or not each.long] for state in STATES}
+        first = {state: fit(each, l2, without=LATER) for state, each in own.items() if each}
+        again = {state: fit([each.again(of) for each in own[state]], l2) for state, of in first.items()}
+        found.append({**{state: first.get(state, {}) for state in STATES}, "again": again})
+    long_one = {"long": {"made": {}, **found[1]}} if any(each.long for each in used["vectors"]) else {}
+    return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **long_one}
 
 
-def written(ranker: Mapping[str, Any]) -> str:
+def written(ranker: Mapping[str, Any], indent: str = " ") -> str:
     """A line for each set of weights."""
-    again = ",\n  ".join(f"{json.dumps(state)}: {json.dumps(each)}" for state, each in ranker["again"].items())
-    sets = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in ranker.items() if name != "again"]
-    return "{\n " + ",\n ".join([*sets, f'"again": {{\n  {again}\n }}']) + "\n}\n"
+    sets = (
+        f"{indent}{json.dumps(name)}: "
+        + (written(each, indent + " ") if name in ("again", "long") else json.dumps(each))
+        for name, each in ranker.items()
+    )
+    return "{\n" + ",\n".join(sets) + f"\n{indent[1:]}}}"
 
 
 def main() -> None:
@@ -191,7 +205,7 @@ def main() -> None:
         names = dict.fromkeys(group.conversation for group in groups["vectors"])
         apart = {name: learn(groups, arguments.l2, made, name) for name in names}
         arguments.apart.write_text(json.dumps(apart, indent=1) + "\n", encoding="utf-8")
-    ranker = written(learn(groups, arguments.l2, made))
+    ranker = written(learn(groups, arguments.l2, made)) + "\n"
     if arguments.out is not None:
         arguments.out.write_text(ranker, encoding="utf-8")
     else:

@@ -23,9 +23,9 @@ from klaw.domain.text import clean
 from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefused
-from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
+from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, stored_echo, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolCall, ToolDescription, Usage
+from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolCall, ToolDescription, Usage
 from klaw.toolbox.executor import MAX_CALLS, CallResult, in_short, prepare
 from klaw.toolbox.spec import ToolContext
 
@@ -46,7 +46,7 @@ LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 
 @attrs.frozen(kw_only=True)
 class ModelCall:
-    """A call of a model that the limits allow, with an answer of at most ``answer_tokens``."""
+    """A call of a model that the limits allow, with at most ``answer_tokens`` of thinking and answer."""
 
     answer_tokens: int
     count: Callable[[Usage], None] = lambda _usage: None
@@ -59,7 +59,8 @@ class Host(Protocol):
         ...
 
     def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[ModelCall]:
-        """An LLM slot, or a share of a limit, for a request of ``estimated`` tokens; ``most``: the longest answer."""
+        """An LLM slot, or a share of a limit, for a request of ``estimated`` tokens and at most ``most`` of answer and
+        thinking."""
         ...
 
     def heard(self, delta: Delta) -> None:
@@ -108,13 +109,13 @@ class Conversation:
     llm_calls: int = attrs.field(init=False, default=0)
     finish_reason: str = attrs.field(init=False, default="stop")
     """Why the last call ended."""
-    echo: Echo | None = attrs.field(init=False, default=None)
-    """What goes back with the answer of a conversation with tools."""
     images: tuple[bytes, ...] = attrs.field(init=False, default=())
     """Pictures that are part of the answer; files, unchecked."""
     answered_by: str = attrs.field(init=False, default="")
     adapted: tuple[str, ...] = attrs.field(init=False, default=())
     """What its model turned out to refuse, see ``Completion.adapted``."""
+    thinking_tokens: int = attrs.field(init=False, default=0)
+    """Of all calls, see ``Completion.thinking_tokens``."""
     claims: Claims = attrs.field(init=False)
     _prompt: tuple[ChatMessage, ...] = attrs.field(init=False)
     """The messages of the first request."""
@@ -172,7 +173,6 @@ class Conversation:
             hint = self.claims.object_to(completion.text) if last is None and self.claims.account is None else None
             if hint is None:
                 self.text, self.ending = self.claims.settle(completion.text), last or Ending.ANSWERED
-                self.echo = completion.echo if self.rounds + self.rounds_done else None
                 self.images = completion.images
                 return
             self._tail.append(ChatMessage(role="assistant", content=completion.text))
@@ -180,7 +180,7 @@ class Conversation:
 
     def _budget(self, route: Route) -> Budget:
         return Budget(
-            context_tokens=route.context_tokens,
+            context_tokens=route.context_tokens - route.thinking_tokens,
             reply_reserve_tokens=self.agent.core.config.context.reply_reserve_tokens,
             correction=self.agent.llm.correction.of(route.name),
         )
@@ -207,7 +207,7 @@ class Conversation:
     def _affords(self, *, calls: int) -> bool:
         if self.max_tokens is None:
             return True
-        following = request_tokens(self._request(final=False)) + self.reply_tokens
+        following = request_tokens(self._request(final=False)) + self.reply_tokens + self.route.thinking_tokens
         return self._spent + calls * following <= self.max_tokens
 
     def _last_call(self) -> Ending | None:
@@ -251,18 +251,21 @@ class Conversation:
 
     async def _call(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
         route, estimated = self.route, request_tokens(messages) + tools_tokens(tools)
-        async with self.host.call(estimated, self.reply_tokens) as call:
+        most = self.reply_tokens + route.thinking_tokens
+        async with self.host.call(estimated, most) as call:
             request = Request(
                 model=route.model,
                 messages=messages,
                 tools=tools,
                 stable_messages=len(messages) if tools else 0,  # the next round sends them again
                 temperature=self.agent.core.config.llm.temperature,
-                max_tokens=call.answer_tokens,
+                max_tokens=min(self.reply_tokens, call.answer_tokens),
+                most_tokens=call.answer_tokens,
             )
             completion = await self.meter.stream(route, request, self.host.heard)
             self.answered_by = completion.model or route.name
             self.adapted = completion.adapted
+            self.thinking_tokens += completion.thinking_tokens
             call.count(_usage(estimated, completion))
         if completion.usage is not None and not any(message.images for message in messages):
             reported = completion.usage.prompt_tokens
@@ -275,7 +278,7 @@ class Conversation:
         self._ids |= by_id.keys()
         own = tuple(prepared.call for prepared in calls)
         asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
-        kept = {ECHO: attrs.asdict(completion.echo)} if completion.echo is not None else {}
+        kept = {ECHO: signatures} if (signatures := stored_echo(completion.echo)) is not None else {}
         await self.host.keep(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(completion.text), {"calls": asked, **kept})
         self.rounds += 1
         for call in own:

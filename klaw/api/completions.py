@@ -23,7 +23,7 @@ from klaw.api.streams import Stream, while_connected
 from klaw.convert import FRAMES, Bounds
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
-from klaw.domain.events import TextStreamed, TurnStarted
+from klaw.domain.events import TextStreamed, ThoughtStreamed, TurnStarted
 from klaw.domain.message import CUT, Role, TurnStatus
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
@@ -88,6 +88,8 @@ class Exchange:
     """The client gave the message's id and can ask for the answer again: the turn goes on when the client goes away."""
     headers: dict[str, str] = attrs.Factory(dict)
     """For the response; they are whole when the first piece comes."""
+    on_thought: OnText | None = None
+    """Gets the pieces of what the model thinks, if the client asks for them."""
     finish_reason: str = "stop"
     """Why the answer ended: ``stop``, ``length`` or ``content_filter``."""
     _answer: str | None = None
@@ -222,6 +224,8 @@ class Exchange:
         async for news in asked:
             if isinstance(news, TurnStarted) and asked.turn == news.turn:
                 self.headers["x-klaw-receipt"] = f"/api/v1/receipt?turn={news.turn}"
+            elif isinstance(news, ThoughtStreamed) and news.turn == asked.turn and self.on_thought is not None:
+                await self.on_thought(news.text)
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
                 if not news.text:  # what came before was thinking
                     self._answer = ""

@@ -19,7 +19,16 @@ from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
-from klaw.domain.events import ChatEvent, HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.events import (
+    ChatEvent,
+    HealthChanged,
+    Step,
+    StepChanged,
+    TextStreamed,
+    ThoughtStreamed,
+    TurnEnded,
+    TurnStarted,
+)
 from klaw.domain.message import Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ChatBusy
@@ -27,7 +36,7 @@ from klaw.gateway import answers
 from klaw.gateway.answers import StoredOnce, error_frame
 from klaw.gateway.services import Services
 from klaw.wire.codec import encode, tree_of
-from klaw.wire.frames import ChatName, Delta, Send, StoredMessage
+from klaw.wire.frames import ChatName, Delta, Send, StoredMessage, ThinkingFrame
 
 MAX_EVENTS = 4096
 """Events that wait for a slow reader before it is given up; the answer is stored all the same."""
@@ -80,6 +89,8 @@ class SentMessage:
         self.happened(stored.message)
 
     def happened(self, event: ChatNews) -> None:
+        if isinstance(event, ThoughtStreamed) and self._send.statistics().current_buffer_used > MAX_EVENTS // 2:
+            return
         try:
             self._send.send_nowait(event)
         except trio.WouldBlock:
@@ -287,6 +298,8 @@ def _frames(news: ChatNews) -> list[str]:
         return [answers.message_text(news, replayed=False)]
     if isinstance(news, TextStreamed):
         return [encode(Delta(chat=name_of(news.chat), turn=news.turn, offset=news.offset, text=news.text))]
+    if isinstance(news, ThoughtStreamed):
+        return [encode(ThinkingFrame(chat=name_of(news.chat), turn=news.turn, offset=news.offset, text=news.text))]
     return answers.event_texts(news)
 
 

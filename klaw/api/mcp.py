@@ -20,8 +20,7 @@ from klaw.api.request_auth import Api
 from klaw.api.streams import while_connected
 from klaw.errors import INSTALL_AGAIN
 from klaw.operations.handler import Caller
-from klaw.operations.model_tools import read_tool_call
-from klaw.operations.perform import perform, read
+from klaw.operations.perform import perform, read, read_tool_call
 
 PATH = "/mcp"
 MAX_BYTES = 65_536

@@ -45,6 +45,8 @@ class OpenAIChatRequest(ChatRequest):
     tool_choice: Annotated[str | None, Form(_kind, str)] = None
     function_call: Annotated[str | None, Form(_kind, str)] = None
     modalities: list[str] | None = None
+    include_reasoning: bool | None = False
+    """The answer has ``reasoning_content``: what the model thought."""
 
     def check(self) -> None:
         refuse(
@@ -88,9 +90,18 @@ def routes(api: Api) -> list[Route]:
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
             with_usage = bool((asked.stream_options or {}).get("include_usage"))
-            return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
+            streaming = partial(_stream, exchange, head, with_usage=with_usage, thinks=bool(asked.include_reasoning))
+            return cast("Response", Stream(streaming))
+        thought: list[str] = []
+
+        async def keep(text: str) -> None:
+            thought.append(text)
+
+        exchange.on_thought = keep if asked.include_reasoning else None
         text, used = await exchange.whole(request.receive)
         message = {"role": "assistant", "content": text}
+        if thought:
+            message["reasoning_content"] = "".join(thought)
         choice = {"index": 0, "message": message, "finish_reason": exchange.finish_reason}
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)
@@ -119,17 +130,22 @@ def routes(api: Api) -> list[Route]:
     ]
 
 
-async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool) -> None:
+async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool, thinks: bool) -> None:
     head = {**head, "object": "chat.completion.chunk"}
     last = {"usage": None} if with_usage else {}
 
     async def put(tree: dict[str, Any]) -> None:
         await stream.put(f"data: {json.dumps(tree, ensure_ascii=False)}\n\n")
 
-    def said(text: str) -> dict[str, Any]:
-        delta = {"content": text} if stream.begun else {"role": "assistant", "content": text}
+    def said(text: str, member: str = "content") -> dict[str, Any]:
+        delta = {member: text} if stream.begun else {"role": "assistant", member: text}
         return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}], **last}
 
+    async def think(text: str) -> None:
+        stream.headers.update(exchange.headers)
+        await put(said(text, "reasoning_content"))
+
+    exchange.on_thought = think if thinks else None
     used = await exchange.tell(stream, put, said, error_of)
     if used is not None:
         stream.headers.update(exchange.headers)

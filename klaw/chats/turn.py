@@ -18,8 +18,8 @@ from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
-from klaw.domain.events import Step, StepChanged, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import CUT, ECHO, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
+from klaw.domain.events import Step, StepChanged, TextStreamed, ThoughtStreamed, ToolUsed, TurnEnded, TurnStarted
+from klaw.domain.message import CUT, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean, digest_of_words, one_line
 from klaw.errors import ActorStopped, StorageFull
@@ -31,6 +31,9 @@ from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Route, TakenBack,
 from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.pending import ChatRows, read_rows
 from klaw.toolbox.spec import ToolContext, Trail
+
+MAX_THINKING_BYTES = 256 * 1024
+"""Of the thinking of one turn that is passed on."""
 
 log = structlog.get_logger("klaw.turn")
 
@@ -65,6 +68,10 @@ class Turn:
     _length: int = 0
     _told: list[str] = attrs.Factory(list)
     """All pieces that were streamed, also those of rounds before."""
+    _thought_bytes: int = 0
+    _thought_length: int = 0
+    """Characters that were passed on of what the running call thinks."""
+    _thinks_since: float | None = None
     _meter: Meter | None = None
     _answered_by: str = ""
     _conversation: Conversation | None = None
@@ -125,7 +132,8 @@ class Turn:
             self._rows = rows
             core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = meter = agent.llm.meter()
-            route = await agent.llm.route(self.model or rows.session.model, key="/model")
+            model, level = self.model or rows.session.model, rows.session.thinking
+            route = await agent.llm.route(model, key="/model", thinking=level)
             self._answered_by = route.name
             self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
             about = ToolContext(
@@ -162,6 +170,9 @@ class Turn:
                 self._receipt["tools"] = conversation.describe_tools()
             if conversation.claims.account is not None:
                 self._receipt["save_claim"] = conversation.claims.account
+            if (thought := conversation.thinking_tokens) or "thinking" in self._timings:
+                seconds = round(self._timings.get("thinking", 0.0) / 1000, 1)
+                self._receipt["thinking"] = {"seconds": seconds, "tokens": thought}
             if conversation.adapted:
                 self._receipt["adapted"] = list(conversation.adapted)
         filtered = conversation.finish_reason == "content_filter"  # then a note says so
@@ -193,16 +204,22 @@ class Turn:
             await self._take_slot()
         try:
             self._forget_streamed()
+            self._thought_length = 0
             self.vitals.doing("waiting for the model")
             self._tell(Step.THINKING)
             begin = trio.current_time()
             yield ModelCall(answer_tokens=most)
             self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
         finally:
+            self._stop_thinking()
             self._has_slot = False
             await self._slot.aclose()
 
     def heard(self, delta: Delta) -> None:
+        if isinstance(delta, TextDelta):
+            self._stop_thinking()
+        else:
+            self._think(delta.text)
         if isinstance(delta, ReasoningDelta):
             return
         if isinstance(delta, TakenBack):
@@ -214,6 +231,21 @@ class Turn:
         self._told += ([" "] if self._told and not self._length else []) + [text]
         self._pieces.append(text)
         self._length += len(text)
+
+    def _think(self, text: str) -> None:
+        self._thinks_since = trio.current_time() if self._thinks_since is None else self._thinks_since
+        thought = clean(text).encode()[: MAX_THINKING_BYTES - self._thought_bytes]
+        self._thought_bytes += len(thought)
+        if piece := thought.decode(errors="ignore"):
+            streamed = ThoughtStreamed(chat=self.chat, turn=self.id, offset=self._thought_length, text=piece)
+            self.agent.core.events.emit(streamed)
+            self._thought_length += len(piece)
+
+    def _stop_thinking(self) -> None:
+        if self._thinks_since is not None:
+            spent = (trio.current_time() - self._thinks_since) * 1000
+            self._timings["thinking"] = self._timings.get("thinking", 0.0) + spent
+            self._thinks_since = None
 
     async def _take_slot(self) -> None:
         slots = self.agent.llm.slots
@@ -262,8 +294,6 @@ class Turn:
         elif (outcome := self._conversation) is not None:
             files, problems = await self.agent.keep_pictures(self._rows.session.user, outcome.images)
             answer = with_end("\n\n".join(filter(None, (answer, *problems))), outcome.finish_reason)
-            if outcome.echo is not None:
-                metadata[ECHO] = attrs.asdict(outcome.echo)
             if (why := cut_because(outcome.finish_reason)) is not None:
                 metadata[CUT] = why
         if self._told and one_line(told := "".join(self._told)) != one_line(answer):

@@ -70,7 +70,7 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
             history = 0 if once or keyboard is None or args.no_history else args.history
             earlier = await open_chat(client, chat, history)
             if keyboard is not None:
-                return await _at_terminal(client, chat, keyboard, question, earlier)
+                return await _at_terminal(client, chat, keyboard, question, earlier, thinking=args.thinking)
             pipe = Pipe(client, chat, sys.stdout, warn, as_json=args.json, once=once)
             return await (pipe.exchange(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
     except (errors.ServerUnreachable, errors.ConnectionLost) as exc:
@@ -105,12 +105,14 @@ def _keyboard(*, once: bool) -> int | None:
         return None
 
 
-async def _at_terminal(client: Client, chat: str, keyboard: int, question: str, earlier: list[MessageFrame]) -> int:
+async def _at_terminal(
+    client: Client, chat: str, keyboard: int, question: str, earlier: list[MessageFrame], *, thinking: bool
+) -> int:
     from klaw.client.screen import Screen  # these are not loaded for a pipe
     from klaw.client.terminal import Terminal, borrowed_terminal, size_of
 
     screen = Screen(sys.stdout, lambda: size_of(sys.stdout.fileno()), colours="NO_COLOR" not in os.environ)
-    terminal = Terminal(client, chat, screen, keyboard)
+    terminal = Terminal(client, chat, screen, keyboard, thinking=thinking)
     with borrowed_terminal(keyboard, sys.stdout):
         if not question:
             await terminal.run(earlier)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -19,13 +19,28 @@ from klaw.config.services import OTHER
 from klaw.domain.text import plural
 from klaw.errors import KlawError
 from klaw.operations.connect import EVERYTHING
-from klaw.operations.operation import OperationError
+from klaw.operations.operation import OperationError, argument
 from klaw.operations.perform import operations, plain, read
 
-if TYPE_CHECKING:
-    from klaw.cli.models import Connect
-
 SHOWN_MODELS = 20
+
+
+@attrs.frozen(kw_only=True)
+class Connect:
+    service: str | None = argument("ollama, openrouter, anthropic …, or other: OpenAI's API elsewhere", positional=True)
+    url: str | None = argument("address of its API, if it is another than usual", metavar="URL")
+    key_env: str | None = argument(
+        "environment variable that holds the key, which is kept in secrets.env", metavar="VARIABLE"
+    )
+    model: str | None = argument("as the service calls it", metavar="NAME")
+    use: tuple[str, ...] = argument(
+        "chats, background (summaries and topics), tasks (default: all)",
+        default=(),
+        metavar="USE",
+        option="--for",
+        words=True,
+    )
+    yes: bool = argument("ask nothing", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -230,7 +245,11 @@ def connect(asked: "Connect", here: Here) -> dict[str, Any]:
             raise OperationError("bad_args", "is needed with --yes", field=missing)
         plan: dict[str, Any] | None = {**given, "use": given["use"] or list(EVERYTHING)}
     elif sys.stdin.isatty():
-        plan = ask_for(ways, given)
+        try:
+            plan = ask_for(ways, given)
+        except (EOFError, KeyboardInterrupt):
+            tell("", "Nothing was changed.")
+            raise KeyboardInterrupt from None
     else:
         raise OperationError("bad_args", "there is no terminal to ask on: give --yes, and the answers as options")
     if plan is None:

@@ -116,6 +116,7 @@ def _server_commands(commands: Any) -> None:
     chat.add_argument("--token", help="token of the user (better: $KLAW_TOKEN)")
     chat.add_argument("--history", metavar="N", type=int, default=10, help="messages shown at the start (default: 10)")
     chat.add_argument("--no-history", action="store_true", help="show no earlier messages")
+    chat.add_argument("--thinking", action="store_true", help="show what the model thinks (not in a pipe)")
     chat.add_argument("--whole", action="store_true", help="in a pipe: all of the input is one message")
 
 

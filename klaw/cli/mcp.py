@@ -16,8 +16,8 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.config.paths import Paths
 from klaw.domain.names import user_id
 from klaw.errors import INSTALL_AGAIN, KlawError
-from klaw.operations.model_tools import read_tool_call
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import read_tool_call
 
 AT_ONCE = 2
 """Calls at the same time; the admin socket has 8 connections."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
+from klaw.cli.connect import Connect
+from klaw.cli.connect import connect as carry_out
 from klaw.cli.operations import Here, ask, command
 from klaw.cli.output import warn
 from klaw.config.paths import Paths
@@ -80,30 +82,10 @@ class Calibrate:
     dry_run: bool = argument("measure and store nothing", default=False)
 
 
-@attrs.frozen(kw_only=True)
-class Connect:
-    service: str | None = argument("ollama, openrouter, anthropic …, or other: OpenAI's API elsewhere", positional=True)
-    url: str | None = argument("address of its API, if it is another than usual", metavar="URL")
-    key_env: str | None = argument(
-        "environment variable that holds the key, which is kept in secrets.env", metavar="VARIABLE"
-    )
-    model: str | None = argument("as the service calls it", metavar="NAME")
-    use: tuple[str, ...] = argument(
-        "chats, background (summaries and topics), tasks (default: all)",
-        default=(),
-        metavar="USE",
-        option="--for",
-        words=True,
-    )
-    yes: bool = argument("ask nothing", default=False)
-
-
 @command(NOUN, "connect", Connect, cli="connect", show=lambda answer: ShownLines((), found=answer["changed"]))
 def connect(asked: Connect, here: Here) -> dict[str, Any]:
     """Connect a model: ask which one, let it answer once, and use it from now on. Nothing is changed if it does not
     answer; the exit code is 1 then."""
-    from klaw.cli.connect import connect as carry_out
-
     return carry_out(asked, here)
 
 

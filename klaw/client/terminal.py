@@ -102,10 +102,10 @@ class Interrupts:
 class Terminal:
     """One conversation at a terminal whose input ``fd`` gives key by key."""
 
-    def __init__(self, client: Client, chat: str, screen: Screen, fd: int) -> None:
+    def __init__(self, client: Client, chat: str, screen: Screen, fd: int, *, thinking: bool = False) -> None:
         self._client, self._chat, self._screen, self._fd = client, chat, screen, fd
         self._editor = LineEditor()
-        self._transcript = ScreenTranscript(screen, chat)
+        self._transcript = ScreenTranscript(screen, chat, thinking=thinking, clock=trio.current_time)
         self._interrupts = Interrupts()
         self._once = False
         self._activity = Activity()

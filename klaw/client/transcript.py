@@ -2,6 +2,8 @@
 done; ``ScreenTranscript`` the text of the chat."""
 
 import datetime as dt
+import time
+from collections.abc import Callable
 
 from klaw.client.ask import ShownAnswer
 from klaw.client.screen import Screen, Style
@@ -51,6 +53,8 @@ class Activity:
             case frames.Status(chat=str()):
                 self._tools.clear()
                 self._begin(_STATES.get(event.doing or event.state, ""), now)
+            case frames.ThinkingFrame():
+                self._begin(_STATES["thinking"], now)
             case frames.Delta() | frames.Error(turn=str()) | frames.StoppedFrame() | ConnectedEvent():
                 self._tools.clear()
                 self._doing = ""
@@ -160,8 +164,16 @@ ENDINGS = {
 
 
 class ScreenTranscript:
-    def __init__(self, screen: Screen, chat: str) -> None:
+    """``thinking``: what the model thinks is shown, too; else only how long it did."""
+
+    def __init__(
+        self, screen: Screen, chat: str, *, thinking: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._screen, self._chat = screen, chat
+        self._shows_thinking, self._clock = thinking, clock
+        self._thinks_since: float | None = None
+        self._thought = ""
+        """The line of thinking that is not complete yet."""
         self._mine: set[str] = set()
         self._answer: ShownAnswer | None = None
         self._finished = ""
@@ -193,6 +205,7 @@ class ScreenTranscript:
     def show(self, event: Event) -> None:
         if getattr(event, "chat", None) not in (None, self._chat):
             return
+        self._follow_thinking(event)
         match event:
             case frames.MessageFrame():
                 self.entry(event)
@@ -226,6 +239,24 @@ class ScreenTranscript:
             if self._degraded.get(code) != text:
                 self.say(text)
         self._degraded = current
+
+    def _follow_thinking(self, event: Event) -> None:
+        if isinstance(event, frames.ThinkingFrame):
+            self.busy = True
+            self._thinks_since = self._clock() if self._thinks_since is None else self._thinks_since
+            *lines, self._thought = (self._thought + event.text * self._shows_thinking).split("\n")
+            for line in lines:
+                self._screen.line(line, Style.FAINT)
+            return
+        is_over = not isinstance(event, frames.Notice) and getattr(event, "ended", True)
+        if self._thinks_since is None or not is_over:
+            return
+        seconds, self._thinks_since = int(self._clock() - self._thinks_since), None
+        if self._thought:
+            self._screen.line(self._thought, Style.FAINT)
+            self._thought = ""
+        if seconds:
+            self.say(f"thought for {seconds} s")
 
     def _tool(self, tool: frames.Tool) -> None:
         if tool.state == "started":

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 
@@ -206,10 +206,12 @@ def _type(cls: Any, rule: Rule, path: str = "") -> dict[str, Any]:
         return {}
     if attrs.has(cls):
         return _section(cls, path)
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # the second is made of Literal
         (inner,) = (argument for argument in arguments if argument is not NoneType)
         described = _type(inner, rule)
         kinds = described["type"]
+        if "anyOf" in described:
+            described["anyOf"].append({"type": "null"})
         return described | {"type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
     if origin is Mapping:
         names = {"propertyNames": {"pattern": f"^(?:{rule.names})$"}} if rule.names else {}

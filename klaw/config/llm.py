@@ -10,6 +10,7 @@ import attrs
 
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS, DAY_S, HEADERS, MODEL_NAME, TOKENS_MAX, key, section
+from klaw.domain.message import ThinkingLevel
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
@@ -85,6 +86,7 @@ class ProviderModelConfig:
         "The model can call tools: it is offered Klaw's; null: what the service says, or a tiny call finds out.", None
     )
     images: bool | None = key("The model takes images; null: as with tools.", None)
+    thinking: ThinkingLevel | None = key("How much it thinks before it answers; null leaves that to the model.", None)
     json_schema: bool | None = key(
         "The API takes a JSON schema for the answer; false: the prompt has the schema; null: as with tools.", None
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self, Union, get_args, get_origin
 
 import attrs
 
@@ -248,7 +248,7 @@ class _SettingsReader:
         origin, arguments = get_origin(cls), get_args(cls)
         if value is INVALID:
             return INVALID
-        if origin is UnionType:
+        if origin in (UnionType, Union):  # the second is made of Literal
             return None if value is None else self.value(value, arguments[0], rule, path)
         if origin is Mapping or attrs.has(cls):
             value = {} if value is None else value

@@ -76,6 +76,17 @@ class TextStreamed:
 
 
 @attrs.frozen(kw_only=True)
+class ThoughtStreamed:
+    """The next piece of what the model thinks before it answers or calls a tool. It is stored nowhere."""
+
+    chat: ChatId
+    turn: str
+    offset: int
+    """Characters of this call's thinking before it."""
+    text: str
+
+
+@attrs.frozen(kw_only=True)
 class ToolUsed:
     chat: ChatId
     turn: str
@@ -125,7 +136,9 @@ class HealthChanged:
     details: Mapping[str, Any] = attrs.Factory(dict)
 
 
-ChatEvent: TypeAlias = TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+ChatEvent: TypeAlias = (
+    TurnStarted | StepChanged | TextStreamed | ThoughtStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+)
 Event: TypeAlias = MessageStored | ChatEvent | HealthChanged
 
 

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import enum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
 
@@ -42,11 +42,14 @@ def instant(text: str) -> str:
 
 MOST_ON_PAGE = 200
 
+ThinkingLevel: TypeAlias = Literal["off", "low", "medium", "high"]
+"""How much a model thinks before it answers."""
+
 Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 
 ECHO = "echo"
-"""Key in an answer's metadata: what the provider wants back with it (``Echo``). Neither shown nor exported."""
+"""Key in the metadata of calls: signatures that their provider wants back (``Echo``). Neither shown nor exported."""
 CUT = "cut"
 """Key in the metadata of an answer that was cut off: why, a word of ``Completion.finish_reason``."""
 SHOWN = "forgetting"

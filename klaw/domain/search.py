@@ -310,10 +310,19 @@ class PassageCandidate(JudgedCandidate):
         return self.passage.text
 
 
+WEAK = 1.0
+"""From so much ``lack`` on nothing fits well: docs/benchmarks.md has how many questions with and without an answer."""
+
+
 @attrs.frozen(kw_only=True)
 class PassageOutcome(SearchOutcome[PassageCandidate]):
-    weak: bool = False
-    """No passage fits the question well: perhaps none has the answer."""
+    lack: float | None = None
+    """How much of the question its best passages lack, in meaning and numbers: 0.3 (little) to 1.4; None: unknown."""
+
+    @property
+    def weak(self) -> bool:
+        """Whether no passage fits the question well: perhaps none has the answer."""
+        return bool(self.kept) and self.lack is not None and self.lack >= WEAK
 
     @property
     def why_nothing(self) -> str:

@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from klaw.chats.directory import at_rest
-from klaw.domain.events import ApprovalAsked, ChatEvent, HealthChanged, TextStreamed
+from klaw.domain.events import ApprovalAsked, ChatEvent, HealthChanged, TextStreamed, ThoughtStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
@@ -23,7 +23,7 @@ from klaw.gateway.outbox import Outbox
 from klaw.gateway.services import Services
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode
-from klaw.wire.frames import Ack, CaughtUp, Error, Notice, Watch
+from klaw.wire.frames import Ack, CaughtUp, Error, Notice, ThinkingFrame, Watch
 
 MAX_WATCHED = 1000
 PAGE = 64
@@ -252,6 +252,9 @@ class Delivery:
                 cursor.missed_text = True
             else:
                 self._outbox.put_delta(name, event.turn, event.offset, event.text)
+        elif isinstance(event, ThoughtStreamed):
+            if not cursor.behind and cursor.next_seq is not None and self._outbox.has_room(LIVE_SHARE):
+                self._outbox.put_delta(name, event.turn, event.offset, event.text, ThinkingFrame)
         elif isinstance(event, ApprovalAsked) and (cursor.behind or cursor.next_seq is None):
             pass  # sent when the chat goes live, if it is open then
         elif cursor.behind:

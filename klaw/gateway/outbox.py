@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from klaw.wire.codec import encode
-from klaw.wire.frames import Delta
+from klaw.wire.frames import Delta, ThinkingFrame
 
 MAX_CHARS = 4_000_000
 """Characters that may wait for one client: bounds the memory of one that asks for pages and never reads."""
@@ -23,12 +23,13 @@ class _JoinedDeltas:
     offset: int
     length: int
     texts: list[str]
+    frame: type[Delta | ThinkingFrame]
 
     def __len__(self) -> int:
         return self.length
 
     def encode(self) -> str:
-        return encode(Delta(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
+        return encode(self.frame(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
 
 
 class Outbox:
@@ -82,10 +83,13 @@ class Outbox:
         else:
             self._append(text)
 
-    def put_delta(self, chat: str, turn: str, offset: int, text: str) -> None:
-        """Queue a piece of an answer, joined to the piece before it if that still waits."""
+    def put_delta(
+        self, chat: str, turn: str, offset: int, text: str, frame: type[Delta | ThinkingFrame] = Delta
+    ) -> None:
+        """Queue a piece of an answer, or of thinking, joined to the piece before it if that still waits."""
         pieces = self._open_pieces.get(chat)
-        if pieces is not None and pieces.turn == turn and pieces.offset + pieces.length == offset:
+        joins = pieces is not None and (pieces.turn, pieces.frame) == (turn, frame)
+        if pieces is not None and joins and pieces.offset + pieces.length == offset:
             if self._chars + len(text) > self._max_chars:
                 self._overflow()
                 return
@@ -93,7 +97,7 @@ class Outbox:
             pieces.length += len(text)
             self._chars += len(text)
         else:
-            self._open_pieces[chat] = pieces = _JoinedDeltas(chat, turn, offset, len(text), [text])
+            self._open_pieces[chat] = pieces = _JoinedDeltas(chat, turn, offset, len(text), [text], frame)
             self._append(pieces)
 
     def has_room(self, share: float = 1.0) -> bool:

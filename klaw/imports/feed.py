@@ -21,7 +21,7 @@ from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
 from klaw.imports import events
 from klaw.imports.export_files import UNREADABLE
-from klaw.store.kinds.messages import MODEL_CHOICE
+from klaw.store.kinds.messages import CHOICES
 from klaw.store.kinds.records import kind_of
 
 PART_MESSAGES = 200
@@ -33,7 +33,7 @@ UPLOAD_BYTES = 600_000
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
 """The file is left out, and its message stored."""
 MOST_TOLD = 50
-_DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
+_DROPPED = (FORGOTTEN, *CHOICES, WITH_TOPICS)
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 """Carries out an operation, without ``user``, and without ``origin`` for those of ``OF_IMPORT``."""

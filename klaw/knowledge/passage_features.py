@@ -1,6 +1,7 @@
 """What is known of the passages that a search of knowledge bases found, as numbers for the ranking. Pure. There are few
-questions to learn from, so there are few features; docs/benchmarks.md says what each brings."""
+questions to learn from, so what is learned stays near plain fusion; docs/benchmarks.md says what it brings."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,14 +23,17 @@ PASSAGES = FeatureSet(
     parts={
         "meaning": ("distance",),
         "lists": ("fused",),
-        "words": ("window",),
-        "phrases": ("phrases",),
-        "numbers": ("numbers",),
-        "page": ("page", "front"),
+        "words": ("page_words",),
+        "phrases": ("page_phrases",),
+        "numbers": ("numbers", "year"),
+        "page": ("page", "depth"),
     },
 )
-WINDOW = 15
-"""Words of a passage in which the question's count as standing together."""
+SATURATION = 1.2
+"""Of BM25: how soon further places of a word on a page add nothing."""
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+LOOKED_AT, NUMBERS_SHARE = 5, 0.4
+"""Of ``lack``: so many of the best passages, and what a question's numbers count."""
 LINE_TOKENS = 40
 """What a passage's number, document, page and headings cost in a prompt, about."""
 
@@ -79,15 +83,56 @@ def gather(
     """The features of the passages that were ``read``: the best of the ``fused`` lists, the best first."""
     unknown = max((each.distance for each in lists.neighbours), default=0.0)  # farther than all that are known
     wanted = PassageQuestion.of(text, lists.weights)
+    looks = [wanted.look(passage) for passage in read]
+    pages: dict[tuple[str, int, int], list[Look]] = {}
+    for passage, look in zip(read, looks, strict=True):
+        pages.setdefault(_page_of(passage), []).append(look)
+    of_pages = {page: wanted.look_at_page(those) for page, those in pages.items()}
     entries = []
     features = np.zeros((len(read), len(PASSAGES.names)))
-    for at, passage in enumerate(read):
+    for at, (passage, look) in enumerate(zip(read, looks, strict=True)):
         ranks = fused[passage.rowid]
-        shared, *of_text = wanted.look(passage)
-        entries.append(RankedEntry(rowid=passage.rowid, item=passage, **fields_of(ranks, Ranks), shared_words=shared))
-        far = (unknown if ranks.distance is None else ranks.distance) / (1.0 - random_cosine)
-        features[at] = (far, (RRF_K + 1) * ranks.score, *of_text)
+        entries.append(
+            RankedEntry(rowid=passage.rowid, item=passage, **fields_of(ranks, Ranks), shared_words=look.shared)
+        )
+        column = {
+            "distance": (unknown if ranks.distance is None else ranks.distance) / (1.0 - random_cosine),
+            "fused": (RRF_K + 1) * ranks.score,
+            **look.features,
+            **of_pages[_page_of(passage)],
+        }
+        features[at] = [column[name] for name in PASSAGES.names]
     return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=PASSAGES)
+
+
+def lack(pool: Pool[FoundPassage], ranked: Sequence[RankedEntry[FoundPassage]], *, numbers: bool) -> float | None:
+    """How far the nearest passage is from a question, in parts of a random one's distance, and how much of its
+    ``numbers``, if it has any, is in none of the best. None without vectors."""
+    if not pool.has_vector or not ranked:
+        return None
+    best = {each.rowid for each in ranked[:LOOKED_AT]}
+    columns = dict(zip(PASSAGES.names, pool.features.T, strict=True))
+    there = [float(n) for each, n in zip(pool.entries, columns["numbers"], strict=True) if each.rowid in best]
+    return float(columns["distance"].min()) + (NUMBERS_SHARE * (1 - max(there)) if numbers else 0.0)
+
+
+def _page_of(passage: FoundPassage) -> tuple[str, int, int]:
+    """What names the page of a passage; of a document without pages, the passage."""
+    page = passage.first_page
+    return (passage.document, page or 0, 0 if page else passage.ordinal)
+
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """What a question finds in a passage."""
+
+    shared: int
+    """Content words of it there."""
+    counts: Counter[str]
+    """How often its text has each of the question's."""
+    phrases: float
+    """The share of the question in pairs of words that stand together there, too."""
+    features: Mapping[str, float]
 
 
 @attrs.frozen(kw_only=True)
@@ -95,11 +140,10 @@ class PassageQuestion:
     weights: Mapping[str, float]
     total: float
     numbers: AbstractSet[str]
+    years: AbstractSet[str]
     pairs: AbstractSet[tuple[str, str]]
     """Stems of content words that stand beside each other."""
     pages: AbstractSet[int]
-    whole: bool
-    """It asks about the document as a whole: who wrote it, when, for whom."""
 
     @classmethod
     def of(cls, text: str, weights: Mapping[str, float]) -> "PassageQuestion":
@@ -110,43 +154,38 @@ class PassageQuestion:
             weights=weighted,
             total=sum(weighted.values()) or 1.0,
             numbers={each for each in asked if any(map(str.isdigit, each))},
+            years=set(_YEAR.findall(text)),
             pairs={(one, other) for one, other in pairwise(asked) if one in weighted and other in weighted},
             pages=named_pages(text),
-            whole=_WHOLE.search(text) is not None,
         )
 
-    def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float, float]:
-        """The content words of a passage; shares of the question that stand together in it, and in pairs, and of its
-        numbers; whether it names the page; how far in front that stands, if it is about the whole document."""
+    def look(self, passage: FoundPassage) -> Look:
+        """Of the features: the share of the question's numbers that the passage has; whether the document's name or
+        title has its year, or another; whether this is the page that it names; how deep in the document that is."""
         text = list(map(stem, words(passage.text)))
         there = {*text, *map(stem, words(passage.lead))}
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()
-        in_pairs = sum(self.weights[one] + self.weights[other] for one, other in beside)
-        numbers = len(there.intersection(self.numbers)) / len(self.numbers) if self.numbers else 0.0
-        return (
-            len(there.intersection(self.weights)),
-            self._together(text) / self.total,
-            in_pairs / self.total,
-            numbers,
-            float(passage.first_page in self.pages),
-            1 / (passage.first_page or passage.ordinal + 1) if self.whole else 0.0,
+        of_document = set(_YEAR.findall(f"{passage.name} {passage.title}")) if self.years else set()
+        return Look(
+            shared=len(there.intersection(self.weights)),
+            counts=Counter(each for each in text if each in self.weights),
+            phrases=sum(self.weights[one] + self.weights[other] for one, other in beside) / self.total,
+            features={
+                "numbers": len(there.intersection(self.numbers)) / len(self.numbers) if self.numbers else 0.0,
+                "year": 0.0 if not of_document else 1.0 if of_document & self.years else -1.0,
+                "page": float(passage.first_page in self.pages),
+                "depth": math.log((passage.first_page or passage.ordinal + 1) + 1),
+            },
         )
 
-    def _together(self, text: Sequence[str]) -> float:
-        """The most that the different words of the question weigh in ``WINDOW`` words of a text."""
-        places = [(place, each) for place, each in enumerate(text) if each in self.weights]
-        inside: Counter[str] = Counter()
-        first, most, now = 0, 0.0, 0.0
-        for place, each in places:
-            now += 0.0 if inside[each] else self.weights[each]
-            inside[each] += 1
-            while place - places[first][0] >= WINDOW:
-                gone = places[first][1]
-                inside[gone] -= 1
-                now -= 0.0 if inside[gone] else self.weights[gone]
-                first += 1
-            most = max(most, now)
-        return most
+    def look_at_page(self, looks: Sequence[Look]) -> dict[str, float]:
+        """What the passages that were found of a page say together: BM25 without a length, and the phrases."""
+        counts = sum((each.counts for each in looks), Counter[str]())
+        weighed = (self.weights[each] * count / (count + SATURATION) for each, count in counts.items())
+        return {
+            "page_words": (SATURATION + 1) * sum(weighed) / self.total,
+            "page_phrases": max(each.phrases for each in looks),
+        }
 
 
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "перв": 1, "втор": 2, "трет": 3}
@@ -154,13 +193,6 @@ _PAGE = re.compile(
     r"""\b(?:pages?|страниц\w*|стр\.?)\s*\(?(?P<after>\d{1,5})\b
       |\b(?P<before>\d{1,5})(?:st|nd|rd|th|-?[а-я]{1,2})?\s+(?:page|страниц)
       |\b(?P<ordinal>first|second|third|перв(?=\w)|втор(?=\w)|трет(?=\w))\w*\s+(?:page|страниц)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_WHOLE = re.compile(
-    r"""\b(?:this|the)\s+(?:\w+\s+)?(?:document|report|paper|article|case|book|manual|handbook|contract|complaint|program
-        |presentation)\b|\b(?:title|authors?|cover|plaintiff|defendant|publish\w*)\b
-      |\b(?:документ[аеу]?|отч[её]т[ае]?|стать[яеию]|книг[аеиу]|дел[ау]|инструкци[яи]|договор[ае]?|презентаци[яи])\b
-      |\b(?:назван\w+|заголов\w+|автор\w*|обложк\w+|ист(?:ец|ца)|ответчик\w*|издат\w+|изда[нл]\w*)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 

@@ -9,7 +9,8 @@ import attrs
 from klaw.domain.knowledge import BaseId, DocumentId
 from klaw.domain.names import UserId
 from klaw.domain.search import FoundPassage, PassageCandidate, PassageOutcome
-from klaw.knowledge.passage_features import LINE_TOKENS, PASSAGES, best_of, gather, judge_passages, once
+from klaw.knowledge.passage_features import LINE_TOKENS, PASSAGES, best_of, gather, judge_passages, lack, once
+from klaw.knowledge.plain_question import plain_question
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
@@ -61,12 +62,14 @@ class KnowledgeSearch(SearchForPrompt):
         most = max(1, max_tokens // WHOLE_TOKENS) if top_k is None else top_k
         gate = self.gate(query, command=query.command and _ABOUT_DOCUMENTS.search(text) is None)
 
-        def decide() -> list[PassageCandidate]:
-            judged = judge_passages(pool.rank(limit=CONSIDERED), gate, self._embedder.random_cosine)
-            return pack(once(judged), query.content_stems, top_k=most, max_tokens=max_tokens)
+        def decide() -> tuple[list[PassageCandidate], float | None]:
+            ranked = pool.rank(limit=CONSIDERED)
+            judged = judge_passages(ranked, gate, self._embedder.random_cosine)
+            lacking = lack(pool, ranked, numbers=any(any(map(str.isdigit, each)) for each in query.stems))
+            return pack(once(judged), query.content_stems, top_k=most, max_tokens=max_tokens), lacking
 
         with account.step("rank"):
-            candidates = await self._threads.run(decide)
+            candidates, lacking = await self._threads.run(decide)
         return PassageOutcome(
             candidates=tuple(candidates),
             query_words=len(query.words),
@@ -75,10 +78,12 @@ class KnowledgeSearch(SearchForPrompt):
             timings_ms=account.timings_ms,
             command=gate.command,
             settings=self.settings(most, max_tokens),
+            lack=lacking,
         )
 
     async def gather(self, text: str, scope: PassageScope, account: Account) -> tuple[Query, Pool[FoundPassage]]:
         """The question, and what is ranked: what the ranker is trained with."""
+        text = plain_question(text)
         with account.step("begin"):
             query = await self.read(text, None)
         if not query.words or not scope.bases:

@@ -14,6 +14,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
+from klaw.domain.message import ThinkingLevel
 from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
@@ -26,7 +27,7 @@ from klaw.llm.registry import Registry
 from klaw.llm.router import Router, Task
 from klaw.llm.slots import Slots
 from klaw.llm.trial import try_abilities
-from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
+from klaw.llm.types import Completion, Delta, Model, OnDelta, ReasoningDelta, Request, Route, Usage
 from klaw.store.engine import meta
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
@@ -51,11 +52,19 @@ class LlmClient:
     def meter(self) -> "Meter":
         return Meter(self)
 
-    async def route(self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat") -> Route:
+    async def route(
+        self,
+        name: str | None = None,
+        *,
+        key: str = "routing.default",
+        task: Task = "chat",
+        thinking: ThinkingLevel | None = None,
+    ) -> Route:
         """``Router.route``, when its models are known: of one that was never used, the service is asked first."""
-        route = self.router.route(name, key=key, task=task)
+        find = partial(self.router.route, name, key=key, task=task, thinking=thinking)
+        route = find()
         asked = await self.registry.know(*(model.name for model in (route, *route.stand_ins)))
-        return self.router.route(name, key=key, task=task) if asked else route
+        return find() if asked else route
 
 
 class Meter:
@@ -78,6 +87,7 @@ class Meter:
         await self._registry.know(*(model.name for model in models))
         prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
+        most += max(model.thinking_tokens for model in models)
         errors: list[ProviderError] = []
         with self._budget.reserved(self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))):
             for place, model in enumerate(models):
@@ -148,6 +158,8 @@ class Meter:
         """Call a model, and count it however it ends. ``written`` gets the text that was passed on."""
 
         def relay(delta: Delta) -> None:
+            if isinstance(delta, ReasoningDelta):
+                self._registry.has_thought(model.name)
             written.append(delta.text)
             on_delta(delta)
 

@@ -49,7 +49,7 @@ class NotConnected(KlawError):
 
 
 @attrs.frozen(kw_only=True)
-class Connection:
+class ServiceConnection:
     """A service to connect. ``provider`` is its name in ``providers``, ``variable`` that of its key; empty: it has
     none, or ``existing``, what is configured at this address, has one of its own."""
 
@@ -109,7 +109,7 @@ def connection_of(
     key_env: str | None,
     environ: Mapping[str, str],
     secrets: Mapping[str, str],
-) -> Connection:
+) -> ServiceConnection:
     """What a person said, completed by what is known.
 
     Args:
@@ -125,7 +125,7 @@ def connection_of(
         url += "/v1"
     provider = _provider_name(config, service, url)
     existing = config.providers.get(provider)
-    made = Connection(service=service, provider=provider, base_url=url, existing=existing)
+    made = ServiceConnection(service=service, provider=provider, base_url=url, existing=existing)
     variable = key_env or service.key_env or f"{re.sub('[^A-Za-z0-9]', '_', provider).upper()}_API_KEY"
     if key is not None:
         if environ.get(variable, key) != key:  # which would win
@@ -150,7 +150,7 @@ def _provider_name(config: EngineConfig, service: KnownService, url: str) -> str
     return (same or [name for name in names if name not in known])[0]
 
 
-async def look(connection: Connection) -> DiscoveredService:
+async def look(connection: ServiceConnection) -> DiscoveredService:
     """Ask a service which models it has. Raises NotConnected."""
     service = connection.service
     try:
@@ -172,7 +172,9 @@ class TriedModel:
     """Whether it calls tools; None: that did not show."""
 
 
-async def try_model(config: EngineConfig, connection: Connection, model: str, facts: ModelFacts | None) -> TriedModel:
+async def try_model(
+    config: EngineConfig, connection: ServiceConnection, model: str, facts: ModelFacts | None
+) -> TriedModel:
     """Let a model say something, and call a tool if nobody knows whether it can. Raises NotConnected."""
     providers = {**config.providers, connection.provider: connection.settings}
     router = Router(attrs.evolve(config, providers=providers), _no_local_model)
@@ -211,7 +213,7 @@ class DayCost:
     background: float | None
 
 
-def day_cost(connection: Connection, prices: Prices | None) -> DayCost:
+def day_cost(connection: ServiceConnection, prices: Prices | None) -> DayCost:
     prices = FREE if connection.is_near else prices
     if prices is None:
         return DayCost(chats=None, background=None)
@@ -222,7 +224,9 @@ def day_cost(connection: Connection, prices: Prices | None) -> DayCost:
 # -- what is written --------------------------------------------------------------------------------------------------
 
 
-def changes_for(config: EngineConfig, connection: Connection, model: str, use: Collection[Use]) -> dict[str, Any]:
+def changes_for(
+    config: EngineConfig, connection: ServiceConnection, model: str, use: Collection[Use]
+) -> dict[str, Any]:
     """Key paths and their new values, for ``config.edit``. What the model is not used for stays with the model that
     does it now."""
     name, routing, at = _escaped(f"{connection.provider}/{model}"), config.routing, f"providers.{connection.provider}"

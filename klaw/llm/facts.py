@@ -109,6 +109,7 @@ def configured(own: ProviderModelConfig) -> ModelFacts:
         output_tokens=own.max_output_tokens,
         tools=own.tools,
         images=own.images,
+        thinking=own.thinking is not None or None,
         json_schema=own.json_schema,
         prices=prices,
     )

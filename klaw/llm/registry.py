@@ -27,6 +27,7 @@ from klaw.llm.prices import FREE, ListedPrices, WantedPrice, look_up
 from klaw.llm.provider_record import ProviderRecord, read_records, record_text, secrets_of
 from klaw.llm.providers.adapt import Habits
 from klaw.llm.providers.anthropic import BASE_URL
+from klaw.llm.providers.thinking_members import is_known_thinker
 
 if TYPE_CHECKING:
     from klaw.llm.facts import ModelCheck
@@ -68,6 +69,8 @@ class Registry:
         self._asked_at: dict[str, float] = {}
         """When a service was last asked in this run, with or without an answer (Trio's time)."""
         self._tried_at: dict[str, float] = {}
+        self._thinkers: set[str] = set()
+        """Those that sent thinking in this run."""
         self._doubted: set[str] = set()
         self._unsaved: set[str] = set()
         self._wanted = trio.Event()
@@ -126,6 +129,7 @@ class Registry:
                 output_tokens=local.max_reply_tokens,
                 tools=local.tools,
                 images=False,
+                thinking=name in self._thinkers or is_known_thinker(name) or None,
                 prices=FREE,
             ).dated(_CONFIG)
         settings = self._config.providers.get(provider)
@@ -135,6 +139,8 @@ class Registry:
         sources = [self._configured(name, said), self._tried(name), said, self._from_list(name)]
         if settings.type == "anthropic" and settings.base_url is None:
             sources.append(ModelFacts(name=name, images=True).dated(_DEFAULT))
+        if is_known_thinker(name.partition("/")[2]):
+            sources.append(ModelFacts(name=name, thinking=True).dated(_DEFAULT))
         return merged(name, filter(None, sources))
 
     def context_tokens(self, name: str) -> int:
@@ -174,6 +180,12 @@ class Registry:
         """Forget what a model was found to refuse: it is tried anew."""
         provider, _, model = name.partition("/")
         self.habits(provider).pop(model, None)
+
+    def has_thought(self, name: str) -> None:
+        """A model sent thinking."""
+        if name not in self._thinkers and len(self._thinkers) < MAX_REMEMBERED:
+            self._thinkers.add(name)
+            self._note(name, {"thinking": True})
 
     def note_checks(self, name: str, checks: "Sequence[ModelCheck]") -> None:
         """Take what tiny calls showed. A model that only did not want to call a tool may still be able to."""

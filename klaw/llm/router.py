@@ -13,23 +13,26 @@ from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
+from klaw.domain.message import ThinkingLevel
 from klaw.errors import ConfigError
 from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
+from klaw.llm.facts import ModelFacts
 from klaw.llm.provider_record import secrets_of
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
+from klaw.llm.providers.thinking_members import most_tokens
 from klaw.llm.registry import Registry
 from klaw.llm.service import BreakerState, Service
-from klaw.llm.types import Model, Provider, Route
+from klaw.llm.types import Model, Provider, Route, Thinking
 
 PASSES_S = 300.0
 """An older failure says nothing of now."""
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """The key is wrong or there is no credit, so every call fails."""
 
-Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
+Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker", "expansion"]
 
 
 def configured_models(config: EngineConfig) -> list[str]:
@@ -57,19 +60,25 @@ class Router:
         return self._config.routing.uses_local
 
     def route(
-        self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat", alone: bool = False
+        self,
+        name: str | None = None,
+        *,
+        key: str = "routing.default",
+        task: Task = "chat",
+        alone: bool = False,
+        thinking: ThinkingLevel | None = None,
     ) -> Route:
         """Find a route. ``name``, ``provider/model``, takes the place of the task's first model; ``key`` says in an
-        error where it comes from. ``alone``: no other model stands in. Raises ConfigError: the name has another form,
-        or there is no such provider or local model."""
+        error where it comes from. ``alone``: no other model stands in. ``thinking`` takes the place of what the models
+        are set to. Raises ConfigError: the name has another form, or there is no such provider or local model."""
         routing = self._config.routing
         own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
         first, *others = own or (routing.default, *routing.fallback)
         if name is not None:
             first, others = name, others if own else [*routing.fallback]
         others = [] if alone else [other for other in dict.fromkeys(others) if other != first]
-        model = self._model(first, key)
-        stand_ins = tuple(self._model(other, "routing") for other in others)
+        model = self._model(first, key, thinking)
+        stand_ins = tuple(self._model(other, "routing", thinking) for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
     def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
@@ -137,7 +146,7 @@ class Router:
     def _all(self) -> Mapping[str, Service]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
 
-    def _model(self, name: str, key: str) -> Model:
+    def _model(self, name: str, key: str, level: ThinkingLevel | None) -> Model:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
             raise ConfigError.of("must have the form provider/model", key)
@@ -168,7 +177,24 @@ class Router:
             images=bool(facts.images),
             json_schema=facts.json_schema is not False,
             loads_context=self._registry.loads_context(name),
+            thinking=self._thinking(name, facts, level) if facts.thinking else None,
         )
+
+    def _thinking(self, name: str, facts: ModelFacts, level: ThinkingLevel | None) -> Thinking:
+        provider, _, model = name.partition("/")
+        settings = self._config.providers.get(provider)
+        if level is None and settings is not None and model in settings.models:
+            level = settings.models[model].thinking
+        is_asked = "claude" in model or (settings is not None and settings.type == "anthropic")
+        if level is None and is_asked:  # these think when they are asked to
+            return Thinking()
+        most = most_tokens(
+            level,
+            context_tokens=self._registry.context_tokens(name),
+            output_tokens=facts.output_tokens,
+            answer_tokens=self._config.llm.max_reply_tokens,
+        )
+        return Thinking(level=level, tokens=most)
 
 
 def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
@@ -197,5 +223,5 @@ def _make(name: str, config: ProviderConfig, path: Path | None = None, **learnin
     )
     if path is not None:
         return HttpProvider(settings, OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
-    dialect = AnthropicDialect() if config.type == "anthropic" else OpenAiDialect()
+    dialect = AnthropicDialect() if config.type == "anthropic" else OpenAiDialect(config.base_url or "")
     return HttpProvider(settings, dialect, **learning)

@@ -5,6 +5,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
+from klaw.domain.message import ThinkingLevel
+
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
@@ -24,9 +26,21 @@ class Image:
 
 
 @attrs.frozen(kw_only=True)
+class Thinking:
+    """How much a model that can think is asked to think. ``level`` None leaves it to the model."""
+
+    level: ThinkingLevel | None = None
+    tokens: int = 0
+    """Most tokens that it may take beside those of the answer."""
+    adapts: bool | None = None
+    """Whether Anthropic's API is to find out how much is needed, in place of a budget; None: by the model's name."""
+
+
+@attrs.frozen(kw_only=True)
 class Echo:
-    """What a provider wants back with a message of its model: signatures, reasoning. Not shown, recalled or exported,
-    and sent to no other model. ``calls`` belong to its tool calls, in their order."""
+    """What a provider wants back with a message of its model: signatures, thinking. Not shown, recalled or exported,
+    and sent to no other model. Only signatures are stored (``adapt.stored_echo``). ``calls`` belong to its tool calls,
+    in their order."""
 
     model: str = ""
     message: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
@@ -82,6 +96,11 @@ class Request:
     tools: tuple[ToolDescription, ...] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    """Of the answer; ``adapt.fitted`` adds those of thinking."""
+    most_tokens: int | None = None
+    """Of answer and thinking together, where a limit of the caller's leaves no more."""
+    thinking: Thinking | None = None
+    """None: the model is not known to think, and nothing is said of it."""
     json_schema: JsonSchema | None = None
     """The form that the answer must have; not together with ``tools``."""
     context_tokens: int | None = None
@@ -98,6 +117,8 @@ class Usage:
     completion_tokens: int
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    thinking_tokens: int | None = None
+    """A part of the completion."""
 
 
 @attrs.frozen
@@ -138,6 +159,8 @@ class Completion:
     echo: Echo | None = None
     images: tuple[bytes, ...] = attrs.field(default=(), repr=False)
     """Files that the model made, unchecked."""
+    thinking_tokens: int = 0
+    """Estimated where the provider does not count them."""
     adapted: tuple[str, ...] = ()
     """What the request was sent without, because the model refuses it."""
 
@@ -174,6 +197,12 @@ class Model:
     json_schema: bool = True
     loads_context: bool = False
     """Each request asks for ``context_tokens`` (``Request.context_tokens``)."""
+    thinking: Thinking | None = None
+    """None: it is not known to think."""
+
+    @property
+    def thinking_tokens(self) -> int:
+        return self.thinking.tokens if self.thinking is not None else 0
 
 
 @attrs.frozen(kw_only=True)

@@ -2,14 +2,14 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast, get_args
 
 import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.convert import MAX_WHOLE, Bounds
 from klaw.domain.context_used import KEY
-from klaw.domain.message import MOST_ON_PAGE
+from klaw.domain.message import MOST_ON_PAGE, ThinkingLevel
 from klaw.domain.names import ChatId, name_of
 from klaw.domain.text import plural
 from klaw.errors import ConfigError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from klaw.store.kinds.messages import ChatRow
     from klaw.wire.frames import MessagePage
 
-NOUN = op.Noun("chat", "show one chat, and choose its model")
+NOUN = op.Noun("chat", "show one chat, choose its model and how much that thinks")
 DEFAULT = "default"
 """The word that takes a choice back."""
 MAX_MODEL_NAME = 200
@@ -47,6 +47,11 @@ class ChatsMessages(all_chats.OfChat):
 @attrs.frozen(kw_only=True)
 class ModelChoice:
     name: str | None = op.argument("PROVIDER/MODEL, or default; without it the model is only shown")
+
+
+@attrs.frozen(kw_only=True)
+class ThinkingChoice:
+    level: str | None = op.argument("off, low, medium, high, or default; without it the choice is only shown")
 
 
 class ChatNow(TypedDict):
@@ -130,6 +135,25 @@ def _model(answer: dict[str, Any]) -> Lines:
     return [f"This chat uses {told} from now on.{note}"]
 
 
+def _thinking(answer: dict[str, Any]) -> Lines:
+    level, model = answer["chosen"] or answer["configured"], answer["model"]
+    if answer["changed"] and answer["chosen"]:
+        told = f"Thinking is {level} in this chat from now on."
+    elif answer["changed"]:
+        told = f"This chat uses the default from now on: {_LEVELS.get(level, level)}."
+    elif answer["chosen"]:
+        told = f"Thinking: {level} (chosen for this chat; /think default takes that back)."
+    else:
+        told = f"Thinking: {_LEVELS.get(level, level)} (the default; /think {'|'.join(_CHOICES)} changes it)."
+    if answer["thinks"]:
+        return [told]
+    return [f"{told} Klaw does not know that {model} can think and does not ask it to: if it can, set its `thinking`."]
+
+
+_LEVELS = {None: "as much as the model likes"}
+_CHOICES: tuple[str, ...] = get_args(ThinkingLevel)
+
+
 def _models(answer: dict[str, Any]) -> Lines:
     lines = ["Models (prices in US dollars for a million tokens):"]
     for each in answer["models"]:
@@ -158,6 +182,12 @@ _MODEL = op.Slash(
     help="show this chat's model; /model NAME changes it, /model default takes it back",
     rest="name",
     metadata=lambda answer: {"model": answer["chosen"]} if answer["changed"] else {},
+)
+_THINK = op.Slash(
+    word="/think",
+    help="show how much the model thinks here; /think off, low, medium or high changes it, default takes it back",
+    rest="level",
+    metadata=lambda answer: {"thinking": answer["chosen"]} if answer["changed"] else {},
 )
 _MODELS = op.Slash(word="/models", help="list the models with their context length and prices")
 
@@ -237,6 +267,27 @@ async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, A
         chosen = wanted
     await parts.llm.registry.know(chosen or default)
     return {"model": _known(parts.llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
+
+
+@NOUN.operation("chat_thinking", ThinkingChoice, show=_thinking, scope=op.Scope.CHAT, changes=True, slash=_THINK)
+async def thinking(asked: ThinkingChoice, caller: Caller, parts: Parts) -> dict[str, Any]:
+    """Show how much the model of the chat where this is asked thinks, or choose it: the slash command's answer stores
+    the choice."""
+    session = await session_of(caller.here, parts)
+    chosen: str | None = session.thinking
+    if asked.level is not None:
+        chosen = asked.level.lower() if asked.level.lower() != DEFAULT else None
+        if chosen is not None and chosen not in _CHOICES:
+            text = f"/think takes {', '.join(_CHOICES)} or {DEFAULT}. Nothing was changed."
+            raise op.OperationError("bad_args", text, field="level")
+    route = parts.llm.router.route(session.model, key="/model")
+    return {
+        "model": route.name,
+        "thinks": route.thinking is not None,
+        "configured": route.thinking.level if route.thinking is not None else None,
+        "chosen": chosen,
+        "changed": asked.level is not None,
+    }
 
 
 @NOUN.operation("chat_models", op.Nothing, show=_models, scope=op.Scope.CHAT, slash=_MODELS)

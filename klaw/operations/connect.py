@@ -21,7 +21,7 @@ from klaw.operations.lines import told_prices
 if TYPE_CHECKING:
     from klaw.actor.threads import Threads
     from klaw.config.schema import EngineConfig
-    from klaw.llm.connect import Connection, DayCost
+    from klaw.llm.connect import DayCost, ServiceConnection
     from klaw.llm.facts import ModelFacts
 
 Change = Callable[[Mapping[str, Any]], Awaitable[Any]]
@@ -69,7 +69,7 @@ class OneService(TypedDict):
     has_key: bool
 
 
-class Services(TypedDict):
+class KnownServices(TypedDict):
     services: list[OneService]
 
 
@@ -96,7 +96,7 @@ class ConnectedModel(TypedDict):
 
 
 @server.MODELS.operation("models_services", op.Nothing, scope=op.Scope.OPERATOR, route="GET services")
-async def services(_asked: op.Nothing, _caller: Caller, parts: Parts) -> Services:
+async def services(_asked: op.Nothing, _caller: Caller, parts: Parts) -> KnownServices:
     """List the services that can be connected, those that answer on this machine first."""
     return await known_services(parts.paths.config_file)
 
@@ -129,7 +129,7 @@ def _files() -> "Threads":
     return Threads("connecting", 1)
 
 
-async def known_services(file: Path) -> Services:
+async def known_services(file: Path) -> KnownServices:
     from klaw.config.secrets import with_secrets
     from klaw.llm.discovery import find_local
 
@@ -190,9 +190,9 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
             raise op.OperationError("bad_config", str(error)) from None
     return {
         "model": f"{connection.provider}/{asked.model}",
-        "answer": tried and tried.answer,
-        "seconds": tried and round(tried.seconds, 2),
-        "tools": tried and tried.tools,
+        "answer": tried.answer if tried is not None else None,
+        "seconds": round(tried.seconds, 2) if tried is not None else None,
+        "tools": tried.tools if tried is not None else None,
         "cost": connecting.day_cost(connection, facts.prices if facts is not None else None),
         "switched_on": list(connecting.switched_on(config, after)),
         "key_in": key_in,
@@ -200,7 +200,7 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
     }
 
 
-def _connection(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> "Connection":
+def _connection(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> "ServiceConnection":
     from klaw.config.secrets import with_secrets
     from klaw.llm.connect import connection_of
 

@@ -251,7 +251,7 @@ class Operation:
     """What a terminal shows of the result as JSON has it."""
     slash: Slash | None = None
     mcp: str | None = None
-    """Its name among the tools of ``operations.model_tools``; models are told the handler's whole docstring."""
+    """Its name among the tools of ``operations.perform``; models are told the handler's whole docstring."""
     answers: Any = None
     """The type of what it answers, if the handler's annotation does not name it."""
 

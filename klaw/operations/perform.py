@@ -4,7 +4,7 @@ import difflib
 import enum
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import klaw.operations.memory
-from klaw.convert import REQUESTS, Converter
+from klaw.convert import REQUESTS, Converter, wire_name
 from klaw.domain.names import UserId
 from klaw.errors import BadValue, InvalidValue, KlawError, Problem
+from klaw.json_schema import schema_of
 from klaw.operations import stored
 from klaw.operations.handler import Caller, HasReaders
-from klaw.operations.operation import Noun, Operation, OperationError, Scope
+from klaw.operations.operation import Noun, Operation, OperationError, Scope, told, without_none
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
@@ -167,3 +168,56 @@ def nouns() -> tuple[Noun, ...]:
 @cache
 def operations() -> Mapping[str, Operation]:
     return {each.name: each for noun in nouns() for each in noun.operations}
+
+
+# -- as tools that other programs call for their models (MCP) ---------------------------------------------------------
+
+
+@cache
+def tools() -> Mapping[str, Operation]:
+    """The operations that are tools, by the names that models know."""
+    return {each.mcp: each for each in operations().values() if each.mcp is not None}
+
+
+def schema_of_tool(tool: Operation) -> dict[str, Any]:
+    """The JSON schema of its arguments. There is no user among them: it is the user of the token."""
+    fields = {wire_name(each): each for each, _ in _fields(tool.arguments)}
+    required = [name for name, each in fields.items() if each.default is attrs.NOTHING]
+    return {
+        "type": "object",
+        "properties": {name: {**_described(each), **_default(each)} for name, each in fields.items()},
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+    }
+
+
+def read_tool_call(name: str, given: Mapping[str, Any]) -> tuple[Operation, dict[str, Any]]:
+    """A tool with the operation's arguments. Raises OperationError: one is not known, such as a user."""
+    tool = tools()[name]
+    known = {wire_name(field): outer for field, outer in _fields(tool.arguments)}
+    made: dict[str, Any] = {outer: {} for outer in known.values() if outer is not None}
+    for argument, value in given.items():
+        if argument not in known:
+            raise OperationError("bad_args", f"is not known; known are {', '.join(known)}", field=argument)
+        outer = known[argument]
+        (made if outer is None else made[outer])[argument] = value
+    return tool, made
+
+
+def _described(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    help_text = told(field).help if "argument" in field.metadata else ""
+    return {**schema_of(field.type), **({"description": help_text} if help_text else {})}
+
+
+def _default(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    return {"default": field.default} if isinstance(field.default, str | int) else {}
+
+
+def _fields(cls: type[Any]) -> Iterator[tuple["attrs.Attribute[Any]", str | None]]:
+    """The arguments, each with the one that it stands in, if it stands in one."""
+    for field in attrs.fields(attrs.resolve_types(cls, include_extras=True)):
+        inner = without_none(field.type)
+        if attrs.has(inner):
+            yield from ((each, field.name) for each, _ in _fields(inner))
+        elif field.name != "user":
+            yield field, None

@@ -256,6 +256,15 @@ class Delta:
 
 
 @attrs.frozen(kw_only=True)
+class ThinkingFrame:
+    type: ClassVar[str] = "thinking"
+    chat: str
+    turn: str
+    offset: int
+    text: str
+
+
+@attrs.frozen(kw_only=True)
 class Tool:
     type: ClassVar[str] = "tool"
     chat: str
@@ -363,6 +372,6 @@ class Notice:
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
-    Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame
-    | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
+    Welcome | Ack | MessageFrame | Delta | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame | Status
+    | ResultFrame | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
 )  # fmt: skip

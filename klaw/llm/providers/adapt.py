@@ -16,6 +16,7 @@ from klaw.domain import tokens
 from klaw.domain.message import ECHO
 from klaw.domain.text import one_line, quoted
 from klaw.llm.errors import ContextTooLong
+from klaw.llm.providers.thinking_members import MEMBERS, effort_word
 from klaw.llm.types import ChatMessage, Echo, Model, Request, ToolCall, ToolDescription
 
 IMAGE_TOKENS = 1_600
@@ -30,7 +31,7 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
         attrs.evolve(each, echo=None) if each.echo is not None and each.echo.model != model.name else each
         for each in request.messages
     )
-    request = attrs.evolve(request, messages=own)
+    request = attrs.evolve(request, messages=own, thinking=model.thinking)
     if stands_in:
         if not model.tools and (request.tools or any(message.role == "tool" for message in request.messages)):
             request = without_tools(request)
@@ -40,6 +41,9 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
             raise ContextTooLong("the prompt is too long for the model that stands in", status=400, retryable=False)
         most = request.max_tokens if request.max_tokens is not None else model.max_output_tokens
         request = attrs.evolve(request, model=model.model, max_tokens=min(most, model.max_output_tokens))
+    if model.thinking_tokens and request.max_tokens is not None:
+        most = request.max_tokens + model.thinking_tokens
+        request = attrs.evolve(request, max_tokens=min(most, request.most_tokens or most))
     if model.loads_context:
         request = attrs.evolve(request, context_tokens=model.context_tokens)
     return request if model.json_schema else schema_in_prompt(request)
@@ -109,14 +113,33 @@ def call_tokens(calls: Sequence[ToolCall]) -> int:
     return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
 
 
+def stored_echo(echo: Echo | None) -> dict[str, Any] | None:
+    """What is kept of an echo beside calls, for later turns: signatures, and nothing of the thinking."""
+    calls = [_signatures(call) for call in echo.calls] if echo is not None else []
+    return {"model": echo.model, "message": {}, "calls": calls} if echo is not None and any(calls) else None
+
+
 def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
+    """The echo of a stored message; of those that older versions stored, the signatures alone."""
     kept = metadata.get(ECHO)
     if not isinstance(kept, dict):
         return None
-    model, message, calls = kept.get("model"), kept.get("message"), kept.get("calls")
-    if not isinstance(model, str) or not isinstance(message, dict) or not isinstance(calls, list):
+    model, calls = kept.get("model"), kept.get("calls")
+    if not isinstance(model, str) or not isinstance(calls, list):
         return None
-    return Echo(model=model, message=message, calls=tuple(call if isinstance(call, dict) else {} for call in calls))
+    signatures = tuple(_signatures(call) for call in calls)
+    return Echo(model=model, calls=signatures) if any(signatures) else None
+
+
+def _signatures(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {}
+    found = {
+        key: inner if isinstance(inner, str) else _signatures(inner)
+        for key, inner in value.items()
+        if not isinstance(inner, str) or "signature" in key
+    }
+    return {key: inner for key, inner in found.items() if inner}
 
 
 def echo_tokens(echo: Echo | None) -> int:
@@ -197,6 +220,10 @@ class Habits:
     """Earlier calls and results that become text: 1 those of other models, 2 all."""
     unopened: bool | None = None
     """It leaves out the tag that opens its thinking; None: unknown."""
+    adapts: bool | None = None
+    """``Thinking.adapts``, as a refusal told."""
+    efforts: Mapping[str, str] = attrs.Factory(dict)
+    """Words for ``reasoning_effort`` that it takes in place of others."""
     at: str = attrs.field(default="", eq=False)
     """When that was found (ISO-8601 UTC); empty: just now."""
 
@@ -205,6 +232,8 @@ class Habits:
         return bool(_THINKS.search(model)) if self.unopened is None else self.unopened
 
     def fitted(self, request: Request) -> Request:
+        if self.adapts is not None and request.thinking is not None:
+            request = attrs.evolve(request, thinking=attrs.evolve(request.thinking, adapts=self.adapts))
         if not self.echoes:
             request = attrs.evolve(request, messages=tuple(attrs.evolve(each, echo=None) for each in request.messages))
         if not self.tools:
@@ -226,6 +255,9 @@ class Habits:
         gone: dict[str, Any] = dict.fromkeys(self.without)
         if self.renamed and not self.without.intersection(_LENGTHS):
             gone |= {"max_tokens": None, "max_completion_tokens": request.max_tokens}
+        level = request.thinking.level if request.thinking is not None else None
+        if level is not None and (word := self.efforts.get(effort_word(level))) and "reasoning_effort" not in gone:
+            gone["reasoning_effort"] = word
         return gone
 
     def told(self) -> tuple[str, ...]:
@@ -245,6 +277,8 @@ def learned(known: Habits, request: Request, *, status: int, text: str, fields: 
     if status not in _REFUSALS:
         return None
     called = any(message.tool_calls or message.role == "tool" for message in request.messages)
+    if status in _NAMES_FIELDS and (changed := _asked_to_think_otherwise(known, request, text, fields)) is not None:
+        return changed
     if known.tools and (request.tools or called) and _NO_TOOLS.search(text) and not _OF_HISTORY.search(text):
         return attrs.evolve(known, tools=False)
     if status in _NAMES_FIELDS:
@@ -252,7 +286,7 @@ def learned(known: Habits, request: Request, *, status: int, text: str, fields: 
         echoed = {key for echo in echoes for holder in (echo.message, *echo.calls) for key in holder}
         if known.echoes and any(key in text for key in echoed) and _IS_REFUSED.search(text):
             return attrs.evolve(known, echoes=False)
-        if (changed := _without_member(known, request, text, fields)) is not None:
+        if (changed := _without_member(known, request, text, fields - MEMBERS)) is not None:
             return changed
         if known.system and request.messages[0].role == "system" and _NO_SYSTEM.search(text):
             return attrs.evolve(known, system=False)
@@ -263,6 +297,37 @@ def learned(known: Habits, request: Request, *, status: int, text: str, fields: 
             if tried.fitted(request).messages != known.fitted(request).messages:
                 return tried
     return None
+
+
+_EFFORT = re.compile(r"\b(none|minimal|low|medium|high|default)\b")
+_EFFORTS = ("none", "minimal", "low", "medium", "default", "high")
+_OF_THINKING = re.compile(r"think|reasoning|effort", re.IGNORECASE)
+_OF_THOUGHTS = re.compile(r"reasoning_content|signature|redacted|passed back|expected `?thinking", re.IGNORECASE)
+"""About thinking that is to go back, not about how much there is to be."""
+_REFUSES_TO = re.compile(rf"{_NOT}|mandatory|cannot|can't|invalid|must\b|greater|less|permitted", re.IGNORECASE)
+
+
+def _asked_to_think_otherwise(known: Habits, request: Request, text: str, fields: frozenset[str]) -> Habits | None:
+    """It was asked to think in a way that it cannot, or not together with tools."""
+    sent = fields & MEMBERS - known.without
+    if request.thinking is None or not sent or _OF_THOUGHTS.search(text) or not _OF_THINKING.search(text):
+        return None
+    if not _REFUSES_TO.search(text):
+        return None
+    if "thinking" in sent and known.adapts is None and re.search(r"adaptive|effort", text):
+        # The forms of older and newer models; who names the other one refuses this one.
+        return attrs.evolve(known, adapts="output_config" not in fields)
+    if "reasoning_effort" in sent and request.thinking.level is not None:
+        asked = effort_word(request.thinking.level)
+        taken = sorted({*_EFFORT.findall(text)} - {asked}, key=lambda word: _distance(word, asked))
+        if taken and asked not in known.efforts:
+            return attrs.evolve(known, efforts={**known.efforts, asked: taken[0]})
+    named = frozenset(field for field in sent if re.search(rf"\b{field}\b", text))
+    return attrs.evolve(known, without=known.without | (named or sent))
+
+
+def _distance(word: str, other: str) -> int:
+    return abs(_EFFORTS.index(word) - _EFFORTS.index(other))
 
 
 def is_about_length(text: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from klaw.llm.errors import ProviderError, ProviderMalformed
+from klaw.llm.providers import thinking_members
 from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
 from klaw.llm.providers.refusals import error_code, refused, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
@@ -17,7 +18,9 @@ MAX_TOKENS = 4096
 HIGHEST_TEMPERATURE = 1.0
 
 THINKING = "thinking_blocks"
-"""In ``Echo.message``: the blocks of thinking, in their order."""
+"""In ``Echo.message``: the blocks of thinking as they came, in their order. Of the text and the calls among them only
+the places are kept: a text, and None for a call."""
+_NO_THINKING = {"type": "disabled"}
 _OF_CALL = ("type", "id", "name", "input", "cache_control")
 NO_BEGINNING = "(Earlier messages are left out.)"
 
@@ -47,14 +50,19 @@ class AnthropicDialect:
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
         system = [message for message in request.messages if message.role == "system"]
+        most, dialogue = request.max_tokens or MAX_TOKENS, _dialogue(request.messages, request.stable_messages)
+        thinking = thinking_members.of_anthropic(request, dialogue, most)
+        effort = {"effort": thinking.pop("effort")} if "effort" in thinking else {}
         body: dict[str, Any] = {
             "model": request.model,
-            "max_tokens": request.max_tokens or MAX_TOKENS,
+            "max_tokens": most,
             "stream": True,
             "system": _system(system) or None,
-            "messages": _dialogue(request.messages, request.stable_messages),
+            "messages": dialogue,
+            "output_config": effort or None,
+            **thinking,
         }
-        if request.temperature is not None:
+        if request.temperature is not None and thinking.get("thinking", _NO_THINKING) == _NO_THINKING:
             body["temperature"] = min(request.temperature, HIGHEST_TEMPERATURE)
         if request.tools:
             body["tools"] = [
@@ -68,7 +76,8 @@ class AnthropicDialect:
             body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             body["tool_choice"] = {"type": "none"}
         if request.json_schema is not None:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.json_schema.schema)}}
+            form = {"type": "json_schema", "schema": dict(request.json_schema.schema)}
+            body["output_config"] = {"format": form, **effort}
         return encode(body, extra)
 
     def assembly(self, new_id: Callable[[], str]) -> "AnthropicAssembly":
@@ -109,7 +118,7 @@ def _dialogue(messages: Sequence[ChatMessage], stable: int) -> list[dict[str, An
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    text = [{"type": "text", "text": message.content}] if message.content.strip() else []
+    text = [_text(message.content)] if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": text}]
     images: list[dict[str, Any]] = []
@@ -122,8 +131,16 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
         own = {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
         calls.append({**echo.of_call(place, len(message.tool_calls)), **own})
     # The API wants its signed thinking back in front of calls; in front of anything else it needs none.
-    thinking = list(echo.message.get(THINKING, ())) if calls else []
-    return thinking + images + text + calls
+    kept = echo.message.get(THINKING, ()) if calls else ()
+    if kept.count(None) == len(calls) > 0:  # it thought between them, too
+        rest = iter(calls)
+        whole = [next(rest) if each is None else _text(each) if isinstance(each, str) else each for each in kept]
+        return [{**block} for block in whole]
+    return [{**block} for block in kept if isinstance(block, dict)] + images + text + calls
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -140,6 +157,7 @@ class AnthropicAssembly(Assembly):
         super().__init__(new_id)
         self._calls: dict[int, CallInProgress] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
+        self._texts: dict[int, list[str]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
         self._inputs: dict[int, str] = {}
         """Inputs that came whole with their block; pieces that follow replace them."""
@@ -179,16 +197,25 @@ class AnthropicAssembly(Assembly):
         for (place, key), pieces in self._pieces.items():
             self._blocks[place][key] = str(self._blocks[place].get(key) or "") + "".join(pieces)
         self._pieces.clear()
-        self._echo = {THINKING: [self._blocks[place] for place in sorted(self._blocks)]} if self._blocks else {}
+        self._echo = {THINKING: self._in_order()} if self._blocks else {}
         for index, whole in self._inputs.items():
             if not "".join(self._calls[index].arguments).strip():
                 self._calls[index].arguments = [whole]
         return [self._calls[index] for index in sorted(self._calls)]
 
+    def _in_order(self) -> list[dict[str, Any] | str | None]:
+        """See ``THINKING``. Where all thinking comes first, it stands there alone."""
+        if max(self._blocks) < len(self._blocks):
+            return [self._blocks[place] for place in sorted(self._blocks)]
+        texts = {index: "".join(pieces) for index, pieces in self._texts.items()}
+        places = {**texts, **dict.fromkeys(self._calls), **self._blocks}
+        found = [places[place] for place in sorted(places)]
+        return [each for each in found if not isinstance(each, str) or each.strip()]
+
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[Delta]:
         match block.get("type"):
             case "text":
-                yield from self._text_of(block.get("text"))
+                yield from self._text_of(block.get("text"), index)
             case "thinking" | "redacted_thinking":
                 self._blocks[index] = {**block}
                 yield from self._think(str(block.get("thinking") or ""))
@@ -198,7 +225,7 @@ class AnthropicAssembly(Assembly):
     def _go_on(self, index: int, delta: dict[str, Any]) -> Iterator[Delta]:
         match delta.get("type"):
             case "text_delta":
-                yield from self._text_of(delta.get("text"))
+                yield from self._text_of(delta.get("text"), index)
             case "thinking_delta" | "signature_delta":
                 for key in ("thinking", "signature"):
                     if isinstance(more := delta.get(key), str) and index in self._blocks:
@@ -211,10 +238,11 @@ class AnthropicAssembly(Assembly):
                 if index in self._calls:  # else they belong to a block that the provider itself deals with
                     self._calls[index].arguments.append(self._clean(part or ""))
 
-    def _text_of(self, text: object) -> Iterator[Delta]:
+    def _text_of(self, text: object, index: int) -> Iterator[Delta]:
         if not isinstance(text, str | None):
             raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
+            self._texts.setdefault(index, []).append(text)
             yield from self._say(text)
 
     def _begin_call(self, index: int, block: dict[str, Any]) -> None:

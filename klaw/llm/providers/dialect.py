@@ -15,6 +15,9 @@ MAX_REPLY_BYTES = 4 * 1024 * 1024
 MAX_TOOL_CALLS = 128
 """As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024
+BYTES_PER_TOKEN = 4
+"""Of thinking, about, in any script."""
+USED_UP = "the model used up all output tokens for thinking; /think low or /think off leaves room for the answer"
 
 _REASONS = {
     **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
@@ -60,7 +63,7 @@ class Assembly(ABC):
         self._new_id = new_id
         self.splitter = ThinkSplitter()
         self._text: list[str] = []
-        self._thought = False
+        self._thought_bytes = 0
         self._finish_reason: str | None = None
         self._echo: dict[str, Any] = {}
         self._images: list[bytes] = []
@@ -95,6 +98,7 @@ class Assembly(ABC):
             reason = parsed(rest)
             if not isinstance(reason, str) and error_text(reason):
                 raise refused_in_stream(reason)
+        self.splitter.calls = bool(self._called())
         for delta in self.splitter.end():
             yield self._note(delta)
 
@@ -108,7 +112,9 @@ class Assembly(ABC):
         if not text.strip() and not called and not self._images:
             if "function_call" in reason:
                 raise BadCall("the model's tool call cannot be read")
-            what = "only thinking and no answer" if self._thought else "an empty answer"
+            what = "only thinking and no answer" if self._thought_bytes else "an empty answer"
+            if self._thought_bytes and reason == "length":
+                raise EmptyAnswer(USED_UP, usage, reason)
             raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
         return Completion(
             text=text,
@@ -117,6 +123,7 @@ class Assembly(ABC):
             usage=usage,
             echo=self._echoed([call.echo for call in called]),
             images=tuple(self._images),
+            thinking_tokens=(usage and usage.thinking_tokens) or self._thought_bytes // BYTES_PER_TOKEN,
         )
 
     @abstractmethod
@@ -147,7 +154,7 @@ class Assembly(ABC):
         if isinstance(delta, TextDelta):
             self._text.append(delta.text)
         else:
-            self._thought = True
+            self._thought_bytes += len(delta.text.encode("utf-8", "replace"))
         if isinstance(delta, TakenBack):
             self._text.clear()
         return delta

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from klaw.llm.errors import ProviderMalformed
+from klaw.llm.providers import thinking_members
 from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
 from klaw.llm.providers.refusals import parsed, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Request, Usage
@@ -31,6 +32,7 @@ class OllamaDialect:
             "model": request.model,
             "messages": [_message(message, names) for message in request.messages],
             "stream": True,
+            "think": thinking_members.of_ollama(request),
         }
         if request.tools:
             body["tools"] = [

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from klaw.llm.errors import ProviderMalformed
+from klaw.llm.providers import thinking_members
 from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
 from klaw.llm.providers.refusals import is_json, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
@@ -30,7 +31,11 @@ _PLACES = ("image_url", "url", "b64_json", "data", "source")
 _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
 
 
+@attrs.frozen
 class OpenAiDialect:
+    service: str = ""
+    """The address, which tells how the service is asked to think."""
+
     def url(self, base_url: str | None) -> str:
         return f"{(base_url or '').rstrip('/')}/chat/completions"
 
@@ -45,6 +50,7 @@ class OpenAiDialect:
             "stream_options": {"include_usage": True},
             "temperature": request.temperature,
             "max_tokens": request.max_tokens,
+            **thinking_members.of_openai(request, self.service),
         }
         if request.tools:
             named = (attrs.asdict(tool, recurse=False) for tool in request.tools)
@@ -257,12 +263,17 @@ class OpenAiAssembly(Assembly):
         details = details if isinstance(details, dict) else {}
         cached = details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
         prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        made = usage.get("completion_tokens_details")
+        thought = count(made.get("reasoning_tokens")) if isinstance(made, dict) else None
         if prompt is not None and completion is not None:
+            # Some services count thinking only in the total.
+            completion = max(completion, (count(usage.get("total_tokens")) or 0) - prompt)
             self._usage = Usage(
                 prompt_tokens=prompt,
                 completion_tokens=completion,
                 cached_tokens=count(cached),
                 cache_write_tokens=count(details.get("cache_write_tokens")),
+                thinking_tokens=thought,
             )
 
 

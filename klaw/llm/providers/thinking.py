@@ -45,6 +45,8 @@ class ThinkSplitter:
     def __init__(self, *, holds: bool = False) -> None:
         self.holds = holds
         self.unopened = False
+        self.calls = False
+        """The answer calls tools, so it need not say anything."""
         self._held = ""
         self._ends: Sequence[str] | None = None
         """While it thinks: what ends it."""
@@ -125,7 +127,7 @@ class ThinkSplitter:
         if not _closes(said + self._held[:at], rest[:1]):
             self._watches = False
             yield from self._say(at + len(tag))
-        elif not rest.strip():  # nothing follows, so what stands before it must be the answer
+        elif not rest.strip() and not self.calls:  # nothing follows, so what stands before it must be the answer
             yield from self._say(at)
             self._held = ""
         else:

@@ -4,15 +4,15 @@ Pure, and linear in the text: a message may be all sentences of one character, o
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import attrs
 
 from klaw.domain import tokens
-from klaw.domain.search import Candidate, Decision, PassageCandidate
+from klaw.domain.search import Candidate, Decision, JudgedCandidate, PassageCandidate
 from klaw.domain.text import speaker_prefix
 from klaw.memory.recall.token_overlap import TokenOverlap
 from klaw.store.engine.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
@@ -197,11 +197,13 @@ def _merged(marks: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-MIN_SHARE_TOKENS = 48
-"""A message may always take so many tokens: about two sentences. None crowds out the others by its length."""
-LONG_SHARE_TOKENS, LONG_PART, LONG_PLACES = 128, 6, 2
-"""A sixth of each of the best two messages, at most so many tokens: answers in long ones seldom fit into less."""
+MIN_SHARE_TOKENS = 32
+"""A message may always take so many tokens: a sentence or two. None crowds out the others by its length."""
+TOKENS_BY_SCORE = 40.0
+"""So many tokens more has a message whose score is higher by one: scores are logarithms of probabilities, and of a long
+message the first sentences that are shown bring the most."""
 _SHORTEST_EXCERPT_TOKENS = 24
+_HALVINGS = 16
 LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""
 
@@ -217,33 +219,55 @@ def pack(
     max_tokens: int,
     overlap_with: Callable[[C], TokenOverlap | None] = lambda _candidate: None,
 ) -> list[C]:
-    """Decide which of the candidates that passed the gate go into the context, and how much of each. First each gets
-    its share of the budget: a longer message is cut to an excerpt around the wanted words (index forms), one that does
-    not fit is skipped. Then what is left gives the excerpts more room, the best first. Returns all candidates in their
-    order, with the final decision, text and tokens."""
-    least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
-    left, places = max_tokens, top_k
-    packed = []
-    for candidate in candidates:
-        shown = candidate
-        if candidate.passed:
-            long = min(LONG_SHARE_TOKENS, candidate.tokens // LONG_PART, left) if top_k - places < LONG_PLACES else 0
-            share = max(least, long)
-            if places == 0 or (left < _SHORTEST_EXCERPT_TOKENS and candidate.tokens > share):
-                decision, room = (Decision.OVER_BUDGET, left) if places else (Decision.OVER_TOP_K, None)
-                least_tokens = min(
-                    candidate.tokens, share
-                )  # its excerpt, whose making takes time, would have about these
-                packed.append(attrs.evolve(candidate, tokens=least_tokens, decision=decision, left_tokens=room))
-                continue
-            shown = _shown(candidate, wanted, share, overlap_with)
-            if shown.tokens > left:
-                shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET, left_tokens=left)
-            else:
-                left -= shown.tokens
-                places -= 1
-        packed.append(shown)
-    return _lengthened(packed, wanted, left, overlap_with)
+    """Decide which of the candidates that passed the gate go into the context, and how much of each. Each gets the
+    least share of the budget, in their order; one that does not fit is skipped. What is left goes to the better ones,
+    by their scores: a message longer than its share is cut to an excerpt around the wanted words (index forms). What
+    the excerpts leave gives them more room, the best first. Returns all candidates in their order, with the final
+    decision, text and tokens."""
+    shares, left = _least_shares(candidates, top_k, max_tokens)
+    packed = list(candidates)
+    for at, candidate in enumerate(candidates):
+        if candidate.passed and at not in shares:
+            full = len(shares) == top_k and at > max(shares)
+            decision, room = (Decision.OVER_TOP_K, None) if full else (Decision.OVER_BUDGET, left)
+            # Its excerpt, whose making takes time, would have about so many tokens.
+            needed = min(candidate.tokens, MIN_SHARE_TOKENS)
+            packed[at] = attrs.evolve(candidate, tokens=needed, decision=decision, left_tokens=room)
+    for at, share in _by_score(candidates, shares, max_tokens).items():
+        packed[at] = _shown(candidates[at], wanted, share, overlap_with)
+    unused = max_tokens - sum(packed[at].tokens for at in shares)
+    return _lengthened(packed, wanted, unused, overlap_with)
+
+
+def _least_shares(candidates: Sequence[JudgedCandidate], top_k: int, max_tokens: int) -> tuple[dict[int, int], int]:
+    """The least share of each that gets one, by its place, and what is left of the budget."""
+    least, left = max(MIN_SHARE_TOKENS, max_tokens // top_k // 2), max_tokens
+    shares: dict[int, int] = {}
+    for at, candidate in enumerate(candidates):
+        if len(shares) == top_k:
+            break
+        room = left if left >= _SHORTEST_EXCERPT_TOKENS else least
+        needed = min(candidate.tokens, least, room)
+        if candidate.passed and needed <= left:
+            shares[at], left = needed, left - needed
+    return shares, left
+
+
+def _by_score(candidates: Sequence[JudgedCandidate], shares: Mapping[int, int], max_tokens: int) -> dict[int, int]:
+    """The shares made larger until they fill the budget: by the same level for all, from which each has
+    ``TOKENS_BY_SCORE`` up to its score. None has a higher score than one before it: a reranker knows better."""
+    scores = dict(zip(shares, accumulate((candidates[at].score for at in shares), min), strict=True))
+
+    def above(level: float) -> dict[int, int]:
+        more = {at: min(candidates[at].tokens, int(TOKENS_BY_SCORE * (scores[at] - level))) for at in shares}
+        return {at: max(least, more[at]) for at, least in shares.items()}
+
+    high = max(scores.values(), default=0.0)
+    low = min(scores.values(), default=0.0) - max_tokens / TOKENS_BY_SCORE
+    for _ in range(_HALVINGS):
+        level = (low + high) / 2
+        low, high = (level, high) if sum(above(level).values()) > max_tokens else (low, level)
+    return above(high)
 
 
 def line_tokens(text: str) -> int:

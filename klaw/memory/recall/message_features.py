@@ -43,6 +43,8 @@ K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 
 SHORTEST, LONGEST = 5, 160
 """Tokens; in between, length counts."""
+LONG_SHARE = 0.2
+"""With more candidates that are ``LONGEST``, such as the answers of models, another ranker serves."""
 BESIDE = (1, 2, 3)
 """How many messages away other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)
@@ -119,6 +121,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
         has_vector=bool(lists.neighbours),
         of=MESSAGES,
         again=Sessions.of(there).columns if there else None,
+        long=sum(place.tokens >= LONGEST for place in there) > LONG_SHARE * len(there),
     )
 
 

@@ -61,7 +61,7 @@ def lines(answer: Mapping[str, Any]) -> Lines:
     layers = [
         [each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
     ]
-    used, adapted = context_used.read(receipt), receipt.get("adapted")
+    used, adapted, thought = context_used.read(receipt), receipt.get("adapted"), receipt.get("thinking")
     sections: list[Sequence[Line]] = [
         [_turn(answer)],
         _budget(receipt["budget"]),
@@ -75,6 +75,7 @@ def lines(answer: Mapping[str, Any]) -> Lines:
         _tools(receipt["tools"]) if "tools" in receipt else [],
         [f"ended   before its end: {receipt['finish_reason']}"] if "finish_reason" in receipt else [],
         [f"refused by the model: {', '.join(adapted)}"] if adapted else [],
+        [f"thought for {thought['seconds']:g} s, about {plural(thought['tokens'], 'token')}"] if thought else [],
     ]
     _, *shown = (line for section in sections if section for line in ("", *section))
     return [*shown, *(f"problem: {problem}" for problem in receipt.get("problems", []))]

@@ -4,6 +4,7 @@ speaks of who says it, asks, is short. English and Russian. A trigger makes it w
 """
 
 import re
+from typing import Any
 
 import apsw
 
@@ -17,8 +18,8 @@ FUNCTION = "klaw_traits"
 
 READ_CHARACTERS = 4_000
 """The beginning of a longer message is looked at."""
-SHORT_TOKENS = 10
-"""Estimated; fewer are short."""
+SHORT_WORDS, SHORT_TOKENS = 6, 20
+"""No more are short; estimated tokens, for scripts without spaces."""
 
 
 def _stems(words: str) -> frozenset[str]:
@@ -70,11 +71,15 @@ def traits_of(text: str) -> int:
         found |= FIRST_PERSON
     if "?" in said or "？" in said:
         found |= ASKS
-    if len(text) < READ_CHARACTERS and tokens.estimate(said) < SHORT_TOKENS:
+    if len(text) < READ_CHARACTERS and len(said.split()) <= SHORT_WORDS and tokens.estimate(said) <= SHORT_TOKENS:
         found |= SHORT
     return found
 
 
+def _traits(*texts: Any) -> int:
+    return traits_of(str(texts[0]))
+
+
 def register(connection: apsw.Connection) -> None:
     """Make the function known to a connection; every connection that writes messages needs it."""
-    connection.create_scalar_function(FUNCTION, traits_of, 1, deterministic=True)
+    connection.create_scalar_function(FUNCTION, _traits, 1, deterministic=True)

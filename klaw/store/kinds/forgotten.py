@@ -38,8 +38,8 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
     turns.forget_used(connection, [(each.chat, each.seq) for each in own])
     for topic in set(left.values()):  # that the entry does not name: it was made between two starts
         topics.count_again(connection, user, topic, entry, at)
-    for chat in {message.chat for message in own if messages.MODEL_CHOICE in message.metadata}:
-        messages.choose_model_again(connection, chat)
+    for chat in {message.chat for message in own if not message.metadata.keys().isdisjoint(messages.CHOICES)}:
+        messages.choose_again(connection, chat)
 
 
 def embed_following(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:

@@ -11,7 +11,7 @@ from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import Message, MessageKind, NewMessage, Role, TurnRecord, is_searchable
+from klaw.domain.message import Message, MessageKind, NewMessage, Role, ThinkingLevel, TurnRecord, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.notes import Quotes
 from klaw.errors import IdConflict
@@ -78,6 +78,7 @@ class ChatRow:
     segment_start: int
     created_at: str
     updated_at: str
+    thinking: ThinkingLevel | None = None
 
 
 MESSAGE: changes.Kind[Message] = changes.Kind(
@@ -96,7 +97,7 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
         table("traits", "message_traits", "rowid", "rowid, traits", bound="rowid"),
     ),
 )
-_CONTENT = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
+_CONTENT = "chat_id, chat_key, user_id, name, model, thinking, last_seq, segment, segment_start, created_at, updated_at"
 SESSION: changes.Kind[ChatRow] = changes.Kind(
     what="session",
     plural="chats",
@@ -148,7 +149,7 @@ def insert(connection: apsw.Connection, new: NewMessage) -> Message:
     connection.execute(_INSERT, (None, seq, segment, *_row(new)))
     rowid = connection.last_insert_rowid()
     _index(connection, rowid, new, key)
-    _choose_model(connection, new, seq)
+    _choose(connection, new, seq)
     fields = {name: getattr(new, name) for name in _NEW_FIELDS}  # attrs.asdict takes four times as long
     return Message(**fields, rowid=rowid, seq=seq, segment=segment)
 
@@ -173,41 +174,40 @@ def restore(connection: apsw.Connection, message: Message) -> bool:
         key = connection.execute(_SYNC_SESSION, arguments).get
     connection.execute(_INSERT, (message.rowid, message.seq, message.segment, *_row(message)))
     _index(connection, message.rowid, message, key)
-    _choose_model(connection, message, message.seq)
+    _choose(connection, message, message.seq)
     return True
 
 
-MODEL_CHOICE = "model"
-"""In the metadata of the answer to ``/model``: what the chat's turns use from then on, null for ``routing.default``."""
+CHOICES = ("model", "thinking")
+"""In the metadata of the answers to ``/model`` and ``/think``, and columns of sessions: what the chat's turns use from
+then on, null for what the configuration says."""
 
 
-def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
+def _choose(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
     """The logs bring messages in any order: the choice with the highest seq counts."""
-    query = """
-    UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
-        SELECT 1 FROM messages WHERE chat_id = ?1 AND seq > ?3 AND role = 'system' AND type = 'command'
-            AND json_type(metadata, '$.model') IN ('text', 'null'))
-    """
-    if (
-        message.role is not Role.SYSTEM
-        or message.type is not MessageKind.COMMAND
-        or MODEL_CHOICE not in message.metadata
-    ):
+    if message.role is not Role.SYSTEM or message.type is not MessageKind.COMMAND:
         return
-    chosen = message.metadata[MODEL_CHOICE]
-    if chosen is None or isinstance(chosen, str):
-        connection.execute(query, (message.chat, chosen, seq))
+    for choice in CHOICES:
+        query = f"""
+        UPDATE sessions SET {choice} = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
+            SELECT 1 FROM messages WHERE chat_id = ?1 AND seq > ?3 AND role = 'system' AND type = 'command'
+                AND json_type(metadata, '$.{choice}') IN ('text', 'null'))
+        """  # noqa: S608 - a constant
+        chosen = message.metadata.get(choice, 0)
+        if chosen is None or isinstance(chosen, str):
+            connection.execute(query, (message.chat, chosen, seq))
 
 
-def choose_model_again(connection: apsw.Connection, chat: ChatId) -> None:
-    """The chat's model by the choices that are left, after some were forgotten."""
-    query = """
-    UPDATE sessions SET model = (
-        SELECT metadata ->> '$.model' FROM messages WHERE chat_id = ?1 AND role = 'system' AND type = 'command'
-            AND json_type(metadata, '$.model') IN ('text', 'null') ORDER BY seq DESC LIMIT 1)
-    WHERE chat_id = ?1
-    """
-    connection.execute(query, (chat,))
+def choose_again(connection: apsw.Connection, chat: ChatId) -> None:
+    """What the chat's turns use by the choices that are left, after some were forgotten."""
+    for choice in CHOICES:
+        query = f"""
+        UPDATE sessions SET {choice} = (
+            SELECT metadata ->> '$.{choice}' FROM messages WHERE chat_id = ?1 AND role = 'system' AND type = 'command'
+                AND json_type(metadata, '$.{choice}') IN ('text', 'null') ORDER BY seq DESC LIMIT 1)
+        WHERE chat_id = ?1
+        """  # noqa: S608 - a constant
+        connection.execute(query, (chat,))
 
 
 def _row(message: NewMessage) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from klaw.wire.frames import (
     ServerLimits,
     Status,
     StoppedFrame,
+    ThinkingFrame,
     Tool,
     Welcome,
 )
@@ -33,10 +34,11 @@ LIMITS = ServerLimits(max_frame_bytes=1000, messages_per_second=1, burst=1, hist
 
 
 class Stage:
-    def __init__(self, columns: int = 40) -> None:
+    def __init__(self, columns: int = 40, *, thinking: bool = False) -> None:
+        self.now = 100.0
         self.terminal = SmallTerminal(columns)
         self.screen = Screen(self.terminal, self.terminal.size, colours=True)
-        self.transcript = ScreenTranscript(self.screen, "main")
+        self.transcript = ScreenTranscript(self.screen, "main", thinking=thinking, clock=lambda: self.now)
 
     def show(self, *events: object) -> list[str]:
         for event in events:
@@ -92,6 +94,33 @@ def test_a_mark_that_was_taken_out_is_taken_from_what_still_grows(streamed: str,
     stage.show(delta(0, streamed), entry(final, turn="t1"))
     stage.screen.show(None)
     assert stage.terminal.picture == stands
+
+
+def thinking(offset: int, text: str) -> ThinkingFrame:
+    return ThinkingFrame(chat="main", turn="t1", offset=offset, text=text)
+
+
+@pytest.mark.parametrize("end", [delta(0, "Четыре."), Tool(chat="main", turn="t1", call="c", name="add", state="done")])
+def test_of_thinking_one_line_is_left(end: object) -> None:
+    stage = Stage()
+    stage.show(thinking(0, "Прибавлю."), Status(chat="main", state="thinking", turn="t1"))
+    assert stage.transcript.busy
+    stage.now += 12.7
+    assert stage.show(thinking(9, " Ещё раз.")) == [""]
+    assert stage.show(end)[0] == "[thought for 12 s]"
+    assert stage.show(entry("Четыре.", turn="t1")) == ["[thought for 12 s]", "Четыре.", ""]
+
+
+def test_thinking_is_written_line_by_line_for_who_wants_it() -> None:
+    stage = Stage(thinking=True)
+    assert stage.show(thinking(0, "One\ntw")) == ["One", ""]
+    stage.now += 3
+    lines = ["One", "two", "[thought for 3 s]", "Four.", ""]
+    assert stage.show(thinking(6, "o"), delta(0, "Four."), entry("Four.", turn="t1")) == lines
+
+
+def test_a_blink_of_thinking_is_not_worth_a_line() -> None:
+    assert Stage().show(thinking(0, "x"), delta(0, "Four."), entry("Four.", turn="t1")) == ["Four.", ""]
 
 
 def test_own_messages_stand_once_and_those_of_other_clients_too() -> None:

@@ -90,6 +90,15 @@ def test_nothing_found_is_said_in_one_line_and_small_talk_is_left_alone() -> Non
     )
 
 
+def test_that_none_fits_well_is_said_behind_the_passages_and_kept_in_the_receipt() -> None:
+    packed = pack(found("срок", weak=True), 1_000)
+    assert packed.text.splitlines()[-1].startswith("(None of these passages fits the question well")
+    assert read({"context_used": packed.used.written()}) == packed.used
+    assert packed.used.weak
+    assert "fits the question well" not in pack(found("срок"), 1_000).text
+    assert not pack(found(nothing="too_far", weak=True), 1_000).used.weak
+
+
 def test_the_best_come_first_and_the_first_is_shortened_rather_than_left_out() -> None:
     packed = pack(found("a" * 3_000, "b" * 100), 300)
     assert packed.tokens <= 300

@@ -12,7 +12,7 @@ from klaw.api.rest import doors
 from klaw.domain.knowledge import document_id
 from klaw.domain.names import ChatId
 from klaw.gateway.tokens import add_token, tokens_file
-from klaw.operations.model_tools import tools
+from klaw.operations.perform import tools
 from klaw.wire.codec import _CLIENT_FRAMES
 from klaw.wire.frames import CallFrame, Hello
 from tests.e2e.test_http import http

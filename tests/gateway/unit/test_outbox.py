@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from klaw.gateway import outbox as module
 from klaw.gateway.outbox import AT_ONCE_CHARS, MAX_CONTROL_BYTES
+from klaw.wire.frames import ThinkingFrame
 
 
 class Outbox(module.Outbox):
@@ -51,6 +52,18 @@ async def test_pieces_are_joined_past_frames_of_other_chats_but_not_past_one_of_
     frames = await drain(outbox)
     assert [json.loads(f)["text"] if f[0] == "{" else f for f in frames] == [
         "xy", "answer", "message of b", "tool of a", "z", "w",
+    ]  # fmt: skip
+
+
+async def test_pieces_of_thinking_are_joined_by_themselves():
+    outbox = Outbox(10)
+    outbox.put_delta("a", "t1", 0, "so", ThinkingFrame)
+    outbox.put_delta("a", "t1", 2, "...", ThinkingFrame)
+    outbox.put_delta("a", "t1", 5, "x")
+    outbox.put_delta("a", "t1", 6, "y", ThinkingFrame)
+    frames = [json.loads(frame) for frame in await drain(outbox)]
+    assert [(f["type"], f["offset"], f["text"]) for f in frames] == [
+        ("thinking", 0, "so..."), ("delta", 5, "x"), ("thinking", 6, "y"),
     ]  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def test_what_is_not_valid_is_named_and_the_rest_goes_on(bad: ExportedMessage, w
 
 
 def test_what_means_something_to_the_store_of_another_klaw_stays_there() -> None:
-    own = {"forgotten": AT, "model": "x/y", "topics": True, "turn": "t1"}
+    own = {"forgotten": AT, "model": "x/y", "thinking": "low", "topics": True, "turn": "t1"}
     _, asked = fed(ExportedChat(key="c", title="Сад", own_ids=True), said("a", type=MessageKind.COMMAND, metadata=own))
     assert asked[0]["said"][0]["metadata"] == {"turn": "t1"}
 

@@ -4,7 +4,7 @@ import pytest
 
 from klaw.domain.knowledge import BaseId, DocumentId, SourceId
 from klaw.domain.search import Decision, FoundPassage
-from klaw.knowledge.passage_features import PASSAGES, best_of, gather, judge_passages, named_pages
+from klaw.knowledge.passage_features import PASSAGES, best_of, gather, judge_passages, lack, named_pages
 from klaw.knowledge.search import EMPTY
 from klaw.memory.recall.gate import Gate
 from klaw.memory.recall.ranker import Pool, fuse
@@ -15,13 +15,13 @@ from klaw.store.search.vector_search import Neighbour
 GATE = Gate(threshold=0.5, content_words=2)
 
 
-def found(rowid: int, text: str, page: int = 1) -> FoundPassage:
+def found(rowid: int, text: str, page: int = 1, name: str = "report.pdf") -> FoundPassage:
     return FoundPassage(
         rowid=rowid,
         base=BaseId("b"),
         source=SourceId("s"),
         document=DocumentId("d"),
-        name="report.pdf",
+        name=name,
         title="",
         ordinal=rowid,
         text=text,
@@ -35,6 +35,10 @@ def found(rowid: int, text: str, page: int = 1) -> FoundPassage:
 def gathered(text: str, weights: dict[str, float], *passages: FoundPassage) -> Pool[FoundPassage]:
     lists = Lists(hits=[TextHit(each.rowid, -1.0) for each in passages], weights=weights)
     return gather(lists, fuse(lists), passages, text, 0.7)
+
+
+def column(pool: Pool[FoundPassage], name: str) -> list[float]:
+    return pool.features[:, PASSAGES.names.index(name)].tolist()
 
 
 @pytest.mark.parametrize(
@@ -54,20 +58,18 @@ def test_a_question_names_pages_in_two_languages(text: str, pages: set[int]) -> 
     assert named_pages(text) == pages
 
 
-def test_words_that_stand_together_and_beside_each_other_count_more() -> None:
+def test_words_beside_each_other_and_the_named_page_count_more() -> None:
     weights = {"leave": 2.0, "policy": 1.0}
-    filler = "and so on with many other words that say nothing of it at all today " * 3
     pool = gathered(
         "leave policy on page 2",
         weights,
         found(1, "The leave policy is old."),
-        found(2, f"Leave {filler} policy.", page=2),
-        found(3, "Nothing."),
+        found(2, "Leave it to the policy.", page=2),
+        found(3, "Nothing.", page=3),
     )
-    columns = {name: pool.features[:, at].tolist() for at, name in enumerate(PASSAGES.names)}
-    assert columns["window"] == [1.0, pytest.approx(2 / 3), 0.0]
-    assert columns["phrases"] == [1.0, 0.0, 0.0]
-    assert columns["page"] == [0.0, 1.0, 0.0]
+    assert column(pool, "page_phrases") == [1.0, 0.0, 0.0]
+    assert column(pool, "page_words") == [pytest.approx(1.0), pytest.approx(1.0), 0.0]
+    assert column(pool, "page") == [0.0, 1.0, 0.0]
     assert [each.shared_words for each in pool.entries] == [2, 2, 0]
 
 
@@ -88,12 +90,41 @@ def test_lists_are_fused_and_nothing_found_is_nothing_ranked() -> None:
     assert EMPTY.rank() == []
 
 
-@pytest.mark.parametrize("text", ["Who is the author of this report?", "Кто автор отчёта?", "кто истец"])
-def test_a_question_about_the_whole_document_looks_in_front(text: str) -> None:
-    pool = gathered(text, {}, found(1, "a", page=4), found(2, "b"))
-    assert pool.features[:, PASSAGES.names.index("front")].tolist() == [0.25, 1.0]
+def test_what_one_passage_of_a_page_has_speaks_for_its_others() -> None:
+    pool = gathered(
+        "leave policy",
+        {"leave": 2.0, "policy": 1.0},
+        found(1, "The leave policy is old."),
+        found(2, "It was written by Anna."),
+        found(3, "It was written by Boris.", page=2),
+    )
+    assert column(pool, "page_phrases") == [1.0, 1.0, 0.0]
+    assert column(pool, "page_words") == [pytest.approx(1.0), pytest.approx(1.0), 0.0]
+    assert [each.rowid for each in pool.rank()] == [1, 2, 3]
 
 
-def test_other_questions_do_not() -> None:
-    pool = gathered("How much is the rent?", {}, found(1, "a"))
-    assert pool.features[:, PASSAGES.names.index("front")].tolist() == [0.0]
+@pytest.mark.parametrize("text", ["How much was the inventory in 2021?", "Каковы были запасы в 2021 году?"])
+def test_a_document_of_another_year_counts_less(text: str) -> None:
+    pool = gathered(
+        text,
+        {"2021": 1.0},
+        found(1, "Inventory", name="corning-2020.pdf"),
+        found(2, "Inventory", name="corning-2021.pdf"),
+        found(3, "Inventory", name="corning.pdf"),
+    )
+    assert column(pool, "year") == [-1.0, 1.0, 0.0]
+
+
+def test_what_is_far_and_has_no_number_of_the_question_lacks_the_most() -> None:
+    passages = [found(1, "Sales of 2015 rose."), found(2, "Nothing.")]
+
+    def lacking(text: str, distance: float) -> float | None:
+        lists = Lists(neighbours=[Neighbour(1, distance), Neighbour(2, 0.2)], weights={"sales": 1.0})
+        pool = gather(lists, fuse(lists), passages, text, 0.8)
+        return lack(pool, pool.rank(), numbers=any(map(str.isdigit, text)))
+
+    assert lacking("sales", 0.1) == pytest.approx(0.5)
+    assert lacking("sales in 2015", 0.1) == pytest.approx(0.5)
+    assert lacking("sales in 2016", 0.1) == pytest.approx(0.9)
+    assert lacking("sales in 2016", 0.2) == pytest.approx(1.4)
+    assert lack(gathered("sales", {"sales": 1.0}, *passages), [], numbers=False) is None

@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from klaw.operations.model_tools import read_tool_call, schema_of_tool, tools
 from klaw.operations.operation import OperationError, Scope
-from klaw.operations.perform import read
+from klaw.operations.perform import read, read_tool_call, schema_of_tool, tools
 from tests.support.plugins.golden import Golden
 
 

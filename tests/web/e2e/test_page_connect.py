@@ -1,13 +1,13 @@
 """Connecting a model on the page, on a phone in both languages."""
 
 import pytest
-from tests.support.services.openai import OpenRouterModel, OpenRouterService
 
 from klaw.gateway.tokens import add_token, tokens_file
 from tests.cli.e2e.test_models_connect import KEY, answer, fresh
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm
 from tests.support.server import served
+from tests.support.services.openai import OpenRouterModel, OpenRouterService
 from tests.web.e2e.test_page import base, begin_chat, say
 from tests.web.e2e.test_page_languages import WIDE
 from tests.web.e2e.test_page_system import log_in

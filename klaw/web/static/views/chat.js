@@ -254,6 +254,7 @@ class Chat extends HTMLElement {
   }
 
   hideLive() {
+    this.answer?.thinking?.end();
     this.answer = null;
     this.live.querySelector("article")?.remove();
   }
@@ -355,8 +356,10 @@ class Chat extends HTMLElement {
 
 const TAKES = {
   message(frame) {
+    const thinking = frame.role === "assistant" && this.answer?.turn === frame.turn && this.answer.thinking;
     if (frame.role === "assistant" || frame.kind === "tool_call") this.hideLive();
     if (!this.detached) this.put(frame);
+    if (thinking) this.rows.get(frame.seq)?.prepend(thinking.node);
     if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
     this.follow();
@@ -370,6 +373,7 @@ const TAKES = {
   },
   delta(frame) {
     const live = this.showLive(frame.turn);
+    live.thinking?.end();
     const text = live.node.data;
     const kept = frame.offset >= live.length ? text : Array.from(text).slice(0, frame.offset).join("");
     live.length = frame.offset + Array.from(frame.text).length;
@@ -378,8 +382,13 @@ const TAKES = {
     this.setState(t("answering"), true);
     this.follow();
   },
+  thinking(frame) {
+    const live = this.showLive(frame.turn);
+    opened("thinking").then((view) => this.answer === live && view.think(live, frame));
+  },
   tool(frame) {
-    const { tools } = this.showLive(frame.turn);
+    const { tools, thinking } = this.showLive(frame.turn);
+    thinking?.end();
     let line = tools.querySelector(`[data-call="${CSS.escape(frame.call)}"]`);
     if (!line) {
       line = h("div", { class: "tool", "data-call": frame.call }, h("strong", {}, frame.name), " ", h("span", {}, frame.what || ""));

@@ -67,6 +67,8 @@ function sections(chat, told, changed) {
     group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
     recall.expansion && h("p", { class: "hint" }, t("A model added to the question: {words}", { words: recall.expansion.join(", ") })),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
+    receipt.thinking && h("p", { class: "hint" }, t("The model thought for {seconds} s, about {tokens} tokens.",
+      { seconds: number(receipt.thinking.seconds), tokens: number(receipt.thinking.tokens) })),
     window.messages ? h("p", {}, t("The model saw messages {first}–{last} in full.",
       { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
     [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p", { class: "error" }, said(each, each))),

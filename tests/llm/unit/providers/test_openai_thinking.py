@@ -77,6 +77,32 @@ def test_whole_and_letter_by_letter(answer: str, thought: str, text: str, holds:
     assert split(list(answer), holds=holds) == (thought, text)
 
 
+@pytest.mark.parametrize(
+    ("answer", "thought", "text"),
+    [
+        ("<think>Раз < два.\n</think>\n\nЧетыре.", "Раз < два.\n", "Четыре."),
+        ("Раз.\n</think>\n\nДва.", "Раз.\n", "Два."),
+    ],
+)
+def test_cut_at_every_two_places(answer: str, thought: str, text: str) -> None:
+    for first in range(len(answer) + 1):
+        for second in range(first, len(answer) + 1):
+            pieces = [answer[:first], answer[first:second], answer[second:]]
+            assert split(pieces) == split(pieces, holds=True) == (thought, text), pieces
+
+
+def test_what_stands_before_a_call_need_not_be_an_answer() -> None:
+    """A model that only calls a tool says nothing behind its thinking."""
+    for calls, found in ((True, ("Look it up.\n", "")), (False, ("", "Look it up.\n"))):
+        splitter = ThinkSplitter()
+        deltas = list(splitter.feed("Look it up.\n</think>\n\n"))
+        splitter.calls = calls
+        deltas += splitter.end()
+        taken = [delta for delta in deltas if not isinstance(delta, TextDelta)]
+        said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+        assert ("".join(delta.text for delta in taken), "" if taken else said) == found
+
+
 def test_thinking_that_is_seen_as_such_is_not_said_first() -> None:
     """26.C1: nothing is taken back that need not be said."""
     assert list(ThinkSplitter().feed("Add them.\n</think>\n\nFour.")) == [

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 import pytest
 
@@ -94,6 +95,18 @@ def test_the_second_pass_ranks_by_what_the_first_said_of_the_session(monkeypatch
 
     assert order({}) == [1, 5, 6, 7, 9]
     assert order({"vectors": {"distance": -10.0, "session_three": 5.0}}) == [5, 6, 7, 1, 9]
+
+
+@pytest.mark.parametrize(("long", "order"), [(0, [1, 2, 3, 4, 5]), (1, [1, 2, 3, 4, 5]), (2, [5, 4, 3, 2, 1])])
+def test_chats_with_long_messages_have_a_ranker_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, long: int, order: list[int]
+) -> None:
+    near = Ranker(made={}, words={}, vectors={"distance": -10.0})
+    made = attrs.evolve(near, long=Ranker(made={}, words={}, vectors={"distance": 10.0}))
+    monkeypatch.setattr(ranker_module, "built_in", lambda _package: made)
+    places = [attrs.evolve(place(at, at), tokens=400 if at <= long else 40) for at in range(1, 6)]
+    lists = Lists(neighbours=[Neighbour(at, at / 10) for at in range(1, 6)], places=places)
+    assert [each.rowid for each in gather(lists, query("")).rank()] == order
 
 
 def query(text: str) -> Query:

@@ -44,7 +44,7 @@ async def past(store: Store) -> None:
 
     rowids = [await told(TOLD), await told("Хорошо, запомнил", Role.ASSISTANT)]
     await told("/model big", kind=MessageKind.COMMAND)
-    await told("Model: big", Role.SYSTEM, MessageKind.COMMAND, model="stub/big")
+    await told("Model: big", Role.SYSTEM, MessageKind.COMMAND, model="stub/big", thinking="high")
     await told("", Role.SYSTEM, MessageKind.SESSION_BREAK)
     for number in range(6):
         rowids.append(await told(f"Грядка номер {number} для помидоров {CANARY}"))
@@ -67,6 +67,7 @@ async def test_nothing_is_left_but_numbers(tmp_path: Path, monkeypatch: pytest.M
     async with running_store(tmp_path) as store:
         await past(store)
         assert (await store.readers.run(messages.session, GARDEN)).model == "stub/big"
+        assert (await store.readers.run(messages.session, GARDEN)).thinking == "high"
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("chat:сад", ANNA)
         assert len(wanted.rowids) == 10
@@ -84,6 +85,7 @@ async def test_nothing_is_left_but_numbers(tmp_path: Path, monkeypatch: pytest.M
         gone = [each for each in left if each.type is MessageKind.COMMAND]
         assert {(each.content, FORGOTTEN in each.metadata) for each in gone} == {("", True)}
         assert (await store.readers.run(messages.session, GARDEN)).model is None
+        assert (await store.readers.run(messages.session, GARDEN)).thinking is None
         assert await store.readers.run(topics.count, ANNA) == 0
         quoted, other = await store.readers.run(messages.after, MAIN, 0, 9)
         assert (MARK in quoted.content, other.content) == (True, "Совсем другое дело здесь")

@@ -30,7 +30,7 @@ from klaw.store.engine.traits import ASKS, FIRST_PERSON, NAME, NUMBER, READ_CHAR
         ),
         (FIRST_PERSON, ["I bought it", "that's my house", "Это мой дом", "меня там не было", "it’s what we’ve done"]),
         (ASKS, ["Where is it?", "Где он?", "在哪里？"]),
-        (SHORT, ["Yes, on Friday", "Да, в пятницу", "Anna: sure", "👍"]),
+        (SHORT, ["Yes, on Friday", "Да, в пятницу вечером увидимся", "Anna: sure, see you on Friday then", "👍"]),
     ],
 )
 def test_what_has_it(trait: int, texts: list[str]) -> None:
@@ -45,7 +45,7 @@ def test_what_has_it(trait: int, texts: list[str]) -> None:
         (NAME, ["The cat sleeps. It snores", "Кошка спит. Она храпит!", "Olga: the cat sleeps", "I think I know"]),
         (FIRST_PERSON, ["She bought it in Miami", "Она купила это", "твой дом"]),
         (ASKS, ["He asked where it is.", "Он спросил, где это."]),
-        (SHORT, ["She bought a bicycle because the old one broke", "昨天我们在北京吃了烤鸭，今天又去了长城。"]),
+        (SHORT, ["She bought a bicycle because the old one broke", "昨天我们在北京吃了烤鸭，今天又去了长城。" * 3]),
     ],
 )
 def test_what_has_it_not(trait: int, texts: list[str]) -> None:

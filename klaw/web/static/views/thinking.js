@@ -1,0 +1,43 @@
+// What a model thinks, folded, while it comes. Nothing stores it: it stays as long as the page shows the chat.
+
+import { h } from "/static/dom.js";
+import { number, t } from "/static/i18n.js";
+
+/** Show a piece of thinking in the answer that is being made. */
+export function think(live, frame) {
+  if (!live.thinking || live.thinking.over) live.text.before((live.thinking = new Thinking()).node);
+  live.thinking.take(frame);
+  if (live.length) live.thinking.end();
+}
+
+class Thinking {
+  length = 0;
+  over = false;
+
+  constructor() {
+    this.began = performance.now();
+    this.head = h("summary", {});
+    this.text = document.createTextNode("");
+    this.node = h("details", { class: "fold thinking" }, this.head, h("div", { class: "text plain", tabIndex: 0 }, this.text));
+    this.tell("Thinking… {count} s");
+    this.timer = setInterval(() => (this.node.isConnected ? this.tell("Thinking… {count} s") : this.end()), 1000);
+  }
+
+  /** A piece of it; pieces may be missing. */
+  take({ offset, text }) {
+    if (this.length && offset !== this.length) this.text.appendData(offset ? " … " : "\n\n");
+    this.text.appendData(text);
+    this.length = offset + Array.from(text).length;
+  }
+
+  end() {
+    if (this.over) return;
+    this.over = true;
+    clearInterval(this.timer);
+    this.tell("Thought for {count} s");
+  }
+
+  tell(words) {
+    this.head.textContent = t(words, { count: number(Math.round((performance.now() - this.began) / 1000)) });
+  }
+}
