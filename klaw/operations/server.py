@@ -306,6 +306,8 @@ async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> Mode
 def _known(registry: "Registry", name: str) -> KnownModel:
     facts, values = registry.facts(name), dict[str, KnownValue]()
     for field, origin in sorted(facts.origins.items()):
+        if field == "embedding" and not facts.embedding:  # as nearly all
+            continue
         value = told_prices(facts.prices) if field == "prices" and facts.prices else getattr(facts, field)
         values[field] = {"value": value, "source": origin.source, "at": origin.at}
     return {"name": name, "values": values, "left_out": list(registry.left_out(name))}

@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any
 
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from klaw.actor.clock import FixedClock
 from klaw.actor.supervisor import Vitals
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
+from klaw.llm.errors import ProviderRefused
 from klaw.llm.providers.adapt import fitted
 from klaw.llm.registry import DAY_S, Registry
 from klaw.llm.router import Router
@@ -253,3 +255,19 @@ async def test_what_a_model_refuses_is_left_out_after_a_restart_too() -> None:
         assert long_after.left_out("openai/o9") == ()
         again.unlearn("openai/o9")
         assert again.left_out("openai/o9") == ()
+
+
+async def test_an_error_that_a_changed_model_explains_lets_the_service_be_asked_again() -> None:
+    async with serve_llm(service := OllamaService(QWEN)):
+        config = config_of("ollama", f"{service.root}/v1", "qwen3:8b")
+        registry = Registry(config, FixedClock(NOW))
+        await registry.know("ollama/qwen3:8b")
+        registry._asked_at["ollama"] -= 100  # it was asked a while ago
+        asked = len(service.asked("/api/tags"))
+        service.models["qwen3:8b"] = OllamaModel(name="qwen3:8b", capabilities=("completion",))
+        async with watched(registry, router_of(config, registry), config):
+            registry.failed_with("ollama/qwen3:8b", ProviderRefused("busy", status=503, retryable=True))
+            await wait_all_tasks_blocked(0.05)
+            assert len(service.asked("/api/tags")) == asked
+            registry.failed_with("ollama/qwen3:8b", ProviderRefused("no tools", status=400, retryable=False))
+            await until(lambda: registry.facts("ollama/qwen3:8b").tools is False)

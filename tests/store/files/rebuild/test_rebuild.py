@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from klaw.domain.message import MessageKind, Role
 from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
-from klaw.store.engine import connect, vector_model
+from klaw.store.engine import connect, meta, vector_model
 from klaw.store.kinds import messages
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
@@ -142,6 +142,16 @@ async def test_the_rebuilt_database_is_in_use_and_the_old_one_is_kept(tmp_path: 
     assert drop(tmp_path / "klaw.db") > 0
     assert not (tmp_path / "klaw.db.old").exists()
     assert drop(tmp_path / "klaw.db") == 0
+
+
+async def test_what_is_known_of_models_is_taken_over(tmp_path: Path) -> None:
+    """It is in no log."""
+    await filled(tmp_path)
+    async with running_store(tmp_path) as store:
+        await store.writer.run(lambda tx: meta.put(tx.connection, f"{meta.MODELS}ollama", '{"base_url": "x"}'))
+    assert run(tmp_path).swapped
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(meta.with_prefix, meta.MODELS) == {"ollama": '{"base_url": "x"}'}
 
 
 async def test_a_lost_database_is_made_anew(tmp_path: Path) -> None:
