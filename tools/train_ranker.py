@@ -7,8 +7,8 @@ Each conversation is loaded as ``bench_recall.py`` does, and each question goes 
 from the candidates as the ranker sees them: listwise softmax over those of one question, weighted by evidence (ListNet,
 Cao and others, ICML 2007), with L2, by Newton's method; then once more, with what the scores of that say of the
 sessions. ``--apart`` writes one ranker for each conversation, learned from all the others, for ``bench_recall.py
---apart``: figures for conversations that were not learned from. ``--long``: it learns also from each conversation with
-long answers (``long_turns``).
+--apart``: figures for conversations that were not learned from. ``--long``: it learns a ranker for
+chats with long messages, from each conversation as it is and with long answers (``long_turns``).
 """
 
 import argparse
@@ -57,6 +57,8 @@ class Group:
     evidence: np.ndarray
     """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
     pool: Pool[Any]
+    long: bool
+    """Of a conversation with long answers that was made of another."""
 
     def again(self, weights: Mapping[str, float]) -> "Group":
         """The same for the second pass after a first with these weights."""
@@ -94,8 +96,8 @@ async def collect(
                     ):  # fmt: skip
                         hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
                         if hit.any():
-                            slim = attrs.evolve(found, entries=())
-                            groups[state].append(Group(conversation["source"], found.matrix(told), hit, slim))
+                            slim, long = attrs.evolve(found, entries=()), conversation["name"] != conversation["source"]
+                            groups[state].append(Group(conversation["source"], found.matrix(told), hit, slim, long))
     model.save()
     return groups, model.model.model_id
 
@@ -167,11 +169,11 @@ def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, A
         counts[group.conversation] = counts.get(group.conversation, 0) + 1
     found = []
     for long in (False, True):
-        own = {state: [each for each in used[state] if each.pool.long is long] for state in STATES}
+        own = {state: [each for each in used[state] if long or not each.long] for state in STATES}
         first = {state: fit(each, l2, without=LATER) for state, each in own.items() if each}
         again = {state: fit([each.again(of) for each in own[state]], l2) for state, of in first.items()}
         found.append({**{state: first.get(state, {}) for state in STATES}, "again": again})
-    long_one = {"long": {"made": {}, **found[1]}} if found[1]["again"] else {}
+    long_one = {"long": {"made": {}, **found[1]}} if any(each.long for each in used["vectors"]) else {}
     return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **long_one}
 
 

@@ -91,6 +91,9 @@ class FakeChats:
             self.hub.emit(MessageStored(message=message))
         return message
 
+    def is_on_trial(self):
+        return False
+
     def runs(self, chat):
         return chat in self.started
 
