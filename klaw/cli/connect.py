@@ -83,7 +83,7 @@ def _by_itself(paths: Paths, operation: str, **given: Any) -> dict[str, Any]:
         file, (config, _) = paths.config_file, load(paths.config_file)
         try:
             if isinstance(asked, connect.ModelToConnect):
-                return await connect.connected(asked, config, file, change)
+                return await connect.connected(asked, config, file, change, {})  # a server may not have this shell's
             if isinstance(asked, connect.ServiceToAsk):
                 return await connect.offered(asked, config, file)
             return await connect.known_services(file)

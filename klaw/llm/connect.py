@@ -114,8 +114,8 @@ def connection_of(
 
     Args:
         key_env: the variable that holds the key, or gets its name; None: the usual one.
-        environ: the process's own environment.
-        secrets: the same, and what ``secrets.env`` holds.
+        environ: the server's environment; empty if that is not known.
+        secrets: this process's, and what ``secrets.env`` holds.
 
     Raises NotConnected: something is missing."""
     url = (url or service.base_url).rstrip("/")
@@ -134,7 +134,8 @@ def connection_of(
     if key_env is None and existing is not None and existing.api_key is not None:
         return attrs.evolve(made, key=existing.api_key.reveal(f"providers.{provider}.apiKey"))
     if secrets.get(variable) and (key_env is not None or url == service.base_url):  # no other address gets it unasked
-        return attrs.evolve(made, key=secrets[variable], variable=variable)
+        stores = environ.get(variable) != secrets[variable]
+        return attrs.evolve(made, key=secrets[variable], variable=variable, stores=stores)
     if key_env is not None:
         raise NotConnected(f"the environment variable {key_env} is not set", "key_env")
     if service.key_env:

@@ -112,7 +112,8 @@ async def connect(asked: ModelToConnect, _caller: Caller, parts: Parts) -> Conne
     """Connect a model: ask it once, then use it from now on. Its key goes into secrets.env."""
     from klaw.settings import change_settings
 
-    done = await connected(asked, parts.config, parts.paths.config_file, partial(change_settings, parts.core))
+    change = partial(change_settings, parts.core)
+    done = await connected(asked, parts.config, parts.paths.config_file, change, os.environ)
     if done["changed"]:
         await parts.llm.registry.know(done["model"])  # before the first turn plans with it
     return done
@@ -153,25 +154,28 @@ async def known_services(file: Path) -> KnownServices:
 async def offered(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> OfferedModels:
     from klaw.llm import connect as connecting
 
-    connection = await _files().run(_connection, asked, config, file)
+    connection = await _files().run(_connection, asked, config, file, os.environ)
     found = await connecting.look(connection)
     return {"service": found.service, "note": found.note, "models": [_told(each) for each in found.models]}
 
 
-async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, change: Change) -> ConnectedModel:
-    """Raises NotConnected, ConfigError, OperationError: nothing was changed."""
+async def connected(
+    asked: ModelToConnect, config: "EngineConfig", file: Path, change: Change, environ: Mapping[str, str]
+) -> ConnectedModel:
+    """``environ``: the environment of the server, in which no key has to be stored again. Raises NotConnected,
+    ConfigError, OperationError: nothing was changed."""
     from klaw.config.edit import Draft
     from klaw.config.secrets import store
     from klaw.llm import connect as connecting
 
-    connection = await _files().run(_connection, asked, config, file)
+    connection = await _files().run(_connection, asked, config, file, environ)
     facts = tried = None
     try:
         found = await connecting.look(connection)
         facts = next((each for each in found.models if each.name == asked.model), None)
         if found.base_url != connection.base_url:
             at_its_address = attrs.evolve(asked, url=found.base_url)
-            connection = await _files().run(_connection, at_its_address, config, file)
+            connection = await _files().run(_connection, at_its_address, config, file, environ)
     except connecting.NotConnected as error:
         if error.status not in _LISTS_NOTHING or not asked.test:
             raise
@@ -200,7 +204,9 @@ async def connected(asked: ModelToConnect, config: "EngineConfig", file: Path, c
     }
 
 
-def _connection(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> "ServiceConnection":
+def _connection(
+    asked: ServiceToAsk, config: "EngineConfig", file: Path, environ: Mapping[str, str]
+) -> "ServiceConnection":
     from klaw.config.secrets import with_secrets
     from klaw.llm.connect import connection_of
 
@@ -215,7 +221,7 @@ def _connection(asked: ServiceToAsk, config: "EngineConfig", file: Path) -> "Ser
         url=asked.url,
         key=asked.key,
         key_env=asked.key_env,
-        environ=os.environ,
+        environ=environ,
         secrets=with_secrets(file.parent),
     )
 

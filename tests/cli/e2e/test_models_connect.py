@@ -196,7 +196,7 @@ async def test_the_questions_at_a_terminal(tmp_path, running):
         code, shown = await trio.to_thread.run_sync(dialogue, arguments, answers)
         assert code == 0, shown
         assert "is the key right?" in shown
-        assert "qwen/qwen3-32b: 131,072 tokens, tools, $1 in, $0.1 cached, $2 out" in shown
+        assert "maker0/model-0: 131,072 tokens, tools, $1 in, $0.1 cached, $2 out" in shown
         assert "“It is well.”" in shown
         assert KEY not in shown
         assert "Connected: openrouter/qwen/qwen3-32b" in shown
