@@ -15,6 +15,7 @@ from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
 from klaw.llm.errors import ProviderRefused
 from klaw.llm.providers.adapt import fitted
+from klaw.llm.providers.thinking_members import CONTEXT_SHARE
 from klaw.llm.registry import DAY_S, Registry
 from klaw.llm.router import Router
 from klaw.llm.trial import trials_of, try_abilities
@@ -149,7 +150,8 @@ async def test_ollama_is_asked_for_the_configured_context_through_its_own_api() 
     assert plain.usage is not None
     assert (plain.usage.prompt_tokens, plain.usage.completion_tokens) == (11, 7)
     first, _ = service.asked("/api/chat")
-    assert first.body["options"] == {"num_ctx": 16_384, "temperature": 0.5, "num_predict": 100}
+    thinking = 16_384 // CONTEXT_SHARE  # it may think beside its answer
+    assert first.body["options"] == {"num_ctx": 16_384, "temperature": 0.5, "num_predict": 100 + thinking}
     assert service.loaded == {"qwen3:8b": 16_384}
     assert not service.asked("/v1/chat/completions")
 
