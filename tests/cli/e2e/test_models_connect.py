@@ -3,7 +3,6 @@ goes wrong on the way changes nothing."""
 
 import json
 import stat
-import time
 
 import pytest
 import trio
@@ -111,9 +110,8 @@ async def test_from_a_fresh_home_to_an_answer_with_a_tool_call(tmp_path, kind, r
 async def test_what_goes_wrong_is_told_and_changes_nothing(tmp_path, running, change, key, said):
     async with serve_llm(SERVICES["openrouter"][0]()) as service, served(fresh(tmp_path), start=running):
         service.replaced = change
-        before, began = files(tmp_path), time.monotonic()
+        before = files(tmp_path)
         code, out, error = await connect(tmp_path, service, "openrouter", "--model", "qwen/qwen3-32b", key=key)
-        assert time.monotonic() - began < 20
         assert code == 1
         assert said in error
         assert key not in out + error

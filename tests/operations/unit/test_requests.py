@@ -27,6 +27,8 @@ SLOW_S = {
     "topics_rebuild": 60,
     "topics_undo": 60,
     "models_test": 120,
+    "models_look": 30,
+    "models_connect": 250,
     "doctor": 60,
     "import_put": 300,
     "import_remember": 300,
