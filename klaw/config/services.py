@@ -65,3 +65,14 @@ _SERVICES = (
     KnownService(id=OTHER, name="other (OpenAI-compatible)"),
 )
 SERVICES: Mapping[str, KnownService] = {each.id: each for each in _SERVICES}
+
+QUESTIONS = 50
+"""Of a day of talk."""
+
+
+@attrs.frozen(kw_only=True)
+class DayCost:
+    """US dollars for a day of ``QUESTIONS``; None: the price is unknown."""
+
+    chats: float | None
+    background: float | None

@@ -16,7 +16,7 @@ from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS
 from klaw.config.llm import ProviderConfig
 from klaw.config.schema import EngineConfig
-from klaw.config.services import ANTHROPIC_URL, KnownService, Use
+from klaw.config.services import ANTHROPIC_URL, QUESTIONS, DayCost, KnownService, Use
 from klaw.domain.text import one_line
 from klaw.errors import KlawError
 from klaw.llm.discovery import DiscoveredService, discover
@@ -199,19 +199,9 @@ def _no_local_model() -> Any:
 
 # -- what a day costs -------------------------------------------------------------------------------------------------
 
-QUESTIONS = 50
-"""Of a day of talk."""
 TURN = Usage(prompt_tokens=3_000, completion_tokens=250)
 BACKGROUND = Usage(prompt_tokens=60_000, completion_tokens=6_000)
 """All calls for that day: some 8 summaries, and 4 sessions that become topics and facts."""
-
-
-@attrs.frozen(kw_only=True)
-class DayCost:
-    """US dollars for a day of ``QUESTIONS``; None: the price is unknown."""
-
-    chats: float | None
-    background: float | None
 
 
 def day_cost(connection: ServiceConnection, prices: Prices | None) -> DayCost:

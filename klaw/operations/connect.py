@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import attrs
 
-from klaw.config.services import OTHER, SERVICES, Use
+from klaw.config.services import OTHER, SERVICES, DayCost, Use
 from klaw.convert import Bounds, Check
 from klaw.errors import ConfigError
 from klaw.operations import operation as op
@@ -21,7 +21,7 @@ from klaw.operations.lines import told_prices
 if TYPE_CHECKING:
     from klaw.actor.threads import Threads
     from klaw.config.schema import EngineConfig
-    from klaw.llm.connect import DayCost, ServiceConnection
+    from klaw.llm.connect import ServiceConnection
     from klaw.llm.facts import ModelFacts
 
 Change = Callable[[Mapping[str, Any]], Awaitable[Any]]
@@ -89,7 +89,7 @@ class ConnectedModel(TypedDict):
     answer: str | None
     seconds: float | None
     tools: bool | None
-    cost: "DayCost"
+    cost: DayCost
     switched_on: list[str]
     key_in: str | None
     changed: bool

@@ -116,6 +116,7 @@ async def world(
             "routing": {"default": "stub/model"},
             "processing": {"debounceMs": 30},
             "embedding": {"enabled": False},
+            "topics": {"enabled": False},
             "autoRag": {"timeBudgetMs": 5000},
             "shutdown": {"graceSeconds": 5},
         }

@@ -69,6 +69,7 @@ def write_home(
         "providers": {"stub": {"baseUrl": llm or "http://127.0.0.1:9/v1", "maxRetries": 0, "timeoutSeconds": 20}},
         "embedding": {"enabled": models is not None, "gatherSeconds": 0},
         "autoRag": {"timeBudgetMs": 5000},
+        "topics": {"enabled": False},
         "logging": {"format": "json"},
     }
     for name, section in sections.items():
