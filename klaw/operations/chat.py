@@ -69,6 +69,23 @@ class ChatNow(TypedDict):
     degraded: "list[DegradedSince]"
 
 
+class ChatModel(TypedDict):
+    name: str
+    context_tokens: int | None
+    tools: bool
+    images: bool
+    prices: str
+
+
+class ChatModels(TypedDict):
+    """``providers``: their names; a model of theirs may be chosen, too."""
+
+    models: list[ChatModel]
+    this_chat: str
+    default: str
+    providers: list[str]
+
+
 class Stopping(TypedDict):
     chat: str
     running: bool
@@ -291,18 +308,18 @@ async def thinking(asked: ThinkingChoice, caller: Caller, parts: Parts) -> dict[
 
 
 @NOUN.operation("chat_models", op.Nothing, show=_models, scope=op.Scope.CHAT, slash=_MODELS)
-async def models(_asked: op.Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
+async def models(_asked: op.Nothing, caller: Caller, parts: Parts) -> ChatModels:
     """List all models that the configuration names, and that of the chat where this is asked."""
     return await _models_of(caller.here, parts)
 
 
 @all_chats.NOUN.operation("chats_models", all_chats.OfChat, route="GET {chat}/models")
-async def models_of(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> dict[str, Any]:
+async def models_of(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> ChatModels:
     """List the models that may answer in a chat, which may be a new one, and which does."""
     return await _models_of(op.chat_of(asked.chat, caller.user), parts)
 
 
-async def _models_of(chat: ChatId, parts: Parts) -> dict[str, Any]:
+async def _models_of(chat: ChatId, parts: Parts) -> ChatModels:
     from klaw.llm.router import configured_models
 
     config, session = parts.llm.core.config, await parts.readers.run(stored.messages.session, chat)
@@ -354,12 +371,12 @@ def _check(llm: "Llm", wanted: str) -> None:
         raise op.OperationError("unknown_model", text, field="name")
 
 
-def _known(llm: "Llm", name: str) -> dict[str, Any]:
+def _known(llm: "Llm", name: str) -> ChatModel:
     facts = llm.registry.facts(name)
-    known = {
+    return {
         "name": name,
         "context_tokens": facts.context_tokens,
         "tools": bool(facts.tools),
         "images": bool(facts.images),
+        "prices": told_prices(facts.prices) if facts.prices is not None else "price unknown",
     }
-    return {**known, "prices": told_prices(facts.prices) if facts.prices is not None else "price unknown"}

@@ -214,7 +214,7 @@ def _connection(
     if service is None:
         close = difflib.get_close_matches(asked.service.lower(), SERVICES, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
-        raise op.OperationError("bad_args", f"is none of {', '.join(SERVICES)}{meant}", field="service")
+        raise op.OperationError("unknown_service", f"is none of {', '.join(SERVICES)}{meant}", field="service")
     return connection_of(
         config,
         service,

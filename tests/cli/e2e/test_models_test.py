@@ -105,10 +105,10 @@ async def test_a_running_server_asks_with_its_own_keys(tmp_path):
             assert "changed" not in listed
             file.write_text(file.read_text() + "\n")
             _, listed, _ = await run_klaw("mcp", "list", "--home", str(home))
-            assert "The configuration was changed after the server started" in listed
+            assert "The configuration file was changed" in listed
             code, out, _ = await run_klaw("models", "test", "--home", str(home))
             assert code == 1
-            assert "Asked with the keys of this shell: the configuration was changed" in out
+            assert "Asked with the keys of this shell: the configuration file was changed" in out
     _, out, _ = await run_klaw("models", "test", "--home", str(home))
     assert out.splitlines()[-1] == "Asked with the keys of this shell: no server is running."
 
