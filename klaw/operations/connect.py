@@ -186,12 +186,15 @@ async def connected(
     key_in = connection.variable if connection.stores and not asked.dry_run else None
     if not asked.dry_run:
         before = await _files().run(store, file.parent, key_in, connection.key) if key_in is not None else None
+        refused = None
         try:
             await change(changes)
         except ConfigError as error:
+            refused = error
+        if refused is not None:
             if key_in is not None:
                 await _files().run(store, file.parent, key_in, before)
-            raise op.OperationError("bad_config", str(error)) from None
+            raise op.OperationError("bad_config", str(refused))
     return {
         "model": f"{connection.provider}/{asked.model}",
         "answer": tried.answer if tried is not None else None,
