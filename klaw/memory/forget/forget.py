@@ -316,6 +316,7 @@ class Forgetter:
                 await self.compact_files(vacuum=vacuum)
             except StorageError as error:
                 log.warning("not_compacted", error=error_class(error))
+                self.compactor.nudge()  # else it would wait until the file is rebuilt again
             else:
                 owed = owed and not vacuum
                 anew_at = trio.current_time() + ANEW_EVERY_S if vacuum else anew_at
@@ -324,12 +325,16 @@ class Forgetter:
     async def _compact(self, user: UserId, pieces: Sequence[str]) -> tuple[tuple[HoldingFile, ...], bool]:
         """Empty the write-ahead log, and rebuild the database where it still holds a piece. Returns the files that hold
         one, and whether it was rebuilt."""
-        await self.writer.run_alone(logs.compact_database, vacuum=False)
+        await self._compact_now(vacuum=False)
         held = await self._search(user, pieces)
         if all(each.kind != "database" for each in held):
             return held, False
-        await self.writer.run_alone(logs.compact_database, vacuum=True)
+        await self._compact_now(vacuum=True)
         return await self._search(user, pieces), True
+
+    async def _compact_now(self, *, vacuum: bool) -> None:
+        if not await self.writer.run_alone(logs.compact_database, vacuum=vacuum):
+            self.compactor.nudge()
 
     def _aside(self) -> tuple[HoldingFile, ...]:
         found = [HoldingFile(path=str(each.root), count=0, kind="backup") for each in listed(self.backups)]

@@ -301,6 +301,7 @@ async def test_who_reads_the_database_meanwhile_is_no_obstacle(tmp_path: Path) -
         reader = apsw.Connection(str(tmp_path / "klaw.db"), flags=apsw.SQLITE_OPEN_READONLY)
         reader.execute("BEGIN; SELECT count(*) FROM messages").fetchall()
         await tool.forget(wanted, everywhere=True)
+        assert await tool.compactor.wait_for_news(0)
         assert await store.readers.run(execute.pending) == []
         with pytest.raises(StorageError, match="another process reads"):
             await tool.compact_files(vacuum=True)
