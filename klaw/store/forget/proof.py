@@ -76,7 +76,8 @@ def aside(root: Path) -> list[HoldingFile]:
 
 
 def _files(root: Path, skip: Collection[Path] = ()) -> Iterator[tuple[Path, str]]:
-    for path in sorted(root.rglob("*")):
+    # os.walk goes on when a folder is removed meanwhile; rglob raises.
+    for path in sorted(Path(parent, name) for parent, _, names in os.walk(root) for name in names):
         if path.is_file() and not path.is_symlink() and not any(path.is_relative_to(each) for each in skip):
             yield path, path.relative_to(root).as_posix()
 

@@ -138,7 +138,10 @@ export function menu(label, entries) {
   return made;
 }
 
+const modules = {}; // those that are being loaded
+
 /** The module of views/ that is needed only once somebody asks for it. */
 export function opened(name) {
-  return import(`/static/views/${name}.js`);
+  // One promise for all callers: import() may give a module to a later caller first, and pieces of thinking come in order.
+  return modules[name] ??= import(`/static/views/${name}.js`).finally(() => { delete modules[name]; });
 }

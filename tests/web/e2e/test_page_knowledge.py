@@ -52,7 +52,7 @@ def walk(page, wrong):
     page.locator(".passage .found").wait_for()
     page.evaluate("location.hash = '#/chats/Договоры'")
     page.locator("article.assistant .cite").wait_for()  # also after a reload
-    page.locator("article.assistant footer button").last.click()
+    page.locator("article.assistant").last.locator("footer button").first.click()
     page.locator("dialog.wide h2", has_text="Из баз знаний").wait_for()
     page.keyboard.press("Escape")
 

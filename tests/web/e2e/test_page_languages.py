@@ -157,7 +157,7 @@ class Look:
         self.open("usage", "klaw-usage figure")
         self.open("system", "klaw-system table")
         page.click("[data-key^='test ']")
-        page.wait_for_selector(".checks dd")
+        page.wait_for_selector("[role=status] .checks dd")
         page.click("[data-key=check]")
         page.wait_for_selector(".findings li")
         self.check("system")

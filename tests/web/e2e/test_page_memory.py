@@ -56,7 +56,7 @@ def made_from(page, wrong):
     call(page, "POST", "/facts", {"text": "Зовут <b>Пётр</b>", "category": "identity", "importance": 95})
     for text in (*TALK, QUESTION):
         ask_for(page, text)
-    page.locator("article.assistant footer button").last.click()
+    page.locator("article.assistant").last.locator("footer button").first.click()
     dialog = page.locator("dialog.wide").first
     dialog.locator(".bar").wait_for()
     fits(page)
