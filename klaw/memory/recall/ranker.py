@@ -96,6 +96,8 @@ class Pool(Generic[T]):
     """Gives the columns of a second pass, by the scores of the first."""
     long: bool = False
     """Many of the candidates are long."""
+    rest: Callable[[], Sequence[RankedEntry[T]]] = tuple
+    """Gives what else was found, the best of the fusion first."""
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
         """The features with token scores in standard deviations from their mean, which stands for what is unknown."""
