@@ -44,6 +44,8 @@ from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_em
 
 STATES = ("words", "vectors", "tokens")
 STEPS, LEAST_STEP = 50, 1e-6
+SHARES = {"xquad": 0.25}
+"""What the questions of a set count, if not 1: these are many, about paragraphs instead of talk, and easy."""
 LATER = ("time", "number", "name", "first_person", "asks", "short", "previous_asks", "previous_short")
 """Features of the second pass alone: the sessions are found better without them."""
 
@@ -55,9 +57,9 @@ class Group:
     conversation: str
     features: np.ndarray
     evidence: np.ndarray
-    """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
+    """1 for each candidate that is evidence, divided by how many pieces of evidence the question has; of ``SHARES``."""
     pool: Pool[Any]
-    long: bool
+    long: bool = False
     """Of a conversation with long answers that was made of another."""
 
     def again(self, weights: Mapping[str, float]) -> "Group":
@@ -94,7 +96,8 @@ async def collect(
                     for state, found, told in (
                         ("words", alone, {}), ("vectors", pool, {}), ("tokens", pool, scores)
                     ):  # fmt: skip
-                        hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
+                        there = [each.rowid in wanted for each in found.entries]
+                        hit = np.array(there, float) * SHARES.get(conversation["set"], 1.0) / len(evidence)
                         if hit.any():
                             slim = attrs.evolve(found, entries=(), rest=tuple)
                             long = conversation["name"] != conversation["source"]
@@ -175,22 +178,22 @@ def learn(
     found = []
     for long in (False, True):
         own = {state: [each for each in used[state] if long or not each.long] for state in STATES}
-        known = (near.get("long", near) if long else near) if near else {"again": {}}
+        known = (near.get("other", near) if long else near) if near else {"again": {}}
         first = {state: fit(each, l2, without=LATER, start=known.get(state)) for state, each in own.items() if each}
         again = {
             state: fit([each.again(of) for each in own[state]], l2, start=known["again"].get(state))
             for state, of in first.items()
         }
         found.append({**{state: first.get(state, {}) for state in STATES}, "again": again})
-    long_one = {"long": {"made": {}, **found[1]}} if any(each.long for each in used["vectors"]) else {}
-    return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **long_one}
+    other = {"other": {"made": {}, **found[1]}} if any(each.long for each in used["vectors"]) else {}
+    return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **other}
 
 
 def written(ranker: Mapping[str, Any], indent: str = " ") -> str:
     """A line for each set of weights."""
     sets = (
         f"{indent}{json.dumps(name)}: "
-        + (written(each, indent + " ") if name in ("again", "long") else json.dumps(each))
+        + (written(each, indent + " ") if name in ("again", "other") else json.dumps(each))
         for name, each in ranker.items()
     )
     return "{\n" + ",\n".join(sets) + f"\n{indent[1:]}}}"

@@ -126,7 +126,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
         has_vector=bool(lists.neighbours),
         of=MESSAGES,
         again=Sessions.of(there).columns if there else None,
-        long=sum(place.tokens >= LONGEST for place in there) > LONG_SHARE * len(there),
+        other=sum(place.tokens >= LONGEST for place in there) > LONG_SHARE * len(there),
         rest=others,
     )
 
