@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -73,6 +73,7 @@ function tools(given = {}) {
   return h("div", { class: "tools", ...given }, language,
     h("button", { type: "button", class: "icon", title: t("Light or dark"), "aria-label": t("Light or dark"),
       onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
+    app.me && h("button", { type: "button", class: "icon", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
       location.reload();
@@ -92,6 +93,17 @@ function notice(href, read) {
   for (const event of ["frame", "online"]) app.socket.addEventListener(event, show);
   show();
   return place;
+}
+
+/** What keys do wherever one is. With another alphabet, the place of a key says which it is. */
+function pressed(event) {
+  const { key, code = "", ctrlKey, metaKey, altKey, shiftKey, target } = event, letter = /^[a-z]$/i.test(key) ? key.toLowerCase() : code.slice(3).toLowerCase();
+  const held = (ctrlKey || metaKey) && !altKey;
+  if (key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog, details.menu[open], :popover-open")) document.querySelector("klaw-chat .doing button:not([hidden])")?.click();
+  const act = held ? { k: !shiftKey && "go", o: shiftKey && "begin" }[letter] : key === "?" && !target.closest("input, textarea, select") && "keys";
+  if (!act) return;
+  event.preventDefault();
+  opened("go").then((view) => view[act]());
 }
 
 function showFrame() {
@@ -124,7 +136,9 @@ function showFrame() {
     if (open && open.localName === element) open.go(where);
     else place.replaceChildren(Object.assign(document.createElement(element), { where }));
   };
+  app.show = show;
   addEventListener("hashchange", show);
+  addEventListener("keydown", pressed);
   app.socket.addEventListener("online", ({ detail }) => {
     if (detail && missed === location.hash) show();
     if (detail) missed = "";

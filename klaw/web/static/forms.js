@@ -63,11 +63,13 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
 
 /** A dialog with a title and a place for what it shows: that something is loading, until it is there. */
 export function openDialog(title, ...content) {
-  const body = h("div", { class: "dialog-body" }, content.length ? content : h("p", { class: "hint", role: "status" }, t("Loading …")));
+  const body = h("div", { class: "dialog-body", tabIndex: -1 }, content.length ? content : h("p", { class: "hint", role: "status" }, t("Loading …")));
   const dialog = h("dialog", { class: "wide", "aria-label": title },
     h("header", {}, h("h1", {}, title), h("button", { class: "icon", "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+  const begin = () => (matchMedia("(pointer: fine)").matches && body.querySelector("input:not([hidden]), textarea, select") || body).focus();
   showDialog(dialog);
-  return { body, show: (...more) => body.replaceChildren(...more.flat()), close: () => dialog.close() };
+  begin();
+  return { body, show: (...more) => { body.replaceChildren(...more.flat()); begin(); }, close: () => dialog.close() };
 }
 
 /** A failure as a paragraph. */

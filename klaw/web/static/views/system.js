@@ -1,7 +1,7 @@
 // How the server is, for whoever runs it: what is degraded, its parts with their queues, models, tokens, a check-up.
 
 import { get, post } from "/static/api.js";
-import { h, opened } from "/static/dom.js";
+import { h, moveTo, opened } from "/static/dom.js";
 import { dollars, number, said, size, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
@@ -62,10 +62,11 @@ class System extends Panel {
     })));
   }
 
-  /** `#/system/connect` leads here, too. */
+  /** `#/system/connect` leads here, too; once it is open, the address is that of what is under it. */
   go(where) {
-    super.go(where);
-    if (where[0] === "connect") this.connect();
+    if (where[0] !== "connect") return super.go(where);
+    moveTo("#/system");
+    this.connect();
   }
 
   async connect() {
