@@ -13,15 +13,15 @@ const FEATURES = { summaries: "summaries of long chats", topics: "topics and fac
 /** Ask for a model in a dialog and connect it; `changed` is called then. */
 export async function connect(changed) {
   const dialog = openDialog(t("Connect a model"));
-  const busy = (text) => dialog.show(h("p", { class: "hint", role: "status" }, text));
+  const busy = (text) => dialog.show(h("p.hint", { role: "status" }, text));
   const back = (act) => h("button", { type: "button", onclick: act }, t("Back"));
 
   async function begin() {
     try {
       const { services } = await get("/models/services");
-      dialog.show(h("p", {}, t("Which service has your model?")), h("ul", { class: "list" }, services.map((service) => h("li", {},
-        h("button", { type: "button", class: "choice", onclick: () => (service.found ? look(service) : where(service)) }, h("strong", {}, t(service.name)),
-          h("span", { class: "hint about" }, service.found ? t("answers on this machine") : service.has_key ? t("a key is known") : service.url))))));
+      dialog.show(h("p", t("Which service has your model?")), h("ul.list", services.map((service) => h("li",
+        h("button.choice", { type: "button", onclick: () => (service.found ? look(service) : where(service)) }, h("strong", t(service.name)),
+          h("span.hint.about", service.found ? t("answers on this machine") : service.has_key ? t("a key is known") : service.url))))));
     } catch (error) {
       dialog.show(failure(error));
     }
@@ -34,8 +34,8 @@ export async function connect(changed) {
       { name: "url", label: t("Address"), value: service.url, hint: t("up to its version, mostly /v1") },
       { name: "key", label: t("Key"), type: "password", autocomplete: "off", hint: service.has_key ? t("A key is known; leave this empty to use it.") : t("It is kept in secrets.env on the server and not shown again.") },
     ];
-    dialog.show(h("h2", {}, t(service.name)), problem && failure(problem),
-      page && h("p", {}, h("a", { href: page, target: "_blank", rel: "noreferrer" }, t("Get a key"))),
+    dialog.show(h("h2", t(service.name)), problem && failure(problem),
+      page && h("p", h("a", { href: page, target: "_blank", rel: "noreferrer" }, t("Get a key"))),
       form(fields, (given) => look(service, Object.fromEntries(Object.entries(given).filter(([, value]) => value)), true), { button: t("Show its models"), more: back(begin) }));
   }
 
@@ -45,7 +45,7 @@ export async function connect(changed) {
     try {
       const { models } = await post("/models/look", asked);
       const chats = models.filter((each) => !each.embedding);
-      dialog.show(h("h2", {}, t(service.name)), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
+      dialog.show(h("h2", t(service.name)), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
     } catch (error) {
       if (inForm) throw error;
       where(service, error);
@@ -54,8 +54,8 @@ export async function connect(changed) {
 
   function uses(service, asked) {
     const fields = [["chats", t("Chats")], ["background", t("Summaries, topics and facts")], ["tasks", t("Tasks")]].map(([name, label]) => ({ name, label, value: true }));
-    const told = h("p", { class: "hint", role: "status" });
-    dialog.show(h("h2", {}, asked.model), h("p", {}, t("Use it for")), form(fields, async (given) => {
+    const told = h("p.hint", { role: "status" });
+    dialog.show(h("h2", asked.model), h("p", t("Use it for")), form(fields, async (given) => {
       const use = Object.keys(given).filter((name) => given[name]);
       told.textContent = t("Asking the model …");
       try {
@@ -71,9 +71,9 @@ export async function connect(changed) {
     const cost = chats === null ? t("What a day costs is not known: nobody tells its prices.") : !chats ? t("It is free.")
       : t("A day of 50 questions costs about {whole}, of it {background} for summaries, topics and facts.", { whole: dollars(chats + background), background: dollars(background) });
     const features = done.switched_on.map((each) => t(FEATURES[each])).join(", ");
-    dialog.show(h("h2", {}, asked.model), h("p", {}, t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", {}, done.answer),
-      done.tools !== null && h("p", {}, done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", {}, cost),
-      features && h("p", {}, t("Switched on with it: {features}.", { features })),
+    dialog.show(h("h2", asked.model), h("p", t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", done.answer),
+      done.tools !== null && h("p", done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", cost),
+      features && h("p", t("Switched on with it: {features}.", { features })),
       form([], async () => {
         const { model } = await post("/models/connect", { ...asked, test: false });
         dialog.close();

@@ -16,7 +16,7 @@ export async function go() {
   const open = document.getElementById("places");
   if (open) return open.closest("dialog").close();
   let chats = [], found = [], rows = [], at = 0, timer;
-  const told = h("p", { class: "hint", role: "status" });
+  const told = h("p.hint", { role: "status" });
   const field = h("input", { role: "combobox", "aria-expanded": "true", "aria-controls": "places", "aria-label": t("Go anywhere"), autocomplete: "off",
     placeholder: t("A chat, a view, or words to search for"), oninput: () => {
       at = 0;
@@ -32,9 +32,9 @@ export async function go() {
       event.preventDefault();
       draw();
     } });
-  const list = h("div", { id: "places", class: "list", role: "listbox", "aria-label": t("Go anywhere"), onclick: () => dialog.close() });
-  const dialog = openDialog(t("Go anywhere"), h("div", { class: "row" }, field), told, list);
-  const row = (name, way, what = "") => h("a", { [way.call ? "onclick" : "href"]: way }, h("span", { class: "name" }, name), h("span", { class: "hint" }, what));
+  const list = h("div.list", { id: "places", role: "listbox", "aria-label": t("Go anywhere"), onclick: () => dialog.close() });
+  const dialog = openDialog(t("Go anywhere"), h("div.row", field), told, list);
+  const row = (name, way, what = "") => h("a", { [way.call ? "onclick" : "href"]: way }, h("span.name", name), h("span.hint", what));
   const commands = [row(t("New chat"), begin), app.me.operator && row(t("Connect a model"), "#/system/connect"), row(t("Keyboard shortcuts"), keys, "?"),
     ...VIEWS.filter((each) => !each.operator || app.me.operator).map(({ name, path }) => row(t(name), `#/${path}`))].filter(Boolean);
 
@@ -73,6 +73,6 @@ export async function begin() {
 
 /** Show which keys do what. */
 export function keys() {
-  openDialog(t("Keyboard shortcuts"), h("dl", { class: "keys" }, Object.entries(KEYS).map(([pressed, what]) => [
-    h("dt", {}, pressed.split(" ").map((each) => [h("kbd", {}, each), " "])), h("dd", {}, t(what))])));
+  openDialog(t("Keyboard shortcuts"), h("dl.keys", Object.entries(KEYS).map(([pressed, what]) => [
+    h("dt", pressed.split(" ").map((each) => [h("kbd", each), " "])), h("dd", t(what))])));
 }

@@ -14,9 +14,9 @@ class Memory extends HTMLElement {
   where = [];
 
   connectedCallback() {
-    this.place = h("section", {});
-    this.tabs = Object.entries(TABS).map(([noun, [name]]) => h("a", { class: "button", href: `#/memory/${noun}` }, t(name)));
-    this.replaceChildren(h("nav", { class: "tabs", "aria-label": t("Memory") }, this.tabs), this.place);
+    this.place = h("section");
+    this.tabs = Object.entries(TABS).map(([noun, [name]]) => h("a.button", { href: `#/memory/${noun}` }, t(name)));
+    this.replaceChildren(h("nav.tabs", { "aria-label": t("Memory") }, this.tabs), this.place);
     this.go(this.where);
   }
 
@@ -27,7 +27,7 @@ class Memory extends HTMLElement {
     const place = h("section", { "aria-label": t(TABS[noun][0]) });
     this.place.replaceWith(place);
     this.place = place;
-    if (!where[1]) place.append(h("h1", {}, t(TABS[noun][0])));
+    if (!where[1]) place.append(h("h1", t(TABS[noun][0])));
     TABS[noun][1](place, where[1]).catch((error) => place.append(failure(error)));
   }
 }
@@ -61,10 +61,10 @@ export async function showHistory(path, told, again = showAgain) {
   const dialog = openDialog(t("History"));
   try {
     const { changes } = await get(`${path}/history`);
-    const problem = h("div", {});
-    dialog.show(h("ol", { class: "lines" }, [...changes].reverse().map((each, index) => h("li", {},
-      h("p", { class: "hint" }, when(each.at)), h("p", { class: "quote" }, told(each) || t("(removed)")),
-      index > 0 && h("div", { class: "buttons" }, h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
+    const problem = h("div");
+    dialog.show(h("ol.lines", [...changes].reverse().map((each, index) => h("li",
+      h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)")),
+      index > 0 && h("div.buttons", h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
         () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
   } catch (error) {
     dialog.show(failure(error));
@@ -73,14 +73,14 @@ export async function showHistory(path, told, again = showAgain) {
 
 /** A list whose next pages come by a button; without entries it says `none`. */
 export async function paged(place, path, query, entries, entry, none) {
-  const list = h("ul", { class: "lines" }), more = h("button", { hidden: true }, t("More"));
+  const list = h("ul.lines"), more = h("button", { hidden: true }, t("More"));
   place.append(list, more);
   const load = async (page) => {
     const found = await get(path, { ...query, page, limit: 50 });
     list.append(...found[entries].map(entry));
     more.hidden = found.next === null;
     more.onclick = () => attempt(() => load(found.next));
-    if (!found.count) list.append(h("li", { class: "hint" }, none));
+    if (!found.count) list.append(h("li.hint", none));
   };
   await load(1);
 }

@@ -17,7 +17,7 @@ export async function bind(chat, changed) {
       await (chosen.length ? post("/kb/use", { ...of, bases: chosen }) : post("/kb/off", of));
       dialog.close();
       changed();
-    }, { edits: true }) : h("p", {}, t("There is no knowledge base yet."), " ", h("a", { href: "#/knowledge", onclick: dialog.close }, t("New base"))));
+    }, { edits: true }) : h("p", t("There is no knowledge base yet."), " ", h("a", { href: "#/knowledge", onclick: dialog.close }, t("New base"))));
   } catch (error) {
     dialog.show(failure(error));
   }
