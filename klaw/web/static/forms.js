@@ -61,15 +61,19 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
   };
 }
 
-/** A dialog with a title and a place for what it shows: that something is loading, until it is there. */
+/** A dialog with a title and a place for what it shows: that something is loading, until it is there. In place of content
+ * a function may load it, which gets the dialog; when that fails, the dialog says why. */
 export function openDialog(title, ...content) {
+  const load = typeof content[0] === "function" && content.pop();
   const body = h("div.dialog-body", { tabIndex: -1 }, content.length ? content : h("p.hint", { role: "status" }, t("Loading …")));
   const dialog = h("dialog.wide", { "aria-label": title },
     h("header", h("h1", title), h("button.icon", { "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
   const begin = () => (matchMedia("(pointer: fine)").matches && body.querySelector("input:not([hidden]), textarea, select") || body).focus();
   showDialog(dialog);
   begin();
-  return { body, show: (...more) => { body.replaceChildren(...more.flat()); begin(); }, close: () => dialog.close() };
+  const made = { body, show: (...more) => { body.replaceChildren(...more.flat()); begin(); }, close: () => dialog.close() };
+  if (load) load(made).catch((error) => made.show(failure(error)));
+  return made;
 }
 
 /** A failure as a paragraph. */

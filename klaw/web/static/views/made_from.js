@@ -36,17 +36,9 @@ const NUMBERS = {
   score: "score", tokens: "tokens",
 };
 /** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
-export async function showMadeFrom(chat, turn, changed) {
-  const dialog = openDialog(t("Why this answer"));
-  const load = async () => {
-    try {
-      dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(); }));
-    } catch (error) {
-      dialog.show(failure(error));
-    }
-  };
-  await load();
-}
+export const showMadeFrom = (chat, turn, changed) => openDialog(t("Why this answer"), async function load(dialog) {
+  dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(dialog).catch((error) => dialog.show(failure(error))); }));
+});
 
 function sections(chat, told, changed) {
   const { receipt, texts, usage } = told;

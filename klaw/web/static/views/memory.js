@@ -57,19 +57,14 @@ export async function attempt(work) {
 }
 
 /** All versions of a fact, a person or a task, the newest first; any can be gone back to. `told` says what one was. */
-export async function showHistory(path, told, again = showAgain) {
-  const dialog = openDialog(t("History"));
-  try {
-    const { changes } = await get(`${path}/history`);
-    const problem = h("div");
-    dialog.show(h("ol.lines", [...changes].reverse().map((each, index) => h("li",
-      h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)")),
-      index > 0 && h("div.buttons", h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
-        () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
-  } catch (error) {
-    dialog.show(failure(error));
-  }
-}
+export const showHistory = (path, told, again = showAgain) => openDialog(t("History"), async (dialog) => {
+  const { changes } = await get(`${path}/history`);
+  const problem = h("div");
+  dialog.show(h("ol.lines", [...changes].reverse().map((each, index) => h("li",
+    h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)")),
+    index > 0 && h("div.buttons", h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
+      () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
+});
 
 /** A list whose next pages come by a button; without entries it says `none`. */
 export async function paged(place, path, query, entries, entry, none) {

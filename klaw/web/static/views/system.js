@@ -7,14 +7,13 @@ import { Panel } from "/static/panel.js";
 
 class System extends Panel {
   every = 2000;
-  tests = {};
-  checked = null;
+  tests = {}; // what trying a model found, by its name; the check-up has none
 
   async load() {
     const [status, actors, models, tokens] = await Promise.all(["/status", "/actors", "/models", "/token"].map((each) => get(each)));
     const { tree } = actors;
     // What changes with every look, though nothing happened, would make the page new each time.
-    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tokens, tests: this.tests, checked: this.checked };
+    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tokens, tests: this.tests };
   }
 
   draw({ status, rows, models, tokens }) {
@@ -55,7 +54,7 @@ class System extends Panel {
     notes.map((each) => h("p.hint", `${each.provider}: ${said(each.error || each.note)}`)), h("ul.cards", models.map((name) => {
       const tested = this.tests[name];
       return h("li", h("div.row", h("strong", name), name === usual && h("span.hint", t("default")),
-        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))), facts(known.find((each) => each.name === name)),
+        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name, () => post("/models/test", { model: name })) }, t("Test"))), facts(known.find((each) => each.name === name)),
       h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p.error", tested.error)
         : h("dl.checks", tested.checks.map((each) => [h("dt", said(each.name)),
           h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
@@ -73,17 +72,12 @@ class System extends Panel {
     (await opened("connect")).connect(() => this.refresh());
   }
 
-  async test(name) {
-    this.tests = { ...this.tests, [name]: "running" };
-    this.refresh();
-    let told;
-    try {
-      told = await post("/models/test", { model: name });
-    } catch (error) {
-      told = { error: error.message };
+  /** Try something, and show that it runs and what it found: under the name of a model, or as the check-up. */
+  async test(name, asked) {
+    for (const told of ["running", asked().catch((error) => ({ error: error.message }))]) {
+      this.tests = { ...this.tests, [name]: await told };
+      this.refresh();
     }
-    this.tests = { ...this.tests, [name]: told };
-    this.refresh();
   }
 
   tokens({ tokens, allow_local: isOpen }) {
@@ -97,23 +91,12 @@ class System extends Panel {
   }
 
   checkUp() {
-    const done = this.checked;
+    const done = this.tests[""];
     return h("section", h("h2", t("Check-up")),
-      h("button", { "data-key": "check", disabled: done === "running", onclick: () => this.check() }, t("Check now")),
+      h("button", { "data-key": "check", disabled: done === "running", onclick: () => this.test("", () => get("/doctor")) }, t("Check now")),
       h("div", { role: "status" }, !done ? null : done === "running" ? h("p", t("Checking …")) : done.error ? h("p.error", done.error)
         : h("ul.findings", done.findings.map((each) => h("li", h("strong", { class: each.level === "ok" ? "" : "error" }, `${said(each.level)} ${each.name}: `), said(each.text),
           each.todo && h("div.hint", `→ ${said(each.todo)}`))))));
-  }
-
-  async check() {
-    this.checked = "running";
-    this.refresh();
-    try {
-      this.checked = await get("/doctor");
-    } catch (error) {
-      this.checked = { error: error.message };
-    }
-    this.refresh();
   }
 }
 

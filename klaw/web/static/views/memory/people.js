@@ -2,7 +2,7 @@
 
 import { get, patch, post, remove } from "/static/api.js";
 import { h, moveTo } from "/static/dom.js";
-import { failure, form, openDialog } from "/static/forms.js";
+import { form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
 import { askFor, lineOf } from "/static/records.js";
 import { forgetting } from "/static/views/forgetting.js";
@@ -58,14 +58,8 @@ function write(person) {
   }, { edits: Boolean(person), own: { add_aliases: { value: aliases.join(", ") }, remove_aliases: null } });
 }
 
-async function merge(person) {
-  const dialog = openDialog(t("Merge"));
-  let others;
-  try {
-    others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
-  } catch (error) {
-    return dialog.show(failure(error));
-  }
+const merge = (person) => openDialog(t("Merge"), async (dialog) => {
+  const others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
   if (!others.length) return dialog.show(h("p", t("There is nobody else.")));
   const choices = others.map((each) => [each.id, [each.name, each.relation].filter(Boolean).join(", ")]);
   return dialog.show(form([{ name: "into", label: t("Same person as"), choices, hint: t("All names go to the other one.") }], async ({ into }) => {
@@ -73,5 +67,5 @@ async function merge(person) {
     dialog.close();
     done(t("Done."), () => post(`/people/${told.merged}/undo`), link(told.person));
   }, { button: t("Merge") }));
-}
+});
 

@@ -100,20 +100,14 @@ function merge(topics) {
 }
 
 /** What was done to topics, the newest first; each can be taken back. */
-async function changes(topic) {
-  const dialog = openDialog(t("Changes of topics"));
-  try {
-    const found = (await get("/topics/history", { topic, limit: 50 })).changes;
-    const problem = h("div");
-    dialog.show(h("ol.lines", found.map((each) => h("li",
-      h("p", `${each.entry}: ${t(each.op === "merge" && each.before_count < 2 ? "edit" : each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
-      each.before.map((one) => h("p.quote", one.summary)),
-      h("p.hint", [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
-        each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
-      !each.undone_by && h("div.buttons", h("button", { onclick: () => post("/topics/undo", { entry: each.entry }).then(
-        () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))) }, t("Take back"))))),
-    !found.length && h("li.hint", t("Nothing is here yet."))), problem);
-  } catch (error) {
-    dialog.show(failure(error));
-  }
-}
+const changes = (topic) => openDialog(t("Changes of topics"), async (dialog) => {
+  const found = (await get("/topics/history", { topic, limit: 50 })).changes, problem = h("div");
+  dialog.show(h("ol.lines", found.map((each) => h("li",
+    h("p", `${each.entry}: ${t(each.op === "merge" && each.before_count < 2 ? "edit" : each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
+    each.before.map((one) => h("p.quote", one.summary)),
+    h("p.hint", [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
+      each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
+    !each.undone_by && h("div.buttons", h("button", { onclick: () => post("/topics/undo", { entry: each.entry }).then(
+      () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))) }, t("Take back"))))),
+  !found.length && h("li.hint", t("Nothing is here yet."))), problem);
+});
