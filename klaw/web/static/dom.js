@@ -85,9 +85,9 @@ export function showDialog(dialog) {
 /** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */
 export function confirmed(text, yes, no) {
   return new Promise((resolve) => {
-    const dialog = h("dialog.ask", { onclose: () => resolve(dialog.returnValue === "yes") },
+    const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
       h("form", { method: "dialog" },
-        h("p", text),
+        h("p", { id: "asked" }, text),
         h("div.buttons",
           h("button", { value: "no" }, no),
           h("button", { value: "yes", class: "main" }, yes))));
@@ -116,7 +116,7 @@ export function setCurrent(link, current) {
 
 /** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {
-  const summary = h("summary", { role: "button", "aria-label": label, title: label }, "⋯");
+  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, "⋯");
   let closed = () => null;
   const close = () => {
     made.open = false;
@@ -133,6 +133,7 @@ export function menu(label, entries) {
     onfocusout: (event) => made.contains(event.relatedTarget) || event.relatedTarget === null || close(),
     ontoggle: () => {
       closed();
+      summary.ariaExpanded = made.open;
       if (!made.open) return;
       closed = opensOver(made, close);
       addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });

@@ -56,7 +56,7 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
     value: () => (ticked ? element.checked : element.type === "number" ? (element.value === "" ? "" : Number(element.value)) : element.value.trim()),
     complain: (text) => {
       problem.textContent = text;
-      element.toggleAttribute("aria-invalid", Boolean(text));
+      element.ariaInvalid = text ? "true" : null;
     },
   };
 }

@@ -104,7 +104,7 @@ class Chat extends HTMLElement {
     clearTimeout(this.timer);
   }
 
-  // -- what was said ---------------------------------------------------------------------------------------------------
+  // -- what was said --
 
   /** Show the newest messages, or those around one. */
   async show(seq) {
@@ -238,7 +238,7 @@ class Chat extends HTMLElement {
     });
   }
 
-  // -- what happens ----------------------------------------------------------------------------------------------------
+  // -- what happens --
 
   take(frame) {
     const known = TAKES[frame.type];
@@ -296,7 +296,7 @@ class Chat extends HTMLElement {
     this.stop.hidden = !running;
   }
 
-  // -- what is written -------------------------------------------------------------------------------------------------
+  // -- what is written --
 
   typed() {
     this.tooLong.hidden = true;

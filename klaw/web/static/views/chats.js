@@ -168,7 +168,7 @@ class Chats extends HTMLElement {
   }
 }
 
-// -- what a search finds ---------------------------------------------------------------------------------------------------
+// -- what a search finds --
 
 /** A row for each person, topic, fact, file and message that a search found. */
 export const hitsOf = (found) => [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];

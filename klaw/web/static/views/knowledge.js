@@ -31,7 +31,7 @@ class Knowledge extends Panel {
     return told.base ? this.drawBase(told) : this.drawList(told);
   }
 
-  // -- all bases -------------------------------------------------------------------------------------------------------
+  // -- all bases --
 
   drawList({ bases }) {
     return [
@@ -55,7 +55,7 @@ class Knowledge extends Panel {
     }, { edits: Boolean(base) });
   }
 
-  // -- one base --------------------------------------------------------------------------------------------------------
+  // -- one base --
 
   drawBase({ base, sources, unembedded, documents }) {
     const may = base.role !== "viewer";

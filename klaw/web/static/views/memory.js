@@ -1,7 +1,7 @@
 // What is remembered: facts, people and topics, each noun in a module of its own.
 
 import { get, post } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
+import { h, setCurrent, toast } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
 import { showFacts } from "/static/views/memory/facts.js";
@@ -23,7 +23,7 @@ class Memory extends HTMLElement {
   go(where) {
     this.where = where;
     const noun = TABS[where[0]] ? where[0] : "facts";
-    this.tabs.forEach((tab) => tab.toggleAttribute("aria-current", tab.hash === `#/memory/${noun}`));
+    this.tabs.forEach((tab) => setCurrent(tab, tab.hash === `#/memory/${noun}`));
     const place = h("section", { "aria-label": t(TABS[noun][0]) });
     this.place.replaceWith(place);
     this.place = place;
