@@ -116,7 +116,7 @@ function showFrame() {
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } });
   document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
-    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => said(app.socket.hint)),
+    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint))),
       notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {

@@ -68,11 +68,11 @@ export async function connect(changed) {
 
   function tried(asked, done) {
     const { chats, background } = done.cost;
-    const cost = chats === null ? t("What a day costs is not known: nobody tells its prices.") : !chats ? t("It is free.")
+    const cost = chats === null ? t("The cost of a day is unknown: the service gives no prices.") : !chats ? t("It is free.")
       : t("A day of 50 questions costs about {whole}, of it {background} for summaries, topics and facts.", { whole: dollars(chats + background), background: dollars(background) });
     const features = done.switched_on.map((each) => t(FEATURES[each])).join(", ");
     dialog.show(h("h2", asked.model), h("p", t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", done.answer),
-      done.tools !== null && h("p", done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", cost),
+      done.tools !== null && h("p", done.tools ? t("It calls tools.") : t("It cannot call tools, so Klaw's tools stay unused.")), h("p", cost),
       features && h("p", t("Switched on with it: {features}.", { features })),
       form([], async () => {
         const { model } = await post("/models/connect", { ...asked, test: false });

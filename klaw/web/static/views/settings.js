@@ -46,7 +46,7 @@ class Settings extends Panel {
     return [
       h("header.row", h("h1", t("Settings")),
         undo.length > 0 && h("button", { "data-key": "undo", title: undo.join(", "), onclick: () => this.change(async () => this.tell(await post("/config/undo"))) }, t("Undo the last change"))),
-      wrong && h("p.error", { role: "alert" }, t("The file was changed and is wrong, so it is not in effect:"), " ", wrong),
+      wrong && h("p.error", { role: "alert" }, t("The file was changed and is wrong, so it is not in effect:"), " ", wrong.replace(/(^|; )(\S+: )([^;]+)/g, (_, before, path, text) => before + path + said(text))),
       restart.length > 0 && h("p.warn", t("In effect after a restart:"), " ", restart.join(", ")),
       h("p.hint", { role: "status" }, this.told || ""),
       h("div.row", search, h("label.row", mine, t("only what is not the default"))),
