@@ -2,9 +2,10 @@
 
 import { rendered } from "/static/api.js";
 
-/** An element; its name may have classes ("p.hint"). Keys of `given`, which may be left out, that begin with "on" are
- * listeners, the others properties or attributes. */
+/** An element; its name may have classes ("p.hint"). Keys of `given` that begin with "on" are listeners, the others
+ * properties or attributes. It may be left out, or be only what a click does. */
 export function h(name, given, ...children) {
+  if (typeof given === "function") return h(name, { onclick: given }, ...children);
   if (given?.constructor !== Object) return h(name, {}, given, ...children);
   const [tag, ...classes] = name.split("."), made = document.createElement(tag);
   made.classList.add(...classes);

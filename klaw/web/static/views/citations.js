@@ -13,7 +13,7 @@ export function cite(row, text, { passages: used }) {
   row.querySelector(".sources")?.remove();
   const cited = used.filter((each) => each.cited);
   if (cited.length) text.after(h("ol.sources", cited.map((each) => h("li", { value: each.number },
-    h("button.quiet", { onclick: () => show(each) }, each.name), placeOf(each)))));
+    h("button.quiet", () => show(each), each.name), placeOf(each)))));
 }
 
 /** Put buttons in place of the marks; those in code stay as they are. */

@@ -48,7 +48,7 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
       box("with_facts", t("Also delete facts, people, files and tasks that came from it")),
       found.named || asked.with_messages ? box("with_messages", t("Also the messages that name them")) : [],
       problem, h("p.hint", t("This cannot be undone.")),
-      h("div.buttons", h("button", { onclick: () => dialog.close() }, t("Cancel")), button));
+      h("div.buttons", h("button", () => dialog.close(), t("Cancel")), button));
     button.focus();
   };
   look();

@@ -35,7 +35,7 @@ class Knowledge extends Panel {
 
   drawList({ bases }) {
     return [
-      h("header.row", h("h1", t("Knowledge")), h("button.main", { onclick: () => this.write() }, t("New base"))),
+      h("header.row", h("h1", t("Knowledge")), h("button.main", () => this.write(), t("New base"))),
       bases.length ? h("ul.cards", bases.map((base) => h("li",
         h("h2", h("a", { href: `#${of(base.id).replace("/kb", "/knowledge")}` }, base.name)),
         base.description && h("p.clamp", base.description),
@@ -61,7 +61,7 @@ class Knowledge extends Panel {
     const may = base.role !== "viewer";
     return [
       h("header.row", h("a.button", { href: "#/knowledge", "aria-label": t("Knowledge") }, "‹"), h("h1", base.name),
-        h("button.main", { onclick: () => this.begin(base) }, t("Ask it in a new chat")), this.menuOf(base)),
+        h("button.main", () => this.begin(base), t("Ask it in a new chat")), this.menuOf(base)),
       base.description && h("p", base.description),
       h("p.hint", [counted(base), roleOf(base), ...Object.entries(base.members).map(([user, role]) => `${user}: ${t(ROLES[role])}`)].join(" · ")),
       unembedded > 0 && h("p.hint", { role: "status" }, t("{count} passages are found by their words only, until their vectors are made.", { count: number(unembedded) })),

@@ -39,10 +39,10 @@ export function showAgain() {
 
 /** Say that something was done, with a button that takes it back, and show what there is now (`again`); elsewhere with `hash`. */
 export function done(text, undo, hash = location.hash, again = showAgain) {
-  toast([text, " ", h("button", { onclick: (event) => {
+  toast([text, " ", h("button", (event) => {
     event.target.disabled = true;
     undo().then(again, (error) => toast(error.message));
-  } }, t("Undo"))], 15000);
+  }, t("Undo"))], 15000);
   if (hash === location.hash) again();
   else location.hash = hash;
 }
@@ -62,8 +62,8 @@ export const showHistory = (path, told, again = showAgain) => openDialog(t("Hist
   const problem = h("div");
   dialog.show(h("ol.lines", [...changes].reverse().map((each, index) => h("li",
     h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)")),
-    index > 0 && h("div.buttons", h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
-      () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
+    index > 0 && h("div.buttons", h("button", () => post(`${path}/undo`, { entry: each.entry }).then(
+      () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))), t("Back to this")))))), problem);
 });
 
 /** A list whose next pages come by a button; without entries it says `none`. */

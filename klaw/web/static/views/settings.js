@@ -37,7 +37,7 @@ class Settings extends Panel {
     this.count = h("p", { role: "status" });
     this.save = h("button.main", { "data-key": "save", onclick: () => this.send() }, t("Save"));
     this.bar = h("div.changes", { hidden: true }, this.count,
-      h("div.buttons", h("button", { onclick: () => { this.drawn = null; this.refresh(); } }, t("Discard")), this.save));
+      h("div.buttons", h("button", () => { this.drawn = null; this.refresh(); }, t("Discard")), this.save));
     this.sections = [...sections].map(([name, all]) => {
       const body = h("div.fields", this.rows(all));
       return h("details", { "data-key": `section ${name}` }, h("summary", h("h2", name)), body);

@@ -11,7 +11,7 @@ import { attempt, done, paged, showHistory } from "/static/views/memory.js";
 /** Show the people, those named most often first; or one of them. */
 export async function showPeople(place, id) {
   if (id) return showPerson(place, id);
-  place.append(h("div.row", h("button.main", { onclick: () => write() }, t("Add"))));
+  place.append(h("div.row", h("button.main", () => write(), t("Add"))));
   const told = await line();
   return paged(place, "/people", {}, "people", (person) => h("li",
     h("a", { href: link(person) }, h("strong", person.name)), h("p.hint", told(person))),
@@ -34,14 +34,14 @@ async function showPerson(place, id) {
   place.append(...[h("h1", person.name), h("p.hint", (await line())(person)),
     was.map((each) => h("p", `${t("was also known as")} ${each.name}`)),
     h("div.buttons.start",
-      h("button", { onclick: () => write(person) }, t("Edit")),
-      h("button", { onclick: () => merge(person) }, t("Merge")),
-      h("button", { onclick: () => showHistory(path, ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", ")) }, t("History")),
-      h("button", { onclick: () => attempt(async () => {
+      h("button", () => write(person), t("Edit")),
+      h("button", () => merge(person), t("Merge")),
+      h("button", () => showHistory(path, ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", ")), t("History")),
+      h("button", () => attempt(async () => {
         await remove(path);
         done(t("Removed."), () => post(`${path}/undo`), ALL);
-      }) }, t("Delete")),
-      h("button", { onclick: () => forgetting(`person:${person.id}`, () => moveTo(ALL)) }, t("Forget"))),
+      }), t("Delete")),
+      h("button", () => forgetting(`person:${person.id}`, () => moveTo(ALL)), t("Forget"))),
     mentions.length ? [h("h2", t("Named in")), h("ul.lines", mentions.map((each) => h("li", when(each.at), " ",
       each.topic !== null && h("a", { href: `#/memory/topics/${each.topic}` }, `${t("topic")} ${each.topic}`), each.day)))] : []].flat(2));
 }

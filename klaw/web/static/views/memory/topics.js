@@ -15,8 +15,8 @@ export async function showTopics(place, id) {
   const none = t("No topics yet. Klaw makes them of finished conversations where topics.enabled is set.");
   search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen, search.value.trim() ? t("Nothing was found.") : none));
   place.append(h("div.row", search),
-    h("div.buttons.start", h("button", { onclick: () => merge([...chosen]) }, t("Merge selected")), h("button", { onclick: () => changes() }, t("History"))), list);
-  const all = [], more = h("button", { onclick: () => attempt(load) }, t("More"));
+    h("div.buttons.start", h("button", () => merge([...chosen]), t("Merge selected")), h("button", () => changes(), t("History"))), list);
+  const all = [], more = h("button", () => attempt(load), t("More"));
   const load = async () => {
     const { count, topics } = await get("/topics", { limit: 100, before: all.at(-1)?.last_rowid });
     all.push(...topics);
@@ -68,10 +68,10 @@ async function showTopic(place, id) {
   };
   place.append(h("h1", topic.summary), about(topic),
     h("div.buttons.start",
-      h("button", { onclick: () => edit(topic) }, t("Edit")),
-      h("button", { onclick: () => changes(topic.id) }, t("History")),
-      h("button", { onclick: () => forgetting(`topic:${topic.id}`, () => moveTo("#/memory/topics")) }, t("Forget")),
-      messages.length > 1 && h("button", { onclick: split }, t("Split"))), problem,
+      h("button", () => edit(topic), t("Edit")),
+      h("button", () => changes(topic.id), t("History")),
+      h("button", () => forgetting(`topic:${topic.id}`, () => moveTo("#/memory/topics")), t("Forget")),
+      messages.length > 1 && h("button", split, t("Split"))), problem,
     messages.length > 1 ? h("p.hint", t("Tick where a new topic begins; without a tick a model decides.")) : "",
     h("ul.lines", messages.map((each, index) => h("li",
       h("p.hint", h("a", { href: placeOf(chat, each.seq) }, `${chat}#${each.seq}`), ` ${when(each.at)}`),
@@ -107,7 +107,7 @@ const changes = (topic) => openDialog(t("Changes of topics"), async (dialog) => 
     each.before.map((one) => h("p.quote", one.summary)),
     h("p.hint", [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
       each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
-    !each.undone_by && h("div.buttons", h("button", { onclick: () => post("/topics/undo", { entry: each.entry }).then(
-      () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))) }, t("Take back"))))),
+    !each.undone_by && h("div.buttons", h("button", () => post("/topics/undo", { entry: each.entry }).then(
+      () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))), t("Take back"))))),
   !found.length && h("li.hint", t("Nothing is here yet."))), problem);
 });
