@@ -71,7 +71,7 @@ export function openDialog(title, ...content) {
   const begin = () => (matchMedia("(pointer: fine)").matches && body.querySelector("input:not([hidden]), textarea, select") || body).focus();
   showDialog(dialog);
   begin();
-  const made = { body, show: (...more) => { body.replaceChildren(...more.flat()); begin(); }, close: () => dialog.close() };
+  const made = { body, show: (...more) => { body.replaceChildren(...more.flat().filter(Boolean)); begin(); }, close: () => dialog.close() };
   if (load) load(made).catch((error) => made.show(failure(error)));
   return made;
 }
