@@ -73,7 +73,7 @@ function tools(given = {}) {
   return h("div.tools", given, language,
     h("button.icon", { type: "button", title: t("Light or dark"), "aria-label": t("Light or dark"),
       onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
-    app.me && h("button.icon", { type: "button", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
+    app.me && h("button.icon.keys", { type: "button", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
       location.reload();

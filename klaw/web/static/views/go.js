@@ -73,6 +73,6 @@ export async function begin() {
 
 /** Show which keys do what. */
 export function keys() {
-  openDialog(t("Keyboard shortcuts"), h("dl.keys", Object.entries(KEYS).map(([pressed, what]) => [
+  openDialog(t("Keyboard shortcuts"), h("dl.shortcuts", Object.entries(KEYS).map(([pressed, what]) => [
     h("dt", pressed.split(" ").map((each) => [h("kbd", each), " "])), h("dd", t(what))])));
 }
