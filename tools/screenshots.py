@@ -3,8 +3,8 @@
     python tools/screenshots.py [--to docs/images]
 
 Writes a chat in English, wide and light; one in Russian on a phone, dark; why an answer is what it is; connecting a
-model; the settings; a knowledge base, an answer from it with its citations, and the passage that one of them opens. Each
-has at most 60 kB, else the command fails. Needs chromium.
+model; the settings; a knowledge base, an answer from it with its citations, and the passage that one of them opens.
+Each has at most 60 kB, else the command fails. Needs chromium.
 """
 
 import argparse
