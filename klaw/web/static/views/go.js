@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, opened } from "/static/dom.js";
+import { h } from "/static/dom.js";
 import { openDialog } from "/static/forms.js";
 import { t } from "/static/i18n.js";
 import { VIEWS } from "/static/views.js";
