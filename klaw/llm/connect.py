@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
+from klaw.config.document import join_path
 from klaw.config.edit import UNSET
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS
@@ -238,6 +239,8 @@ def changes_for(
                 changed[f"routing.tasks.{task}"] = UNSET if "chats" in use else [name]
             elif "chats" in use and not own:
                 changed[f"routing.tasks.{task}"] = [_escaped(each) for each in (routing.default, *routing.fallback)]
+    if connection.existing is None or model not in connection.existing.models:
+        changed[join_path(f"{at}.models", model)] = {}  # it stays in the lists when another becomes the usual one
     return changed
 
 

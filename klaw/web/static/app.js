@@ -81,8 +81,8 @@ function tools(given = {}) {
 }
 
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
-function notice(href, read) {
-  const line = h(app.me.operator ? "a" : "span", { href: app.me.operator && href });
+function notice(href, read, onclick) {
+  const line = app.me.operator ? h("a", { href, onclick }) : h("span");
   const place = h("p.degraded", { hidden: true }, h("span", { role: "status" }, line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
     const text = read();
@@ -106,6 +106,11 @@ function pressed(event) {
   opened("go").then((view) => view[act]());
 }
 
+function connect(event) {
+  event.preventDefault();
+  opened("connect").then((view) => view.connect());
+}
+
 function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
@@ -116,7 +121,7 @@ function showFrame() {
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } });
   document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
-    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint))),
+    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
       notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {

@@ -11,6 +11,7 @@ from tests.support.services.ollama import OllamaModel, OllamaService
 from tests.support.services.openai import OpenRouterModel, OpenRouterService
 from tests.web.e2e.test_page import base, begin_chat, say
 from tests.web.e2e.test_page_languages import WIDE
+from tests.web.e2e.test_page_memory import call
 from tests.web.e2e.test_page_system import log_in
 
 pytestmark = needs_chromium
@@ -66,7 +67,6 @@ async def test_from_the_hint_to_an_answer_with_a_tool_call(tmp_path, locale):
         page.wait_for_selector("dialog", state="detached")
         page.wait_for_selector(".toast:has-text('maker/model-2999')")
         assert page.locator(".degraded:visible", has_text=words["hint"]).count() == 0
-        page.wait_for_selector("klaw-system li:has-text('maker/model-2999')")
         page.evaluate("location.hash = '#/chats'")
         begin_chat(page, "main", words["new"])
         say(page, "What time is it?")
@@ -110,22 +110,28 @@ async def test_a_model_of_this_machine_takes_five_clicks(tmp_path, locale, width
         hint.click()  # it opens again
         page.locator("dialog .choice", has_text="Ollama").click()
         page.locator("dialog .choice", has_text="qwen3:8b").wait_for()
-        assert page.locator("dialog .choice").count() == 1  # none that only makes vectors
-        page.click("dialog .choice")
+        assert page.locator("dialog .choice").count() == 2  # none that only makes vectors
+        page.locator("dialog .choice", has_text="qwen3:8b").click()
         button(page, words["try"]).click()
         page.wait_for_selector("dialog blockquote:has-text('It is well.')")
         assert fits(page)
         button(page, words["use"]).click()
         page.wait_for_selector("dialog", state="detached")
-        page.wait_for_selector("klaw-system li:has-text('qwen3:8b')")
-        page.evaluate("location.hash = '#/chats'")
         begin_chat(page, "main", words["new"])
         say(page, "What time is it?")
         page.wait_for_selector("article.assistant.text:has-text('It is noon.')")
         assert page.inner_text("klaw-chat .model") == "qwen3:8b"
+        another = {"service": "ollama", "url": service.root, "model": "gemma3", "use": ["chats"], "test": False}
+        call(page, "POST", "/models/connect", another)
+        page.reload()
+        page.wait_for_selector("klaw-chat .model:has-text('gemma3')")
+        page.click("klaw-chat .model")
+        page.locator("dialog .choice", has_text="ollama/qwen3:8b").click()  # the first is there still
+        page.wait_for_selector("klaw-chat .model:has-text('qwen3:8b')")
         assert wrong == []
 
-    ollama = OllamaService(OllamaModel(name="qwen3:8b"), OllamaModel(name="nomic", capabilities=("embedding",)))
+    vectors = OllamaModel(name="nomic", capabilities=("embedding",))
+    ollama = OllamaService(OllamaModel(name="qwen3:8b"), OllamaModel(name="gemma3"), vectors)
     async with serve_llm(ollama) as service, served(fresh(tmp_path)) as server:
         service.answer = answer
         await in_browser(look, base(server), locale=locale, viewport={"width": width, "height": 740})

@@ -11,7 +11,7 @@ import { modelList } from "/static/views/models.js";
 const FEATURES = { summaries: "summaries of long chats", topics: "topics and facts" };
 
 /** Ask for a model in a dialog and connect it; `changed` is called then. */
-export async function connect(changed) {
+export async function connect(changed = () => null) {
   const dialog = openDialog(t("Connect a model"));
   const busy = (text) => dialog.show(h("p.hint", { role: "status" }, text));
   const back = (act) => h("button", { type: "button", onclick: act }, t("Back"));
@@ -21,7 +21,7 @@ export async function connect(changed) {
       const { services } = await get("/models/services");
       dialog.show(h("p", t("Which service has your model?")), h("ul.list", services.map((service) => h("li",
         h("button.choice", { type: "button", onclick: () => (service.found ? look(service) : where(service)) }, h("strong", t(service.name)),
-          h("span.hint.about", service.found ? t("answers on this machine") : service.has_key ? t("a key is known") : service.url))))));
+          h("span.hint.about", t(service.found ? "answers on this machine" : service.has_key ? "a key is known" : service.key_page ? "needs a key" : service.url ? "was not found on this machine" : "")))))));
     } catch (error) {
       dialog.show(failure(error));
     }
@@ -34,6 +34,7 @@ export async function connect(changed) {
       { name: "url", label: t("Address"), value: service.url, hint: t("up to its version, mostly /v1") },
       { name: "key", label: t("Key"), type: "password", autocomplete: "off", hint: service.has_key ? t("A key is known; leave this empty to use it.") : t("It is kept in secrets.env on the server and not shown again.") },
     ];
+    if (page) fields.reverse(); // its address is right already
     dialog.show(h("h2", t(service.name)), problem && failure(problem),
       page && h("p", h("a", { href: page, target: "_blank", rel: "noreferrer" }, t("Get a key"))),
       form(fields, (given) => look(service, Object.fromEntries(Object.entries(given).filter(([, value]) => value)), true), { button: t("Show its models"), more: back(begin) }));
@@ -45,7 +46,7 @@ export async function connect(changed) {
     try {
       const { models } = await post("/models/look", asked);
       const chats = models.filter((each) => !each.embedding);
-      dialog.show(h("h2", t(service.name)), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
+      dialog.show(h("h2", t(service.name)), chats.some((each) => each.prices) && h("p.hint", t("Prices are per million tokens.")), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
     } catch (error) {
       if (inForm) throw error;
       where(service, error);
@@ -80,6 +81,7 @@ export async function connect(changed) {
         toast(t("Connected: {model}", { model }));
         app.socket.hint = "";
         app.socket.say("frame", {});
+        document.querySelector("klaw-chat")?.know();
         changed();
       }, { button: t("Use this model"), more: back(begin) }));
   }
