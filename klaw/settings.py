@@ -32,6 +32,8 @@ class ChangeResult:
     restart: tuple[str, ...]
     """All keys that wait for a restart, also of earlier changes."""
     warnings: Sequence[Problem]
+    in_effect: bool = True
+    """False: no server runs, and the next one goes by it."""
 
 
 async def change_settings(core: Core, changes: Mapping[str, Any], *, undo: bool = False) -> ChangeResult:

@@ -12,14 +12,15 @@ import trio
 from klaw.config.document import join_path
 from klaw.config.keys import file_key
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.domain.tokens import estimate
 from klaw.llm.endpoint import ModelEndpoint, Path, read_scores, read_vectors
 from klaw.llm.errors import ProviderError, ProviderRefused
 from klaw.llm.facts import ModelCheck
-from klaw.llm.types import ChatMessage, Completion, Delta, Image, JsonSchema, Request, Route, ToolDescription
+from klaw.llm.types import ChatMessage, Completion, Image, JsonSchema, Request, Route, ToolDescription
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.router import Router
+    from klaw.llm.client import LlmClient
 
 MAX_TOKENS = 512
 ENDPOINT_S = 30.0
@@ -50,30 +51,75 @@ Trial: TypeAlias = Callable[[], Awaitable[list[ModelCheck]]]
 """Never raises ProviderError."""
 
 
-def trials_of(config: "EngineConfig", router: "Router", name: str) -> list[Trial]:
+def trials_of(config: "EngineConfig", llm: "LlmClient", name: str) -> list[Trial]:
     """All tests of a model, ``provider/model``. Raises ConfigError: there is no such model."""
     trials: list[Trial] = [
-        partial(_try_endpoint, router.endpoint(*named, path), path, config.embedding.dimensions)
+        partial(_try_endpoint, llm, llm.router.endpoint(*named, path), path, config.embedding.dimensions)
         for path, named in config.endpoints.items()
         if "/".join(named) == name
     ]
     if trials and name not in {routed for _, routed in config.routing.places()}:
         return trials
-    route = router.route(name, key="NAME", alone=True)
-    return [*trials, partial(_try_chat, route, config.llm.temperature, _switched_off(config, name))]
+    asking = Asking(llm, llm.router.route(name, key="NAME", alone=True), config.llm.temperature)
+    return [*trials, partial(_try_chat, asking, _switched_off(config, name))]
 
 
 async def try_abilities(
-    config: "EngineConfig", router: "Router", name: str, abilities: Sequence[str]
+    config: "EngineConfig", llm: "LlmClient", name: str, abilities: Sequence[str]
 ) -> list[ModelCheck]:
     """Whether a model takes ``tools`` and ``images``. Never raises ProviderError."""
-    route = router.route(name, key="routing", alone=True)
-    return [await ask(route, config.llm.temperature) for name, ask in _TRIES.items() if name in abilities]
+    asking = Asking(llm, llm.router.route(name, key="routing", alone=True), config.llm.temperature)
+    return [await attempt(asking) for name, attempt in _TRIES.items() if name in abilities]
 
 
-async def say_hello(route: Route, temperature: float | None) -> "TimedAnswer | ProviderError":
-    """Let a model say a word."""
-    return await _ask(route, temperature, "Reply with one word: hello.")
+@attrs.frozen(kw_only=True)
+class TimedAnswer:
+    completion: Completion
+    seconds: float
+    arrived_s: list[float]
+    """When each piece came."""
+
+
+@attrs.frozen
+class Asking:
+    """A model that is asked; what it costs counts against the daily limits."""
+
+    llm: "LlmClient"
+    route: Route
+    temperature: float | None
+    arrived_s: list[float] = attrs.field(factory=list, init=False)
+    """When each piece of the last answer came."""
+
+    async def hello(self) -> "TimedAnswer | ProviderError":
+        return await self.ask("Reply with one word: hello.")
+
+    async def ask(
+        self,
+        text: str,
+        tools: tuple[ToolDescription, ...] = (),
+        images: tuple[Image, ...] = (),
+        schema: JsonSchema | None = None,
+    ) -> TimedAnswer | ProviderError:
+        """The answer, or why there is none."""
+        began, route = trio.current_time(), self.route
+        self.arrived_s.clear()
+        request = Request(
+            model=route.model,
+            messages=(ChatMessage(role="user", content=text, images=images),),
+            tools=tools,
+            max_tokens=min(route.max_output_tokens, MAX_TOKENS),
+            temperature=self.temperature,
+            json_schema=schema,
+        )
+        try:
+            completion = await self.llm.meter().stream(
+                attrs.evolve(route, json_schema=True),  # whatever is believed: it is tried
+                request,
+                lambda _: self.arrived_s.append(trio.current_time() - began),
+            )
+        except ProviderError as error:
+            return error
+        return TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=[*self.arrived_s])
 
 
 def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
@@ -91,121 +137,88 @@ def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
     }
 
 
-async def _try_chat(route: Route, temperature: float | None, off: Mapping[str, str]) -> list[ModelCheck]:
-    answer = await say_hello(route, temperature)
+async def _try_chat(asking: Asking, off: Mapping[str, str]) -> list[ModelCheck]:
+    answer = await asking.hello()
     if isinstance(answer, ProviderError):
-        rest: tuple[Literal["stream", "tools", "images", "json"], ...] = ("stream", "tools", "images", "json")
-        not_tried = [ModelCheck(name, "not tried", "the model does not answer") for name in rest]
-        return [ModelCheck("chat", "fails", answer.told()), *not_tried]
+        not_tried = "the model does not answer"
+        rest = [ModelCheck(name, "not tried", not_tried) for name in _TRIES]
+        return [ModelCheck("chat", "fails", answer.told()), ModelCheck("stream", "not tried", not_tried), *rest]
     pieces = f"{len(answer.arrived_s)} pieces, the first after {answer.arrived_s[0]:.1f} s" if answer.arrived_s else ""
     streamed = pieces if len(answer.arrived_s) > 1 else "the answer came in one piece"
     if answer.completion.usage is None:
         streamed += "; the service does not count tokens"
     checks = [ModelCheck("chat", "works", "it answers", answer.seconds), ModelCheck("stream", "works", streamed)]
-    for name in _TRIES:
-        why = off.get(name)
-        checks.append(await _TRIES[name](route, temperature) if why is None else ModelCheck(name, "not tried", why))
+    for name, attempt in _TRIES.items():
+        checks.append(ModelCheck(name, "not tried", off[name]) if name in off else await attempt(asking))
     return checks
 
 
-async def _try_tools(route: Route, temperature: float | None) -> ModelCheck:
-    answer = await _ask(route, temperature, "Use the tool say_ping for Anna.", tools=(_TOOL,))
+async def _try_tools(asking: Asking) -> ModelCheck:
+    answer = await asking.ask("Use the tool say_ping for Anna.", tools=(_TOOL,))
     if isinstance(answer, ProviderError):
         return _failed("tools", answer)
     called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
     refused = "tools" in answer.completion.adapted
     text = "it calls a tool" if called else "it refuses tools" if refused else "it answered and called no tool"
-    state: Literal["works", "fails"] = "works" if called else "fails"
-    return ModelCheck("tools", state, text, answer.seconds, found=called, sure=called or refused)
+    return _came_out("tools", answer, text, works=called, sure=called or refused)
 
 
-async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
+async def _try_images(asking: Asking) -> ModelCheck:
     square = Image(data=_RED_SQUARE, media_type="image/png")
-    answer = await _ask(route, temperature, "Which colour is this? One word.", images=(square,))
+    answer = await asking.ask("Which colour is this? One word.", images=(square,))
     if isinstance(answer, ProviderError):
         return _failed("images", answer)
     seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
     text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
-    return ModelCheck("images", "works" if seen else "fails", text, answer.seconds, found=seen, sure=seen)
+    return _came_out("images", answer, text, works=seen, sure=seen)
 
 
-async def _try_json(route: Route, temperature: float | None) -> ModelCheck:
-    answer = await _ask(route, temperature, "Which colour has the sky on a clear day?", schema=_COLOUR)
+async def _try_json(asking: Asking) -> ModelCheck:
+    answer = await asking.ask("Which colour has the sky on a clear day?", schema=_COLOUR)
     if isinstance(answer, ProviderError):
         return _failed("json", answer)
     if "json_schema" in answer.completion.adapted:
-        return ModelCheck("json", "fails", "it refuses a JSON schema", answer.seconds, found=False)
+        return _came_out("json", answer, "it refuses a JSON schema", works=False, sure=True)
     try:
         fits = isinstance(json.loads(answer.completion.text)["colour"], str)
     except (ValueError, RecursionError, TypeError, KeyError):
         fits = False
     text = "its answer fits a JSON schema" if fits else "its answer does not fit the JSON schema"
-    return ModelCheck("json", "works" if fits else "fails", text, answer.seconds, found=fits, sure=fits)
+    return _came_out("json", answer, text, works=fits, sure=fits)
 
 
-_TRIES: Mapping[Literal["tools", "images", "json"], Callable[[Route, float | None], Awaitable[ModelCheck]]] = {
+_Ability: TypeAlias = Literal["tools", "images", "json"]
+
+
+def _came_out(name: _Ability, answer: TimedAnswer, text: str, *, works: bool, sure: bool) -> ModelCheck:
+    return ModelCheck(name, "works" if works else "fails", text, answer.seconds, found=works, sure=sure)
+
+
+def _failed(name: _Ability, error: ProviderError) -> ModelCheck:
+    refused = isinstance(error, ProviderRefused) and error.status in _REFUSALS
+    return ModelCheck(name, "fails", error.told(), found=False if refused else None)
+
+
+_TRIES: Mapping[_Ability, Callable[[Asking], Awaitable[ModelCheck]]] = {
     "tools": _try_tools,
     "images": _try_images,
     "json": _try_json,
 }
 
 
-def _failed(name: Literal["tools", "images", "json"], error: ProviderError) -> ModelCheck:
-    refused = isinstance(error, ProviderRefused) and error.status in _REFUSALS
-    return ModelCheck(name, "fails", error.told(), found=False if refused else None)
-
-
-@attrs.frozen(kw_only=True)
-class TimedAnswer:
-    completion: Completion
-    seconds: float
-    arrived_s: list[float]
-    """When each piece came."""
-
-
-async def _ask(
-    route: Route,
-    temperature: float | None,
-    text: str,
-    tools: tuple[ToolDescription, ...] = (),
-    images: tuple[Image, ...] = (),
-    schema: JsonSchema | None = None,
-) -> TimedAnswer | ProviderError:
-    """The answer, or why there is none."""
-    arrived_s: list[float] = []
-    began = trio.current_time()
-
-    def note(_: Delta) -> None:
-        arrived_s.append(trio.current_time() - began)
-
-    request = Request(
-        model=route.model,
-        messages=(ChatMessage(role="user", content=text, images=images),),
-        tools=tools,
-        max_tokens=min(route.max_output_tokens, MAX_TOKENS) + route.thinking_tokens,
-        thinking=route.thinking,
-        temperature=temperature,
-        json_schema=schema,
-        context_tokens=route.context_tokens if route.loads_context else None,
-    )
-    try:
-        completion = await route.provider.stream(request, note)
-    except ProviderError as error:
-        return error
-    return TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
-
-
-async def _try_endpoint(endpoint: ModelEndpoint, path: Path, dimensions: int | None) -> list[ModelCheck]:
-    began = trio.current_time()
+async def _try_endpoint(llm: "LlmClient", endpoint: ModelEndpoint, path: Path, size: int | None) -> list[ModelCheck]:
+    began, meter = trio.current_time(), llm.meter()
+    tokens = sum(map(estimate, (QUESTION, *TEXTS)))
     try:
         if path == "embeddings":
-            asked = {"input": list(TEXTS)} | ({} if dimensions is None else {"dimensions": dimensions})
-            read = partial(read_vectors, count=len(TEXTS), dimension=dimensions)
-            vectors, _ = await endpoint.post(asked, read, ENDPOINT_S)
+            asked = {"input": list(TEXTS)} | ({} if size is None else {"dimensions": size})
+            read = partial(read_vectors, count=len(TEXTS), dimension=size)
+            vectors = await meter.post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
             said = f"vectors of {len(vectors[0])} numbers"
         else:
             query = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
-            scores, _ = await endpoint.post(query, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
+            order = partial(read_scores, count=len(TEXTS))
+            scores = await meter.post(endpoint, query, order, prompt_tokens=tokens, within_s=ENDPOINT_S)
             right = max(scores, key=lambda at: scores[at]) == 0
             said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
     except ProviderError as error:

@@ -73,7 +73,7 @@ export async function connect(changed) {
     const features = done.switched_on.map((each) => t(FEATURES[each])).join(", ");
     dialog.show(h("h2", {}, asked.model), h("p", {}, t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", {}, done.answer),
       done.tools !== null && h("p", {}, done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", {}, cost),
-      features && h("p", {}, t("Switched on with it: {features}.", { features })),
+      features && h("p", {}, t("This also switches on: {features}.", { features })),
       form([], async () => {
         const { model } = await post("/models/connect", { ...asked, test: false });
         dialog.close();
