@@ -44,32 +44,23 @@ async def change_settings(core: Core, changes: Mapping[str, Any], *, undo: bool 
             draft = await core.files.run(partial(Draft.of, core.paths.config_file, changes, undo=undo))
             await _check(core, draft.config)
             # From here on nothing is cancelled: what is written is taken up.
-            written, at = await core.files.run(_write, draft, core)
+            written, at = await core.files.run(lambda draft=draft: (draft.write(), core.config_time()))
             if written:
                 core.changing.undo = draft.before
                 return await _take_up(core, draft.config, draft.warnings, at)
     raise ConfigError.of("the configuration file is changed by another program all the time")
 
 
-def _write(draft: Draft, core: Core) -> tuple[bool, float]:
-    return draft.write(), core.config_time()
-
-
-def _load(core: Core) -> tuple[EngineConfig, Sequence[Problem], float]:
-    at = core.config_time()
-    return *load(core.paths.config_file), at
-
-
 async def reload_settings(core: Core) -> ChangeResult:
     """Take up what the file says now. Raises ConfigError: it is wrong, which is shown as degraded until it is right."""
-    changing = core.changing
+    changing, file = core.changing, core.paths.config_file
     async with changing.lock:
         try:
-            config, warnings, at = await core.files.run(_load, core)
+            at, (config, warnings) = await core.files.run(lambda: (core.config_time(), load(file)))
             await _check(core, config)
         except ConfigError as error:
             changing.wrong = str(error)
-            log.error("configuration_wrong", path=str(core.paths.config_file), reason=changing.wrong)
+            log.error("configuration_wrong", path=str(file), reason=changing.wrong)
             raise
         return await _take_up(core, config, warnings, at)
 

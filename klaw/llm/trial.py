@@ -3,8 +3,9 @@
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import trio
@@ -41,12 +42,16 @@ _COLOUR = JsonSchema(
     },
 )
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
-_RED_SQUARE = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w"
-    "/SM9AAAAAElFTkSuQmCC"
+_RED_SQUARE = Image(
+    data=base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w"
+        "/SM9AAAAAElFTkSuQmCC"
+    ),
+    media_type="image/png",
 )
 
 
+_Ability: TypeAlias = Literal["tools", "images", "json"]
 Trial: TypeAlias = Callable[[], Awaitable[list[ModelCheck]]]
 """Never raises ProviderError."""
 
@@ -69,15 +74,13 @@ async def try_abilities(
 ) -> list[ModelCheck]:
     """Whether a model takes ``tools`` and ``images``. Never raises ProviderError."""
     asking = Asking(llm, llm.router.route(name, key="routing", alone=True), config.llm.temperature)
-    return [await attempt(asking) for name, attempt in _TRIES.items() if name in abilities]
+    return [await _try(asking, name) for name in _TRIES if name in abilities]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class TimedAnswer:
     completion: Completion
     seconds: float
-    arrived_s: list[float]
-    """When each piece came."""
 
 
 @attrs.frozen
@@ -93,33 +96,20 @@ class Asking:
     async def hello(self) -> "TimedAnswer | ProviderError":
         return await self.ask("Reply with one word: hello.")
 
-    async def ask(
-        self,
-        text: str,
-        tools: tuple[ToolDescription, ...] = (),
-        images: tuple[Image, ...] = (),
-        schema: JsonSchema | None = None,
-    ) -> TimedAnswer | ProviderError:
-        """The answer, or why there is none."""
-        began, route = trio.current_time(), self.route
+    async def ask(self, text: str, images: tuple[Image, ...] = (), **wanted: Any) -> TimedAnswer | ProviderError:
+        """The answer, or why there is none. ``wanted``: fields of the request."""
+        # Whatever is believed of JSON schemas: it is tried.
+        began, route = trio.current_time(), attrs.evolve(self.route, json_schema=True)
         self.arrived_s.clear()
-        request = Request(
-            model=route.model,
-            messages=(ChatMessage(role="user", content=text, images=images),),
-            tools=tools,
-            max_tokens=min(route.max_output_tokens, MAX_TOKENS),
-            temperature=self.temperature,
-            json_schema=schema,
-        )
+        said, most = ChatMessage(role="user", content=text, images=images), min(route.max_output_tokens, MAX_TOKENS)
+        request = Request(model=route.model, messages=(said,), max_tokens=most, temperature=self.temperature, **wanted)
         try:
             completion = await self.llm.meter().stream(
-                attrs.evolve(route, json_schema=True),  # whatever is believed: it is tried
-                request,
-                lambda _: self.arrived_s.append(trio.current_time() - began),
+                route, request, lambda _: self.arrived_s.append(trio.current_time() - began)
             )
         except ProviderError as error:
             return error
-        return TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=[*self.arrived_s])
+        return TimedAnswer(completion, trio.current_time() - began)
 
 
 def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
@@ -143,84 +133,69 @@ async def _try_chat(asking: Asking, off: Mapping[str, str]) -> list[ModelCheck]:
         not_tried = "the model does not answer"
         rest = [ModelCheck(name, "not tried", not_tried) for name in _TRIES]
         return [ModelCheck("chat", "fails", answer.told()), ModelCheck("stream", "not tried", not_tried), *rest]
-    pieces = f"{len(answer.arrived_s)} pieces, the first after {answer.arrived_s[0]:.1f} s" if answer.arrived_s else ""
-    streamed = pieces if len(answer.arrived_s) > 1 else "the answer came in one piece"
+    came = asking.arrived_s
+    streamed = f"{len(came)} pieces, the first after {came[0]:.1f} s" if came[1:] else "the answer came in one piece"
     if answer.completion.usage is None:
         streamed += "; the service does not count tokens"
     checks = [ModelCheck("chat", "works", "it answers", answer.seconds), ModelCheck("stream", "works", streamed)]
-    for name, attempt in _TRIES.items():
-        checks.append(ModelCheck(name, "not tried", off[name]) if name in off else await attempt(asking))
+    for name in _TRIES:
+        checks += [ModelCheck(name, "not tried", off[name]) if name in off else await _try(asking, name)]
     return checks
 
 
-async def _try_tools(asking: Asking) -> ModelCheck:
-    answer = await asking.ask("Use the tool say_ping for Anna.", tools=(_TOOL,))
+async def _try(asking: Asking, name: _Ability) -> ModelCheck:
+    asked, judge = _TRIES[name]
+    answer = await asking.ask(**asked)
     if isinstance(answer, ProviderError):
-        return _failed("tools", answer)
-    called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
-    refused = "tools" in answer.completion.adapted
-    text = "it calls a tool" if called else "it refuses tools" if refused else "it answered and called no tool"
-    return _came_out("tools", answer, text, works=called, sure=called or refused)
-
-
-async def _try_images(asking: Asking) -> ModelCheck:
-    square = Image(data=_RED_SQUARE, media_type="image/png")
-    answer = await asking.ask("Which colour is this? One word.", images=(square,))
-    if isinstance(answer, ProviderError):
-        return _failed("images", answer)
-    seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
-    text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
-    return _came_out("images", answer, text, works=seen, sure=seen)
-
-
-async def _try_json(asking: Asking) -> ModelCheck:
-    answer = await asking.ask("Which colour has the sky on a clear day?", schema=_COLOUR)
-    if isinstance(answer, ProviderError):
-        return _failed("json", answer)
-    if "json_schema" in answer.completion.adapted:
-        return _came_out("json", answer, "it refuses a JSON schema", works=False, sure=True)
-    try:
-        fits = isinstance(json.loads(answer.completion.text)["colour"], str)
-    except (ValueError, RecursionError, TypeError, KeyError):
-        fits = False
-    text = "its answer fits a JSON schema" if fits else "its answer does not fit the JSON schema"
-    return _came_out("json", answer, text, works=fits, sure=fits)
-
-
-_Ability: TypeAlias = Literal["tools", "images", "json"]
-
-
-def _came_out(name: _Ability, answer: TimedAnswer, text: str, *, works: bool, sure: bool) -> ModelCheck:
+        refused = isinstance(answer, ProviderRefused) and answer.status in _REFUSALS
+        return ModelCheck(name, "fails", answer.told(), found=False if refused else None)
+    works, sure, text = judge(answer.completion)
     return ModelCheck(name, "works" if works else "fails", text, answer.seconds, found=works, sure=sure)
 
 
-def _failed(name: _Ability, error: ProviderError) -> ModelCheck:
-    refused = isinstance(error, ProviderRefused) and error.status in _REFUSALS
-    return ModelCheck(name, "fails", error.told(), found=False if refused else None)
+def _calls(said: Completion) -> tuple[bool, bool, str]:
+    """Whether it works, whether that is sure, and what was seen."""
+    called, refused = any(call.name == _TOOL.name for call in said.tool_calls), "tools" in said.adapted
+    text = "it calls a tool" if called else "it refuses tools" if refused else "it answered and called no tool"
+    return called, called or refused, text
 
 
-_TRIES: Mapping[_Ability, Callable[[Asking], Awaitable[ModelCheck]]] = {
-    "tools": _try_tools,
-    "images": _try_images,
-    "json": _try_json,
+def _sees(said: Completion) -> tuple[bool, bool, str]:
+    seen = any(word in said.text.lower() for word in ("red", "красн"))
+    return seen, seen, "it sees a red square" if seen else "it accepts images, but failed the colour test"
+
+
+def _fits(said: Completion) -> tuple[bool, bool, str]:
+    if "json_schema" in said.adapted:
+        return False, True, "it refuses a JSON schema"
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        if isinstance(json.loads(said.text)["colour"], str):
+            return True, True, "its answer fits a JSON schema"
+    return False, False, "its answer does not fit the JSON schema"
+
+
+_TRIES: Mapping[_Ability, tuple[dict[str, Any], Callable[[Completion], tuple[bool, bool, str]]]] = {
+    "tools": ({"text": "Use the tool say_ping for Anna.", "tools": (_TOOL,)}, _calls),
+    "images": ({"text": "Which colour is this? One word.", "images": (_RED_SQUARE,)}, _sees),
+    "json": ({"text": "Which colour has the sky on a clear day?", "json_schema": _COLOUR}, _fits),
 }
 
 
 async def _try_endpoint(llm: "LlmClient", endpoint: ModelEndpoint, path: Path, size: int | None) -> list[ModelCheck]:
-    began, meter = trio.current_time(), llm.meter()
+    began, count = trio.current_time(), len(TEXTS)
+    asked: dict[str, Any] = {"query": QUESTION, "documents": list(TEXTS), "top_n": count}
+    read: Callable[[Mapping[str, Any]], Any] = partial(read_scores, count=count)
+    if path == "embeddings":
+        asked = {"input": list(TEXTS)} | ({} if size is None else {"dimensions": size})
+        read = partial(read_vectors, count=count, dimension=size)
     tokens = sum(map(estimate, (QUESTION, *TEXTS)))
     try:
-        if path == "embeddings":
-            asked = {"input": list(TEXTS)} | ({} if size is None else {"dimensions": size})
-            read = partial(read_vectors, count=len(TEXTS), dimension=size)
-            vectors = await meter.post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
-            said = f"vectors of {len(vectors[0])} numbers"
-        else:
-            query = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
-            order = partial(read_scores, count=len(TEXTS))
-            scores = await meter.post(endpoint, query, order, prompt_tokens=tokens, within_s=ENDPOINT_S)
-            right = max(scores, key=lambda at: scores[at]) == 0
-            said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
+        found = await llm.meter().post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
     except ProviderError as error:
         return [ModelCheck(path, "fails", error.told())]
+    if path == "embeddings":
+        said = f"vectors of {len(found[0])} numbers"
+    else:
+        right = max(found, key=lambda at: found[at]) == 0
+        said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
     return [ModelCheck(path, "works", said, trio.current_time() - began)]
