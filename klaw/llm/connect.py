@@ -209,8 +209,8 @@ async def _answer(asking: Asking, connection: ServiceConnection) -> TimedAnswer 
         said = await asking.hello()
         nursery.cancel_scope.cancel(reason="it has answered")
     if said is None:
-        what = f"{asking.route.name} at {connection.base_url}: the model did not answer within {ANSWER_S:.0f} s"
-        raise NotConnected(f"{what} (try again if it is still being loaded)", "model")
+        why, hint = f"the model did not answer within {ANSWER_S:.3g} s", "if it is still being loaded, try again"
+        raise NotConnected(f"{connection.base_url}: {why} ({hint})", "model")
     return said
 
 
