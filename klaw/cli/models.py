@@ -210,16 +210,13 @@ def test(asked: ModelArguments, here: Here) -> dict[str, Any]:
 
 def _not_by_server(paths: Paths) -> str:
     """Why the running server cannot be asked; empty when it can."""
+    changed = "the configuration file was changed, and the running server has not read it yet (`klaw config reload`)"
     try:
-        if call(paths, "mcp")["config_changed"]:
-            return (
-                "the configuration file was changed, and the running server has not read it yet (`klaw config reload`)"
-            )
+        return changed if call(paths, "mcp")["config_changed"] else ""
     except NoServer:
         return "no server is running"
     except RefusedByServer as error:
         return f"the running server says: {error}"
-    return ""
 
 
 def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":

@@ -21,7 +21,7 @@ from klaw.errors import KlawError
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import without_server
 from klaw.llm.discovery import KEY_REFUSED, DiscoveredService, discover, loads
-from klaw.llm.errors import ProviderError, ProviderNetworkError
+from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.prices import Prices, spent_of
 from klaw.llm.trial import Asking, TimedAnswer, try_abilities
 from klaw.llm.types import Usage
@@ -62,6 +62,11 @@ class ServiceConnection:
     """The key is not in the environment."""
 
     @property
+    def is_ollama(self) -> bool:
+        """Its first answer may have to wait for the model to be loaded, which it tells."""
+        return self.service.id == "ollama"
+
+    @property
     def own_url(self) -> str | None:
         """``baseUrl``; None where the API has an address of its own."""
         return None if self.service.type == "anthropic" and self.base_url == ANTHROPIC_URL else self.base_url
@@ -73,7 +78,7 @@ class ServiceConnection:
             self.existing or ProviderConfig(type=self.service.type, base_url=self.base_url),
             base_url=self.own_url,
             api_key=Secret(self.key) if self.key else None,
-            timeout_s=LOADING_S,
+            timeout_s=LOADING_S if self.is_ollama else ANSWER_S,
             max_s=LOADING_S,
             max_retries=0,
         )
@@ -194,23 +199,23 @@ async def try_model(
 async def _answer(asking: Asking, connection: ServiceConnection) -> TimedAnswer | ProviderError:
     """Its first answer. Raises NotConnected: it says nothing, and its service does not say that it is being loaded."""
     said: TimedAnswer | ProviderError | None = None
-    model, of_ollama = asking.route.model, connection.service.id == "ollama"
-    was_loaded = of_ollama and await loads(connection.base_url, model)
+    url, model, within_s = connection.base_url, asking.route.model, connection.settings.timeout_s
+    was_loaded = connection.is_ollama and await loads(url, model)
 
     async with trio.open_nursery() as nursery:
 
         async def give_up() -> None:
             await trio.sleep(ANSWER_S)
-            is_loading = of_ollama and not was_loaded and await loads(connection.base_url, model)
-            if not asking.arrived_s and not is_loading:
+            if not asking.arrived_s and (was_loaded or not await loads(url, model)):
                 nursery.cancel_scope.cancel(reason="the model says nothing")
 
-        nursery.start_soon(give_up)
+        if connection.is_ollama:
+            nursery.start_soon(give_up)
         said = await asking.hello()
         nursery.cancel_scope.cancel(reason="it has answered")
-    if said is None:
-        why, hint = f"the model did not answer within {ANSWER_S:.3g} s", "if it is still being loaded, try again"
-        raise NotConnected(f"{connection.base_url}: {why} ({hint})", "model")
+    if said is None or isinstance(said, ProviderTimeout):
+        why = f"the model did not answer within {ANSWER_S if said is None else within_s:.3g} s"
+        raise NotConnected(f"{url}: {why} (if it is still being loaded, try again)", "model")
     return said
 
 

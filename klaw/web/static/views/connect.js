@@ -1,5 +1,5 @@
-// Connecting a model: which service, its address and key, which of its models, and what for. The model answers once
-// before anything is changed.
+// Connecting a model: which service, its address and key, which of its models, and what for. It answers once before
+// anything is changed.
 
 import { app } from "/static/app.js";
 import { get, post } from "/static/api.js";
