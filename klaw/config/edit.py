@@ -166,11 +166,11 @@ def _replaced(text: str, key: yaml.Node, node: yaml.Node, value: Any, *, in_flow
         return text[:colon] + _newline(text) + _newline(text).join(lines) + text[end:]
     start = colon if _is_block(node) else max(colon, node.start_mark.index)
     space = " " if start == colon and not (in_flow and end > colon) else ""
-    return text[:start] + space + _flow(value, json_only=in_flow) + text[end:]
+    return text[:start] + space + (_json(value) if in_flow else _flow(value)) + text[end:]
 
 
 def _in_flow(text: str, node: yaml.MappingNode, name: str, value: Any) -> str:
-    new = f"{json.dumps(name)}: {_flow(value, json_only=True)}"
+    new = f"{_json(name)}: {_json(value)}"
     if not node.value:
         at = node.start_mark.index + 1
         return f"{text[:at]}{new}{text[at:]}"
@@ -226,16 +226,13 @@ def _block(tree: Mapping[str, Any], indent: int) -> Iterator[str]:
             yield f"{key}: {_flow(value)}"
 
 
-def _flow(value: Any, *, json_only: bool = False, inside: bool = False) -> str:
-    """A value on one line, ``inside`` of brackets; ``json_only``: the file may be JSON."""
+def _flow(value: Any, *, inside: bool = False) -> str:
+    """A value on one line, ``inside`` of brackets."""
     if isinstance(value, Mapping):
-        pairs = (f"{_json(name)}: {_flow(each, json_only=json_only, inside=True)}" for name, each in value.items())
-        return "{" + ", ".join(pairs) + "}"
+        return "{" + ", ".join(f"{_json(name)}: {_flow(each, inside=True)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(each, json_only=json_only, inside=True) for each in value) + "]"
-    if isinstance(value, str):
-        return _json(value) if json_only or (inside and ":" in value) else _text(value)
-    return json.dumps(value)
+        return "[" + ", ".join(_flow(each, inside=True) for each in value) + "]"
+    return _text(value) if isinstance(value, str) and not (inside and ":" in value) else _json(value)
 
 
 def _text(value: str) -> str:
@@ -246,8 +243,9 @@ def _text(value: str) -> str:
     return _json(value)
 
 
-def _json(value: str) -> str:
-    return json.dumps(value, ensure_ascii=not value.isprintable())
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
