@@ -44,11 +44,15 @@ async def change_settings(core: Core, changes: Mapping[str, Any], *, undo: bool 
             draft = await core.files.run(partial(Draft.of, core.paths.config_file, changes, undo=undo))
             await _check(core, draft.config)
             # From here on nothing is cancelled: what is written is taken up.
-            written, at = await core.files.run(lambda draft=draft: (draft.write(), core.config_time()))
+            written, at = await core.files.run(_write, draft, core)
             if written:
                 core.changing.undo = draft.before
                 return await _take_up(core, draft.config, draft.warnings, at)
     raise ConfigError.of("the configuration file is changed by another program all the time")
+
+
+def _write(draft: Draft, core: Core) -> tuple[bool, float]:
+    return draft.write(), core.config_time()
 
 
 async def reload_settings(core: Core) -> ChangeResult:

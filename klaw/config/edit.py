@@ -283,10 +283,10 @@ class Draft:
         if len(raw) > MAX_FILE_BYTES:
             raise ConfigError.of(f"the file would be larger than {MAX_FILE_BYTES} bytes")
         config, warnings = attrs.evolve(file, raw=raw).understood()
-        new = _plain_secrets(config) - _plain_secrets(_understood(file))
-        if new and not undo:
+        plain = _plain_secrets(config) - _plain_secrets(_understood(file))
+        if plain and not undo:
             told = "must be a reference such as ${NAME} or ${file:/path}: keys and passwords do not stand in the file"
-            raise ConfigError([Problem(key, told) for key, _ in sorted(new)])
+            raise ConfigError([Problem(key, told) for key, _ in sorted(plain)])
         return cls(file=file, raw=raw, config=config, warnings=warnings, before=before)
 
     def write(self) -> bool:

@@ -198,7 +198,7 @@ async def try_model(
 
 async def _answer(asking: Asking, connection: ServiceConnection) -> TimedAnswer | ProviderError:
     """Its first answer. Raises NotConnected: it says nothing, and its service does not say that it is being loaded."""
-    said: TimedAnswer | ProviderError | None = None
+    said: list[TimedAnswer | ProviderError] = []
     url, model, within_s = connection.base_url, asking.route.model, connection.settings.timeout_s
     was_loaded = connection.is_ollama and await loads(url, model)
 
@@ -211,12 +211,12 @@ async def _answer(asking: Asking, connection: ServiceConnection) -> TimedAnswer 
 
         if connection.is_ollama:
             nursery.start_soon(give_up)
-        said = await asking.hello()
+        said.append(await asking.hello())
         nursery.cancel_scope.cancel(reason="it has answered")
-    if said is None or isinstance(said, ProviderTimeout):
-        why = f"the model did not answer within {ANSWER_S if said is None else within_s:.3g} s"
+    if not said or isinstance(said[0], ProviderTimeout):
+        why = f"the model did not answer within {within_s if said else ANSWER_S:.3g} s"
         raise NotConnected(f"{url}: {why} (if it is still being loaded, try again)", "model")
-    return said
+    return said[0]
 
 
 # -- what a day costs -------------------------------------------------------------------------------------------------

@@ -316,8 +316,8 @@ def _service_told(registry: "Registry", provider: str) -> AskedService:
     found, error = registry.service(provider), registry.errors.get(provider)
     return {
         "provider": provider,
-        "service": found and found.service,
-        "asked_at": found and found.at,
+        "service": found.service if found is not None else None,
+        "asked_at": found.at if found is not None else None,
         "models": len(found.models) if found is not None else 0,
         "note": found.note if found is not None else "",
         "error": error,

@@ -44,7 +44,7 @@ class Tools:
 
     async def start(self) -> None:
         """MCP servers are not waited for until they are connected."""
-        self._secrets = await self.core.files.run(self._revealed)
+        self._secrets.update(await self.core.files.run(self._revealed))
         await self._connect()
 
     async def stop(self) -> None:
@@ -57,8 +57,9 @@ class Tools:
         self.approvals.wait_s = config.exec.approval_s
         if config != before.tools:
             self.register(await self.core.files.run(self.by_settings))
-        wanted, known, self._secrets = self._servers(), self._secrets, await self.core.files.run(self._revealed)
-        changed = {name for name in wanted if self._secrets[name] != known.get(name)}
+        wanted, secrets = self._servers(), await self.core.files.run(self._revealed)
+        changed = {name for name in wanted if secrets[name] != self._secrets.get(name)}
+        self._secrets.update(secrets)
         gone = [each for each in self.mcp if each.name in changed or wanted.get(each.name) != each.config]
         self.mcp[:] = [server for server in self.mcp if server not in gone]
         await self._disconnect(gone)
