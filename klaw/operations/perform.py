@@ -144,6 +144,8 @@ IN_MODULE: Mapping[str, str] = {
     "memory": "facts",
     "recall-replay": "recall",
     "receipt": "why",
+    "snooze": "remind",
+    "zone": "remind",
 }
 """Words of nouns whose module has another name: the command line imports only that module."""
 

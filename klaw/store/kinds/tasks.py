@@ -39,7 +39,7 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
 
 _CONTENT = (
     "user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,"
-    " timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at"
+    " timeout_s, max_tokens, daily_tokens, reminder, created_at, updated_at, anchor_at"
 )
 TASK: Kind[Task] = Kind(
     what="task",
