@@ -74,14 +74,14 @@ _SNOOZE = op.Slash(word="/snooze", help="get the last reminder again: /snooze 20
 @REMIND.operation("remind", Reminder, cli="", show=_told, changes=True, slash=_REMIND)
 async def remind(asked: Reminder, caller: Caller, parts: Parts) -> ReminderAnswer:
     """Set a reminder: its text comes into the chat at that time, and no model is asked."""
-    made: Any = await parts.tasks.scheduling.remind(caller.user, asked.text, asked.when, asked.chat)
+    made: ReminderAnswer = await parts.tasks.scheduling.remind(caller.user, asked.text, asked.when, asked.chat)
     return made
 
 
 @SNOOZE.operation("snooze", Snooze, cli="", show=_told, changes=True, slash=_SNOOZE)
 async def snooze(asked: Snooze, caller: Caller, parts: Parts) -> ReminderAnswer:
     """Get a reminder again at another time, once."""
-    made: Any = await parts.tasks.scheduling.snooze(caller.user, asked.when, asked.name)
+    made: ReminderAnswer = await parts.tasks.scheduling.snooze(caller.user, asked.when, asked.name)
     return made
 
 

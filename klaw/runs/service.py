@@ -52,7 +52,7 @@ class Scheduling:
         """The zone of a user's times where none is given."""
         return await self._readers.run(user_settings.zone, user) or self.zone
 
-    async def remind(self, user: UserId, text: str, when: str | None = None, chat: str | None = None) -> dict[str, Any]:
+    async def remind(self, user: UserId, text: str, when: str | None = None, chat: str | None = None) -> Any:
         """Make a reminder: a task that delivers its text. Without ``when``, the text begins or ends with its time;
         without ``chat`` it is for the chat where the user said something last. Raises TaskError."""
         now, zone = self._core.clock.now(), await self.zone_of(user)
@@ -71,14 +71,13 @@ class Scheduling:
                 await self.remove(user, old.name)
         names = {task.name for task in there}
         name = next(name for name in map("reminder-{}".format, count(1)) if name not in names)
-        task = await self.add(
-            user, {"name": name, "message": what, "when": phrase, "injectInto": chat, "reminder": True}
-        )
-        stored = await self._readers.run(stored_tasks.existing, user, name)
-        first = dt.datetime.fromisoformat(task["next_fires"][0]).timestamp()
-        return {"task": task, "told": when_words.added(stored.trigger, first, zone, now=now, text=what)}
+        fields = {"name": name, "message": what, "when": phrase, "injectInto": chat, "reminder": True}
+        task = await self._added(user, fields)
+        view = await self._view(task)
+        first = dt.datetime.fromisoformat(view["next_fires"][0]).timestamp()
+        return {"task": view, "told": when_words.added(task.trigger, first, zone, now=now, text=what)}
 
-    async def snooze(self, user: UserId, when: str, name: str | None = None) -> dict[str, Any]:
+    async def snooze(self, user: UserId, when: str, name: str | None = None) -> Any:
         """Make a reminder of the named one, or of the one that was delivered last. Raises TaskError, NoSuchTask."""
         if name is not None:
             task = await self._readers.run(stored_tasks.existing, user, _name(name))
@@ -90,12 +89,15 @@ class Scheduling:
 
     async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
         """Make a task of raw fields (see ``task_input``). Raises TaskError, TaskExists."""
+        return await self._view(await self._added(user, raw))
+
+    async def _added(self, user: UserId, raw: Mapping[str, Any]) -> Task:
         now, zone = self._core.clock.now(), await self.zone_of(user)
         task = task_input.draft(raw, user=user, now=now, default_zone=zone, providers=self._providers)
         await self._check_room(user)
         task = await self._writer.run(stored_tasks.put, task, "new")
         self._scheduler.nudge()
-        return await self._view(task)
+        return task
 
     async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> Any:
         """Change fields of a task; a run that goes on keeps what it was begun with. Raises TaskError, NoSuchTask."""

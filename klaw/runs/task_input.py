@@ -121,12 +121,12 @@ class TaskInput:
         zone = sound.get("zone")
         if "cron" in sound:
             return Cron(expression=sound["cron"], zone=zone or (zoned.zone if zoned is not None else default_zone))
-        if kind := next((kind for kind in ("at", "when") if kind in sound), None):
-            read = read_when if kind == "when" else partial(read_at, allow_past=sound.get("now", False))
+        if one := next((each for each in ("at", "when") if each in sound), None):
+            read = read_when if one == "when" else partial(read_at, allow_past=sound.get("now", False))
             try:
-                return read(sound[kind], zone=zone or getattr(old, "zone", None) or default_zone, now=now)
+                return read(sound[one], zone=zone or getattr(old, "zone", None) or default_zone, now=now)
             except ValueError as bad:
-                self.wrong(kind, str(bad))
+                self.wrong(one, str(bad))
         elif not kinds and zoned is not None and zone is not None:
             return attrs.evolve(zoned, zone=zone)
         every: Every | None = sound.get("every")

@@ -11,6 +11,7 @@ from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.errors import NoSuchTask, TaskError
+from klaw.runs import service
 from klaw.store.kinds import messages
 from tests.runs.unit.test_when import NOW
 from tests.support.chats_world import World
@@ -110,7 +111,10 @@ async def test_it_waits_until_the_clock_is_set(
         assert [text[:34] for text in await said(there.here)] == ["⏰ Reminder (Today, Friday 27 Novem"]
 
 
-async def test_it_is_snoozed_edited_and_removed_like_a_task(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_it_is_snoozed_edited_and_removed_like_a_task(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "REMINDER_KEPT_S", 2 * HOUR)
     async with timed(tmp_path, mock_clock, start=NOW) as there:
         here, scheduling = there.here, there.here.app.tasks.scheduling
         await begin(there)
@@ -132,7 +136,7 @@ async def test_it_is_snoozed_edited_and_removed_like_a_task(tmp_path: Path, mock
         await scheduling.undo(LOCAL_USER, "reminder-3")
         run = await scheduling.run_now(LOCAL_USER, "reminder-3")
         assert (run.status, run.result) == (RunStatus.DONE, "⏰ Reminder: green tea")
-        await there.until(NOW + 10 * 24 * HOUR)
+        await there.until(NOW + 26 * HOUR)
         await here.command("/remind tomorrow 9:00 water", 5)
         assert [task["name"] for task in await scheduling.tasks(LOCAL_USER)] == ["reminder-4"], "the old ones are gone"
 

@@ -78,7 +78,7 @@ class Tasks extends Panel {
   }
 
   askZone() {
-    const own = { zone: { value: app.me.zone || OWN_ZONE, list: "zones" }, user: null };
+    const own = { zone: { value: app.me.zone || OWN_ZONE } };
     askFor(t("Time zone"), "zone_set", {}, async ({ zone }) => {
       app.me.zone = (await post("/zone/set", { zone })).zone;
       return () => this.refresh();
@@ -134,7 +134,7 @@ const FORM = {
   maxTokens: NUMBER, dailyTokens: NUMBER,
 };
 const REPEATS = ["", "every day", "on weekdays", "on weekends", "every week", "every month", "every year"];
-export const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Ask when to remind of a text, in a chat; `changed` is a view that is drawn again. */
 export function remind(text, chat, changed) {
@@ -153,17 +153,19 @@ async function edit(tasks, view, task, given) {
   }
   fields.sort((one, other) => ORDER.indexOf(one.name) - ORDER.indexOf(other.name));
   fields.splice(2, 0, { name: "repeat", label: t("Repeat"), value: before.repeat, choices: REPEATS.map((each) => [each, t(each || "no")]) });
-  const more = h("details", { hidden: reminds }, h("summary", {}, t("More")));
+  const more = h("details", { hidden: Boolean(reminds) }, h("summary", {}, t("More")));
   const made = form(fields.filter(({ name }) => name !== "name" || !task), async (values) => {
+    let told = "";
     try {
       if (task) await change(task, before, values);
-      else if (given) toast((await post("/remind", { text: values.message || " ", when: whenOf(values) || " ", chat: values.injectInto || null })).told, 10000);
+      else if (given) ({ told } = await post("/remind", { text: values.message || " ", when: whenOf(values) || " ", chat: values.injectInto || null }));
       else await post("/schedule", Object.fromEntries(Object.entries({ ...values, when: whenOf(values) || " " }).filter(([name, value]) => value && name !== "repeat")));
     } catch (error) {
       more.open = error.fields?.some(({ field }) => ORDER.indexOf(field) > 2);
       throw error;
     }
     dialog.close();
+    if (told) toast(told, 10000);
     await view?.refresh();
   });
   const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
