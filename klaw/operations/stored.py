@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from klaw.store.kinds import topics as topics
     from klaw.store.kinds import turns as turns
     from klaw.store.kinds import usage as usage
-    from klaw.store.kinds import user_settings as user_settings
     from klaw.store.kinds.knowledge import bases as bases
     from klaw.store.kinds.knowledge import documents as documents
     from klaw.store.kinds.knowledge import removal as removal

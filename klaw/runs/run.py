@@ -40,7 +40,7 @@ from klaw.runs.due import is_retried
 from klaw.runs.limits import Ledger, RunLimit, day_of, refusal, was_told
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge
 from klaw.runs.transcripts import PastRun
-from klaw.store.kinds import facts, runs, tasks, user_settings
+from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 
 log = structlog.get_logger("klaw.run")
@@ -149,7 +149,7 @@ class _Course:
             instructions=instructions(run, with_tools=self._with_tools),
             core_memory=core.text,
             history=await agent.core.files.run(load, abandon=True),
-            situation=situation(run, await agent.core.readers.run(user_settings.zone, run.user)),
+            situation=situation(run, await agent.core.readers.run(tasks.zone, run.user)),
             request=run.message,
             tools_tokens=tools_tokens,
             with_tools=self._with_tools,

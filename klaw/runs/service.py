@@ -23,7 +23,7 @@ from klaw.runs.scheduler import Msg, RunNow, Scheduler
 from klaw.runs.start_run import Spawn, timed_heartbeat
 from klaw.runs.triggers import next_fires, shown
 from klaw.runs.when import split
-from klaw.store.kinds import chats, runs, user_settings
+from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
 
 _T = TypeVar("_T")
@@ -50,7 +50,7 @@ class Scheduling:
 
     async def zone_of(self, user: UserId) -> str:
         """The zone of a user's times where none is given."""
-        return await self._readers.run(user_settings.zone, user) or self.zone
+        return await self._readers.run(stored_tasks.zone, user) or self.zone
 
     async def remind(self, user: UserId, text: str, when: str | None = None, chat: str | None = None) -> Any:
         """Make a reminder: a task that delivers its text. Without ``when``, the text begins or ends with its time;

@@ -36,7 +36,7 @@ from klaw.runs.limits import LEAST_ANSWER_TOKENS, Ledger, limits_of, refusal, sp
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun, notice_of
 from klaw.runs.task_input import SubagentOrder
 from klaw.runs.when_words import in_full, say
-from klaw.store.kinds import chats, run_edits, tasks, user_settings
+from klaw.store.kinds import chats, run_edits, tasks
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
@@ -141,7 +141,7 @@ class RunStarter:
     async def _remind(self, run: Run, task: Task) -> Run:
         """Deliver a reminder. Message and record are stored together: a kill leaves both or none."""
         core, now = self._agent.core, self._agent.core.clock.now()
-        zone = getattr(task.trigger, "zone", None) or await core.readers.run(user_settings.zone, run.user)
+        zone = getattr(task.trigger, "zone", None) or await core.readers.run(tasks.zone, run.user)
         late = now - from_iso(run.due) >= LATE_S
         when = in_full(from_iso(run.due), zone, now=now, text=run.message)
         text = say("late" if late else "reminder", run.message, when=when, text=run.message)

@@ -23,7 +23,6 @@ from klaw.store.kinds import (
     topic_changes,
     turns,
     usage,
-    user_settings,
 )
 from klaw.store.kinds.knowledge import bases, documents, sources
 
@@ -37,7 +36,7 @@ KINDS: list[Kind[Any]] = [
     people.MENTION,
     core_memory.CORE,
     tasks.TASK,
-    user_settings.SETTINGS,
+    tasks.SETTINGS,
     summaries.SUMMARY,
     summaries.NOTE,
     topic_changes.TOPIC,

@@ -13,7 +13,7 @@ from klaw.domain.text import clean
 from klaw.errors import InvalidName
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import chats, messages, user_settings
+from klaw.store.kinds import chats, messages, tasks
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -33,7 +33,7 @@ def clock_tools(clock: Clock, readers: Readers) -> tuple[ToolSpec, ...]:
     ) -> str | ToolFailure:
         """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
         time it is now."""
-        zone = zone or await readers.run(user_settings.zone, context.user)
+        zone = zone or await readers.run(tasks.zone, context.user)
         try:
             found = zone_of(zone) if zone is not None else None
         except InvalidName as error:

@@ -13,7 +13,8 @@ async def test_a_reminder_survives_kill_9_and_comes_exactly_once(tmp_path):
         klaw = Cli(server.home)
         assert await klaw.good("zone", "set", "Asia/Tokyo") == "Your time zone is Asia/Tokyo.\n"
         made = await klaw.json("remind", "in", "3", "seconds", "полить", "розы")
-        assert (made["task"]["inject_into"], made["task"]["zone"]) == ("main", "Asia/Tokyo")
+        (task,) = (await klaw.json("schedule", "list"))["tasks"]
+        assert (task["name"], task["inject_into"], task["zone"]) == (made["name"], "main", "Asia/Tokyo")
         assert made["told"].startswith("Напомню: Сегодня, ")
         await server.kill()
         await trio.sleep_until(trio.current_time() + 4)  # until its time has passed

@@ -6,7 +6,7 @@ import { h, markdown, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, said, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
-import { askFor, fieldsOf } from "/static/records.js";
+import { fieldsOf } from "/static/records.js";
 import { done, showHistory } from "/static/views/memory.js";
 
 const MOMENT = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
@@ -78,11 +78,12 @@ class Tasks extends Panel {
   }
 
   askZone() {
-    const own = { zone: { value: app.me.zone || OWN_ZONE } };
-    askFor(t("Time zone"), "zone_set", {}, async ({ zone }) => {
+    const dialog = openDialog(t("Time zone")), value = app.me.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+    dialog.show(form([{ name: "zone", label: t("Time zone"), value, autocomplete: "off" }], async ({ zone }) => {
       app.me.zone = (await post("/zone/set", { zone })).zone;
-      return () => this.refresh();
-    }, { own });
+      dialog.close();
+      await this.refresh();
+    }));
   }
 
   // -- runs ------------------------------------------------------------------------------------------------------------
@@ -134,7 +135,6 @@ const FORM = {
   maxTokens: NUMBER, dailyTokens: NUMBER,
 };
 const REPEATS = ["", "every day", "on weekdays", "on weekends", "every week", "every month", "every year"];
-const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Ask when to remind of a text, in a chat; `changed` is a view that is drawn again. */
 export function remind(text, chat, changed) {
