@@ -11,11 +11,9 @@ from math import prod
 from klaw.actor.clock import iso
 from klaw.domain.names import zone as zone_of
 from klaw.domain.task import At, Cron, Trigger
-from klaw.runs.triggers import MAX_AHEAD_S, moments, normalise, read_at, read_every
+from klaw.runs.triggers import MAX_AHEAD_S, moments, normalise, read_every
 from klaw.runs.when_words import MONTHS, in_full, say
 
-_LAST_WORDS = 12
-"""So many words at the end of a text may be its time."""
 _WORDS = {
     "D": "today/сегодня tomorrow/завтра послезавтра",
     "W": "mon/monday/понедельник tue/tuesday/вторник wed/wednesday/среда/среду thu/thursday/четверг"
@@ -58,13 +56,12 @@ _HOURS = (0, 9, 12, 15, 19, 20, 21)
 _TONIGHT = 5
 _REPEATS = ("days", "weekdays", "weekends", "weeks", "months", "years")
 _TOKEN = re.compile(r"пол(?=часа)|\d{1,2}[.,]5(?=\s*[hч])|\d+|[^\W\d_]+|\S", re.IGNORECASE)
-_MOST_DIGITS = 5
 
 
 def _token(match: re.Match[str]) -> tuple[str, float, int]:
     """The letter of a word or sign, its value, and where it ends."""
     word = match[0].lower()
-    if word[0].isdecimal() and len(word) <= _MOST_DIGITS:
+    if word[0].isdecimal() and len(word) <= 5:
         return "Y" if re.fullmatch(r"20\d\d", word) else "N", float(word.replace(",", ".")), match.end()
     return *_MEANING.get(word, ("?" if len(word) > 1 or word.isalpha() else word, 0)), match.end()
 
@@ -98,7 +95,7 @@ class _Phrase:
     def wrong(self, what: str, **values: str) -> ValueError:
         return ValueError(say(what, self.text, head=self.text[: self.end].strip(), **values))
 
-    # -- the pieces: each notes what it says, and returns whether that can be ------------------------------------------
+    # The pieces: each notes what it says, and returns whether that can be.
 
     def _take_repeat(self, letters: str, values: list[float]) -> bool:
         if letters[-1] == "P":
@@ -138,7 +135,7 @@ class _Phrase:
         numbers = [int(value) for letter, value in zip(letters, values, strict=True) if letter in "NMY"]
         day, month, *year = reversed(numbers) if "Y-" in letters else numbers
         if "M" in letters:
-            day, month = (month, day + 1) if letters.lstrip("A")[0] == "M" else (day, month + 1)
+            day, month = (month, day + 1) if letters.find("N") > letters.index("M") else (day, month + 1)
         years = [year[0] + 2000 * (year[0] < 100)] if year else range(self.today.year, self.today.year + 9)
         there = [each for each in years if each < 9000 and 1 <= month <= 12 and 1 <= day <= monthrange(each, month)[1]]
         days = [dt.date(each, month, day) for each in there]
@@ -158,13 +155,11 @@ class _Phrase:
             self.day = self.today
         return True
 
-    # -- what they mean ------------------------------------------------------------------------------------------------
-
     def trigger(self) -> Trigger:
         """Raises ValueError, in the language of the text."""
         seconds = round(sum(factor * number for factor, number in zip(_SECONDS[:3], self.after, strict=False)))
         days = self.after[3] + 7 * self.after[4]
-        if self.repeat == "interval":
+        if self.repeat == "interval" and not any(self.after[5:]):
             return read_every(seconds + round(86_400 * days))
         time = dt.time(9)
         if self.hour >= 0:
@@ -203,7 +198,7 @@ class _Phrase:
     def _days(self) -> str:
         """The days of a cron expression. A day that is named must go with what repeats."""
         day, most = self.day or self.today, {"days": 2, "months": 32, "years": 367}.get(self.repeat, 8)
-        if (day - self.today).days >= most or (self.weekdays and self.repeat != "weeks"):
+        if any(self.after) or (day - self.today).days >= most or (self.weekdays and self.repeat != "weeks"):
             raise self.wrong("clash")
         named = {"days": "* * *", "weekdays": "* * 1-5", "weekends": "* * 0,6", "months": f"{day.day} * *"}
         weekdays = ",".join(str((each + 1) % 7) for each in self.weekdays or (day.weekday(),))
@@ -218,19 +213,19 @@ def _of_part(hour: int, part: int) -> int:
     return hour + 12 * (part >= 3 and (5 if night else 0) < hour < 12)
 
 
+_NAMED = "[AT]*N(?:-?S)?O?M(?:,?YU?)?|A?MNS?(?!:)(?:,?YU?)?"
 _PIECES = (
     ("repeat", "[EAL]*RU?|E[UP]", _Phrase._take_repeat),
     ("day repeat hour part", "E(?:N?[UHQ])+", _Phrase._take_after),
+    ("day", rf"(?:A?[WD],?)*(?:A?Y-N-N|N\.N(?:\.[NY])?(?![.:])|{_NAMED})", _Phrase._take_date),
     ("day", "[EAXTL]*[WV](?:[,&]+[EL]?[WV])*", _Phrase._take_weekday),
     ("day repeat", "IN*[UHQ](?:&NN(?![UHQ])|&?N+[UHQ])*|(?:N[UHQ])+", _Phrase._take_after),
     ("day", "(?:T?UI)?D", _Phrase._take_near),
-    ("day", r"A?Y-N-N|N\.N(?:\.[NY])?(?![.:])|[AT]*N(?:-?S)?O?M(?:,?YU?)?|A?MNS?(?!:)(?:,?YU?)?", _Phrase._take_date),
     ("hour", r"A?(?:N(?:[:.]N)?(?::N)?H?|H)(?:Q|(?:IT)?P)?(?![-/]|[:.]N)", _Phrase._take_hour),
     ("part", "(?:A|IT|T)?P", _Phrase._take_part),
 )
 """What each says of a time (nothing is said twice), and its letters; Y is a year, N another number."""
 _CRON = re.compile(r"(?:cron )?([\d*/,-]+ [\d*/,-]+ \S+ \S+ \S+)(?: (\S+))?", re.ASCII)
-_WITH_OFFSET = re.compile(r"(?:at )?(\d{4}-\S+:\d\d(?:Z|[+-][\d:]+))", re.IGNORECASE)
 
 
 def read_when(text: str, *, now: float, zone: str) -> Trigger:
@@ -239,8 +234,6 @@ def read_when(text: str, *, now: float, zone: str) -> Trigger:
     text = " ".join(text.split())
     if found := _CRON.fullmatch(text):
         return Cron(expression=normalise(found[1]), zone=zone_of(found[2] or zone).key)
-    if found := _WITH_OFFSET.fullmatch(text):
-        return read_at(found[1], now=now)
     phrase = _Phrase(text, now, zone)
     if not phrase.said:
         phrase = _Phrase(f"in {text}", now, zone)
@@ -262,7 +255,7 @@ def split(text: str, *, now: float, zone: str) -> tuple[str, str]:
         if number and not phrase.said & {"hour", "part"} and not any(phrase.after):
             raise phrase.wrong("which", number=number[1])
         return text[: phrase.end], re.sub(r"^[\s,.:;–—-]+(?:(?:to|that|что|чтобы)\s+)?", "", rest, flags=re.IGNORECASE)
-    for start in [each.start() for each in re.finditer(r"(?<=\s)\S", text)][-_LAST_WORDS:]:
+    for start in [each.start() for each in re.finditer(r"(?<=\s)\S", text)][-12:]:
         phrase = _Phrase(text[start:], now, zone)
         if phrase.said and not phrase.text[phrase.end :].strip(" .!"):
             return phrase.text[: phrase.end], re.sub(r"^(?:to|что|чтобы)\s+", "", text[:start].strip(" ,"))
