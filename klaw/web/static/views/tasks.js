@@ -82,7 +82,7 @@ class Tasks extends Panel {
     dialog.show(form([{ name: "zone", label: t("Time zone"), value, autocomplete: "off" }], async ({ zone }) => {
       app.me.zone = (await post("/zone/set", { zone })).zone;
       dialog.close();
-      await this.refresh();
+      this.go(this.where);
     }));
   }
 
