@@ -37,6 +37,7 @@ def calls() -> list[Tool]:
         ("memory_save", {"text": f"The sister is called {CANARY}.", "category": "person"}),
         ("memory_core_update", {"section": "people", "key": "sister", "value": CANARY}),
         ("schedule_add", {"name": "remind", "message": f"Ask for {CANARY}", "at": "2060-01-01T09:00Z"}),
+        ("remind", {"when": "2060-01-01 9:00", "text": f"Call {CANARY}"}),
         ("file_write", {"path": "notes/guests.md", "content": f"- {CANARY}\n"}),
         ("file_write", {"path": "notes/list.md", "content": f"- {CANARY} too\n", "mode": "append"}),
         ("send_message", {"chat": "home", "text": f"{CANARY} is coming"}),
@@ -96,6 +97,7 @@ async def test_all_that_tools_made_of_a_message_goes_with_it(tmp_path: Path, lan
             f"“The sister is called {CANARY}.”",
             f"core memory people, sister: “{CANARY}”",
             f"task remind: “Ask for {CANARY}”",
+            f"task reminder-1: “Call {CANARY}”",
             f"file notes/guests.md: “- {CANARY}”",
             "file tool-output/look_up-",
         ):
