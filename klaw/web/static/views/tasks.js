@@ -86,7 +86,7 @@ class Tasks extends Panel {
     }));
   }
 
-  // -- runs ------------------------------------------------------------------------------------------------------------
+  // -- runs --
 
   drawRuns({ task, runs, next }) {
     return [
@@ -125,7 +125,7 @@ class Tasks extends Panel {
   }
 }
 
-// -- the form ----------------------------------------------------------------------------------------------------------
+// -- the form --
 
 const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
 const ORDER = ["message", "when", "injectInto", "name", "model", "timeout", "maxTokens", "dailyTokens"];
