@@ -161,7 +161,7 @@ async function edit(tasks, view, task, given) {
       else if (given) ({ told } = await post("/remind", { text: values.message || " ", when: whenOf(values) || " ", chat: values.injectInto || null }));
       else await post("/schedule", Object.fromEntries(Object.entries({ ...values, when: whenOf(values) || " " }).filter(([name, value]) => value && name !== "repeat")));
     } catch (error) {
-      more.open = error.fields?.some(({ field }) => ORDER.indexOf(field) > 2);
+      more.open ||= error.fields?.some(({ field }) => ORDER.indexOf(field) > 2);
       throw error;
     }
     dialog.close();
