@@ -1,5 +1,5 @@
-// Connecting a model: which service, its address and key, which of its models, and what for. The model answers once
-// before anything is changed.
+// Connecting a model: which service, its address and key, which of its models, and what for. It answers once before
+// anything is changed.
 
 import { app } from "/static/app.js";
 import { get, post } from "/static/api.js";
@@ -73,8 +73,8 @@ export async function connect(changed = () => null) {
       : t("A day of 50 questions costs about {whole}, of it {background} for summaries, topics and facts.", { whole: dollars(chats + background), background: dollars(background) });
     const features = done.switched_on.map((each) => t(FEATURES[each])).join(", ");
     dialog.show(h("h2", asked.model), h("p", t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", done.answer),
-      done.tools !== null && h("p", done.tools ? t("It calls tools.") : t("It cannot call tools, so Klaw's tools stay unused.")), h("p", cost),
-      features && h("p", t("Switched on with it: {features}.", { features })),
+      done.tools !== null && h("p", done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", cost),
+      features && h("p", t("This also switches on: {features}.", { features })),
       form([], async () => {
         const { model } = await post("/models/connect", { ...asked, test: false });
         dialog.close();
