@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from klaw.chats.commands import SlashAnswer
+from klaw.chats.commands import Command, SlashAnswer, help_text
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.handler import Caller, Parts
@@ -20,7 +20,14 @@ class OperationCommands:
         self._commands = {(each.slash.word, each.slash.rest is not None): each for each in marked if each.slash}
         self.meanings = {each.slash.word: each.slash.help for each in marked if each.slash and each.slash.help}
 
+    def only_shows(self, word: str) -> bool:
+        """Whether a command changes nothing, with text behind it or without."""
+        found = [each for (own, _), each in self._commands.items() if own == word]
+        return word == Command.HELP or (bool(found) and not any(each.changes for each in found))
+
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
+        if word == Command.HELP:
+            return SlashAnswer(help_text(self.meanings))
         operation = self._commands.get((word, bool(rest))) or self._commands.get((word, not rest))
         assert operation is not None, word
         try:

@@ -1,6 +1,7 @@
 // Building elements without HTML in strings: text from users and models is always text.
 
 import { rendered } from "/static/api.js";
+import { t } from "/static/i18n.js";
 
 /** An element. Keys of `given` that begin with "on" are listeners, the others properties or attributes. */
 export function h(name, given = {}, ...children) {
@@ -17,18 +18,23 @@ export function h(name, given = {}, ...children) {
 }
 
 /** Put what the server has made harmless into an element; links open outside of the page. */
-function setRendered(element, html) {
+export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
+  for (const block of element.querySelectorAll(".block")) {
+    const name = t(block.querySelector("table") ? "Copy the table" : "Copy the code");
+    block.append(h("button", { class: "copy", title: name, "aria-label": name, onclick: () => opened("copying").then((view) => view.copyBlock(block)) }, "⧉"));
+  }
 }
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
 export function markdown(text, done = () => null) {
-  const shown = h("div", { class: "text plain" }, text);
-  if (/[*_`#>|\[\]~\-\d]/.test(text)) {
+  const shown = h("div", { class: "text plain", dir: "auto" }, text);
+  if (/[*_`#>|\[\]~\-\d\\$/]/.test(text)) {
     rendered(text).then((html) => {
       shown.classList.remove("plain");
+      shown.removeAttribute("dir");
       setRendered(shown, html);
       done();
     }).catch(() => null);
