@@ -52,13 +52,13 @@ class RenderingPlaces:
             yield
 
 
-class Streamed(Protocol):
+class RunningText(Protocol):
     turn: str
     text: str
 
 
 @attrs.define
-class _Answer:
+class _GrowingAnswer:
     chat: ChatId
     turn: str
     done: str = ""
@@ -78,18 +78,18 @@ class AnswerRenderer:
     """
 
     def __init__(
-        self, user: UserId, outbox: Outbox, places: RenderingPlaces, streamed: Callable[[ChatId], Streamed | None]
+        self, user: UserId, outbox: Outbox, places: RenderingPlaces, streamed: Callable[[ChatId], RunningText | None]
     ) -> None:
         self._user, self._outbox, self._places, self._streamed = user, outbox, places, streamed
-        self._growing: dict[ChatId, _Answer] = {}
-        self._stored: deque[_Answer] = deque()
+        self._growing: dict[ChatId, _GrowingAnswer] = {}
+        self._stored: deque[_GrowingAnswer] = deque()
         self._wake = trio.lowlevel.ParkingLot()
 
     def grew(self, chat: ChatId, turn: str, offset: int) -> None:
         """The connection was sent a piece of an answer, behind ``offset`` characters."""
         answer = self._growing.get(chat)
         if answer is None or answer.turn != turn or offset < len(answer.done):
-            answer = self._growing[chat] = _Answer(chat, turn)
+            answer = self._growing[chat] = _GrowingAnswer(chat, turn)
         answer.waits = True
         self._wake.unpark_all()
 
@@ -115,19 +115,19 @@ class AnswerRenderer:
             while self._next() is None:
                 await self._wake.park()
             async with self._places.place(self._user):
-                child = _Child()
+                child = _RenderingChild()
                 try:
                     await self._render_all(child)
                 finally:
                     with trio.move_on_after(STOP_S, shield=True):
                         await child.stop()
 
-    def _next(self) -> _Answer | None:
+    def _next(self) -> _GrowingAnswer | None:
         if self._stored:
             return self._stored[0]
         return next((each for each in self._growing.values() if each.waits and not each.failed), None)
 
-    async def _render_all(self, child: "_Child") -> None:
+    async def _render_all(self, child: "_RenderingChild") -> None:
         """Render until no answer grows any more."""
         while self._stored or self._growing:
             answer = self._next()
@@ -141,7 +141,7 @@ class AnswerRenderer:
                 while not self._stored and self._growing:
                     await self._wake.park()
 
-    async def _render(self, child: "_Child", answer: _Answer) -> None:
+    async def _render(self, child: "_RenderingChild", answer: _GrowingAnswer) -> None:
         stored = answer.stored
         if stored is not None:
             self._stored.popleft()
@@ -163,7 +163,7 @@ class AnswerRenderer:
         elif stored is not None or self._growing.get(answer.chat) is answer:
             self._send(answer, offset, text, *made)
 
-    def _send(self, answer: _Answer, offset: int, text: str, whole: int, html: str, rest: str) -> None:
+    def _send(self, answer: _GrowingAnswer, offset: int, text: str, whole: int, html: str, rest: str) -> None:
         if answer.stored is None and not self._outbox.has_room(ROOM):
             answer.waits = True
             return
@@ -176,7 +176,7 @@ class AnswerRenderer:
         answer.sent, answer.done = True, text[:end]
 
 
-class _Child:
+class _RenderingChild:
     """``klaw.web.child``, started when it is first asked."""
 
     def __init__(self) -> None:

@@ -10,10 +10,12 @@ export function show(live, frame) {
   if (!live.rest) begin(live);
   if (!frame.offset) clear(live);
   if (frame.offset !== live.end) return;
-  const made = h("div");
-  setRendered(made, frame.html);
-  live.open.before(...made.childNodes);
-  live.end = frame.end;
+  if (frame.html) {
+    const made = h("div"), open = h("div", { class: "open" }); // a new one, since it stands elsewhere
+    setRendered(made, frame.html);
+    live.open.replaceWith(...made.childNodes, open);
+    Object.assign(live, { open, html: "", end: frame.end });
+  }
   if (live.html !== frame.rest) setRendered(live.open, live.html = frame.rest);
   const more = frame.shown - live.cut;
   if (more > 0) {
