@@ -29,7 +29,7 @@ WORDS = {
 }  # fmt: skip
 SHIFTS = """() => {
     window.shifts = [];
-    const told = ({node, previousRect: a, currentRect: b}) => [node?.outerHTML || node?.data, a.y, a.height, b.y, b.height];
+    const told = ({node, previousRect: a, currentRect: b}) => [node?.outerHTML, a.y, a.height, b.y, b.height];
     new PerformanceObserver((list) => list.getEntries().forEach((each) => shifts.push(...each.sources.map(told))))
         .observe({type: "layout-shift"});
 }"""

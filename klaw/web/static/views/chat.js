@@ -24,10 +24,11 @@ class Chat extends HTMLElement {
     this.rows = new Map();
     this.first = this.last = 0;
     this.detached = false;
-    this.scroll = h("div", { class: "messages", role: "log", "aria-label": t("Message"), tabIndex: 0, onscroll: () => this.scrolled() });
+    this.scroll = h("div", { class: "messages", role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0, onscroll: () => this.scrolled() });
     this.pending = h("div", { class: "pending" });
     this.live = h("div", { class: "live" });
     this.state = h("p", { class: "state", role: "status" });
+    this.heard = h("p", { class: "unseen", role: "status" }); // what a screen reader says: whole answers, not their pieces
     this.newest = h("button", { class: "newest", hidden: true, onclick: () => this.load() }, t("The newest"));
     this.field = h("textarea", { rows: 1, dir: "auto", placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
@@ -44,7 +45,7 @@ class Chat extends HTMLElement {
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
       h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
-      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer);
+      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
     this.scroll.replaceChildren(this.body, this.live, this.pending);
@@ -98,7 +99,7 @@ class Chat extends HTMLElement {
     clearTimeout(this.timer);
   }
 
-  // -- what was said ---------------------------------------------------------------------------------------------------
+  // -- what was said --
 
   /** Show the newest messages, or those around one. */
   async show(seq) {
@@ -233,11 +234,11 @@ class Chat extends HTMLElement {
     });
   }
 
-  // -- what happens ----------------------------------------------------------------------------------------------------
+  // -- what happens --
 
   showLive(turn) {
     if (this.answer && this.answer.turn === turn) return this.answer;
-    const node = document.createTextNode(""), text = h("div", { class: "text plain", dir: "auto" }, node);
+    const node = document.createTextNode(""), text = h("div.text.plain", { dir: "auto" }, node);
     this.answer = { turn, length: 0, cut: 0, text, node };
     this.live.replaceChildren(h("article", { class: "assistant", "aria-busy": "true" }, text));
     return this.answer;
@@ -269,6 +270,7 @@ class Chat extends HTMLElement {
       h("div", { class: "buttons" }, h("button", { onclick: () => answer(false) }, t("Refuse")),
         h("button", { class: "main", onclick: () => answer(true) }, t("Allow"))));
     this.live.append(section);
+    this.heard.textContent = `${t("Allow")}? ${asked.tool}: ${what}`;
     section.scrollIntoView({ block: "nearest" });
   }
 
@@ -284,7 +286,7 @@ class Chat extends HTMLElement {
     this.stop.hidden = !running;
   }
 
-  // -- what is written -------------------------------------------------------------------------------------------------
+  // -- what is written --
 
   typed() {
     this.tooLong.hidden = true;
@@ -355,6 +357,7 @@ const TAKES = {
     if (live?.rest && !this.detached && frame.content.trim()) live.keep(frame.content, () => this.put(frame, live));
     if (frame.role === "assistant") this.hideLive();
     if (!this.detached) this.put(frame);
+    if (frame.role === "assistant") this.heard.textContent = spoken(frame.content);
     if (live?.thinking) this.rows.get(frame.seq)?.prepend(live.thinking.node);
     if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
@@ -433,10 +436,10 @@ function messageRow(chat, message, changed, live) {
   const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
   if (live) Object.assign(row, { live: Object.assign(live, { done }) });
   const text = live?.text || (message.role === "assistant" ? markdown(message.content, done)
-    : h("div", { class: "text plain", dir: "auto" }, message.role === "system" ? t(message.content) : message.content));
+    : h("div.text.plain", { dir: "auto" }, message.role === "system" ? t(message.content) : message.content));
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    message.role !== "system" && h("button", { class: "quiet", onclick: () => opened("copying").then((view) => view.copy(message.content)) }, t("Copy")),
+    message.role !== "system" && h("button.quiet", () => opened("copying").then((view) => view.copy(message.content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
@@ -444,4 +447,6 @@ function messageRow(chat, message, changed, live) {
   return row;
 }
 
+/** Markdown as one would read it aloud. */
+const spoken = (text) => text.replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/[*_`#>|~]+/g, " ");
 customElements.define("klaw-chat", Chat);

@@ -30,8 +30,8 @@ export async function complete(chat) {
   chat.commands = (text) => run(chat, text);
   close();
   if (!field.value || !found.length) return;
-  const options = found.map(({ word, help }, index) => h("li", { role: "option", id: `command${index}`, onclick: () => { pick(word); field.focus(); } }, h("strong", {}, word), " ", t(help)));
-  chat.completing = { list: h("ul", { class: "commands", role: "listbox", "aria-label": t("Commands") }, options), key({ key }) {
+  const options = found.map(({ word, help }, index) => h("li", { role: "option", id: `command${index}`, onclick: () => { pick(word); field.focus(); } }, h("strong", word), " ", t(help)));
+  chat.completing = { list: h("ul.commands", { role: "listbox", "aria-label": t("Commands") }, options), key({ key }) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[key];
     if (step) point(step);
     else if (key === "Escape") close();
@@ -47,7 +47,7 @@ export async function complete(chat) {
 function run(chat, text) {
   const [word] = text.trim().toLowerCase().split(/\s/);
   if (!known.some((each) => each.word === word && each.shows)) return false;
-  const answer = h("pre", { class: "shown", role: "status", dir: "auto" }, "…");
+  const answer = h("pre.shown", { role: "status", dir: "auto" }, "…");
   chat.live.append(answer);
   post(`/chats/${encodeURIComponent(chat.chat)}/command`, { text }).catch((error) => ({ text: error.message })).then(({ text: told }) => {
     answer.textContent = told;

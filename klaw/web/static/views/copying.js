@@ -7,7 +7,7 @@ export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    const field = h("textarea", { value: text, class: "unseen" }), place = document.activeElement;
+    const field = h("textarea.unseen", { value: text }), place = document.activeElement;
     document.body.append(field);
     field.select();
     const copied = document.execCommand("copy");

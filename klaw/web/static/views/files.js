@@ -140,7 +140,7 @@ class Files extends HTMLElement {
 /** Show a picture, and what a model will read of a file. */
 function settled({ chip, file }) {
   if (file.type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${file.sha256}` }));
-  if (file.reading) chip.append(h("small", { class: "reading" }, said(file.reading)));
+  if (file.reading) chip.append(h("small.reading", said(file.reading)));
 }
 
 function problem(request) {

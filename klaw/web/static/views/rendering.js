@@ -11,7 +11,7 @@ export function show(live, frame) {
   if (!frame.offset) clear(live);
   if (frame.offset !== live.end) return;
   if (frame.html) {
-    const made = h("div"), open = h("div", { class: "open" }); // a new one, since it stands elsewhere
+    const made = h("div"), open = h("div.open"); // a new one, since it stands elsewhere
     setRendered(made, frame.html);
     live.open.replaceWith(...made.childNodes, open);
     Object.assign(live, { open, html: "", end: frame.end });
@@ -30,7 +30,7 @@ export function show(live, frame) {
 
 function begin(live) {
   const { text, node } = live;
-  Object.assign(live, { end: 0, html: "", open: h("div", { class: "open" }), rest: h("div", { class: "plain", dir: "auto" }, node),
+  Object.assign(live, { end: 0, html: "", open: h("div.open"), rest: h("div.plain", { dir: "auto" }, node),
     takeBack() { // the text comes again from its beginning
       live.rest = null;
       live.cut = 0;

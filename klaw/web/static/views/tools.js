@@ -8,8 +8,8 @@ const pre = (text, given) => h("pre", { tabIndex: 0, dir: "auto", ...given }, te
 
 /** The line of a call. */
 function line({ id, name, title, about, arguments: given = "" }) {
-  return h("details", { class: "fold call", "data-call": id },
-    h("summary", {}, title ? t(title) : name, about && `: ${about}`, h("span", { class: "how" })), pre(readable(given)));
+  return h("details.fold.call", { "data-call": id },
+    h("summary", title ? t(title) : name, about && `: ${about}`, h("span.how")), pre(readable(given)));
 }
 
 /** JSON with a line for each of its parts; anything else as it is. */
@@ -45,7 +45,7 @@ export function fill(body, row, { kind, calls = [{}], content }) {
   }
   const [{ id, name, failed }] = calls, made = find(body, id);
   Object.assign(row.dataset, { call: id, state: failed ? "failed" : "done" });
-  row.append(h("details", { class: "fold" }, h("summary", {}, `${t("result")} ${name}`), pre(content)));
+  row.append(h("details.fold", h("summary", `${t("result")} ${name}`), pre(content)));
   if (made) join(made, row);
 }
 
