@@ -111,4 +111,4 @@ def _coloured(code: str, language: str) -> str | None:
         lexer = get_lexer_by_name(language)
     except ClassNotFound:
         return None
-    return highlight(code, lexer, HtmlFormatter(nowrap=True))
+    return str(highlight(code, lexer, HtmlFormatter(nowrap=True)))

@@ -29,8 +29,8 @@ def formulas(reader: MarkdownIt) -> None:
     r"""Read ``$…$``, ``$$…$$``, ``\(…\)`` and ``\[…\]``. The tokens ``formula`` and ``formula_block`` have the
     source as content, the LaTeX as ``info``, and in ``meta`` whether it stands by itself (``shown``)."""
     reader.inline.ruler.before("escape", "formula", _formula)
-    alt = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    reader.block.ruler.before("fence", "formula_block", _formula_block, alt)
+    ends = ["paragraph", "reference", "blockquote", "list"]
+    reader.block.ruler.before("fence", "formula_block", _formula_block, {"alt": ends})
 
 
 def extras(reader: MarkdownIt) -> None:

@@ -26,10 +26,7 @@ export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
-  for (const block of element.querySelectorAll(".block")) {
-    const name = t(block.querySelector("table") ? "Copy the table" : "Copy the code");
-    block.append(h("button.copy", { title: name, "aria-label": name, onclick: () => opened("copying").then((view) => view.copyBlock(block)) }, "⧉"));
-  }
+  for (const block of element.querySelectorAll(".block")) block.append(h("button.copy", () => opened("copying").then((view) => view.copyBlock(block)), t("Copy")));
 }
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */

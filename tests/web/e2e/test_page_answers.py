@@ -16,12 +16,12 @@ pytestmark = needs_chromium
 PHONE = {"width": 360, "height": 740}
 WORDS = {
     "ru-RU": {
-        "new": "Новый чат", "code": "Копировать код", "table": "Копировать таблицу", "copy": "Копировать",
+        "new": "Новый чат", "copy": "Копировать",
         "searched": "Искал в памяти: garden code · готово", "failed": "Посмотрел на часы: Nowhere/Land · не удалось",
         "waits": "ждёт вашего ответа", "help": "показать этот список",
     },
     "en-GB": {
-        "new": "New chat", "code": "Copy the code", "table": "Copy the table", "copy": "Copy",
+        "new": "New chat", "copy": "Copy",
         "searched": "Searched memory: garden code · finished",
         "failed": "Looked at the clock: Nowhere/Land · did not work",
         "waits": "waiting for your answer", "help": "show this list",
@@ -95,8 +95,8 @@ async def test_messages_code_and_tables_are_copied(tmp_path, locale, secure):
             page.evaluate("delete Navigator.prototype.clipboard")
         found = "article.assistant[data-seq]"
         for button, text in (
-            (f"{found} .copy[aria-label='{words['code']}']", "print('два')"),
-            (f"{found} .copy[aria-label='{words['table']}']", "a\tb\n1\t2"),
+            (f"{found} .block:has(pre) .copy:text-is('{words['copy']}')", "print('два')"),
+            (f"{found} .block:has(table) .copy:text-is('{words['copy']}')", "a\tb\n1\t2"),
             (f"{found} footer button:text-is('{words['copy']}')", answer),
         ):
             page.click(button)

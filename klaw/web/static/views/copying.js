@@ -22,5 +22,5 @@ export async function copy(text) {
 export function copyBlock(block) {
   const table = block.querySelector("table");
   copy(table ? [...table.rows].map((row) => [...row.cells].map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join("\t")).join("\n")
-    : block.querySelector("pre").textContent.replace(/\n$/, ""));
+    : block.querySelector("pre").innerText.trimEnd());
 }
