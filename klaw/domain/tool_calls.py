@@ -6,7 +6,7 @@ from collections.abc import Mapping
 MAX_READ = 20_000
 """Characters of arguments that are read; longer ones are not summarised."""
 MAX_ABOUT = 120
-_WORDS: Mapping[str, tuple[str, str]] = {
+TITLED: Mapping[str, tuple[str, str]] = {
     "current_time": ("Looked at the clock", "zone"),
     "fetch": ("Read a web page", "url"),
     "file_glob": ("Looked for files", "pattern"),
@@ -35,7 +35,7 @@ def in_words(name: str, arguments: str) -> tuple[str | None, str | None]:
     Args:
         arguments: as the model wrote them, meant to be JSON.
     """
-    title, main = _WORDS.get(name, (None, None))
+    title, main = TITLED.get(name, (None, None))
     try:
         given = json.loads(arguments) if len(arguments) <= MAX_READ else None
     except (ValueError, RecursionError):
