@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import trio
@@ -21,7 +21,7 @@ from klaw.llm.types import ChatMessage, Completion, Image, JsonSchema, Request, 
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.router import Router
+    from klaw.llm.client import LlmClient
 
 MAX_TOKENS = 512
 ENDPOINT_S = 30.0
@@ -56,16 +56,7 @@ Trial: TypeAlias = Callable[[], Awaitable[list[ModelCheck]]]
 """Never raises ProviderError."""
 
 
-class Counted(Protocol):
-    """A ``client.LlmClient``: what is asked through it counts against the daily limits."""
-
-    @property
-    def router(self) -> "Router": ...
-
-    def meter(self) -> Any: ...
-
-
-def trials_of(config: "EngineConfig", llm: Counted, name: str) -> list[Trial]:
+def trials_of(config: "EngineConfig", llm: "LlmClient", name: str) -> list[Trial]:
     """All tests of a model, ``provider/model``. Raises ConfigError: there is no such model."""
     trials: list[Trial] = [
         partial(_try_endpoint, llm, llm.router.endpoint(*named, path), path, config.embedding.dimensions)
@@ -78,7 +69,9 @@ def trials_of(config: "EngineConfig", llm: Counted, name: str) -> list[Trial]:
     return [*trials, partial(_try_chat, asking, _switched_off(config, name))]
 
 
-async def try_abilities(config: "EngineConfig", llm: Counted, name: str, abilities: Sequence[str]) -> list[ModelCheck]:
+async def try_abilities(
+    config: "EngineConfig", llm: "LlmClient", name: str, abilities: Sequence[str]
+) -> list[ModelCheck]:
     """Whether a model takes ``tools`` and ``images``. Never raises ProviderError."""
     asking = Asking(llm, llm.router.route(name, key="routing", alone=True), config.llm.temperature)
     return [await _try(asking, name) for name in _TRIES if name in abilities]
@@ -94,7 +87,7 @@ class TimedAnswer:
 class Asking:
     """A model that is asked; what it costs counts against the daily limits."""
 
-    llm: Counted
+    llm: "LlmClient"
     route: Route
     temperature: float | None
     arrived_s: list[float] = attrs.field(factory=list, init=False)
@@ -111,7 +104,7 @@ class Asking:
         said, most = ChatMessage(role="user", content=text, images=images), min(route.max_output_tokens, MAX_TOKENS)
         request = Request(model=route.model, messages=(said,), max_tokens=most, temperature=self.temperature, **wanted)
         try:
-            completion: Completion = await self.llm.meter().stream(
+            completion = await self.llm.meter().stream(
                 route, request, lambda _: self.arrived_s.append(trio.current_time() - began)
             )
         except ProviderError as error:
@@ -188,7 +181,7 @@ _TRIES: Mapping[_Ability, tuple[dict[str, Any], Callable[[Completion], tuple[boo
 }
 
 
-async def _try_endpoint(llm: Counted, endpoint: ModelEndpoint, path: Path, size: int | None) -> list[ModelCheck]:
+async def _try_endpoint(llm: "LlmClient", endpoint: ModelEndpoint, path: Path, size: int | None) -> list[ModelCheck]:
     began, count = trio.current_time(), len(TEXTS)
     asked: dict[str, Any] = {"query": QUESTION, "documents": list(TEXTS), "top_n": count}
     read: Callable[[Mapping[str, Any]], Any] = partial(read_scores, count=count)
