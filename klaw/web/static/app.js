@@ -30,6 +30,8 @@ async function begin() {
   app.socket = new Socket();
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
+  // The zone of reminders and tasks is that of the person, as the first browser says it; Tasks shows and changes it.
+  if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
 
 function showLogin(problem) {
