@@ -1,6 +1,7 @@
 """The page in a real browser."""
 
 import json
+import re
 
 import httpx2
 import trio
@@ -12,6 +13,8 @@ from tests.support.server import served, write_home
 from tests.support.waiting import until
 
 pytestmark = needs_chromium
+
+WHY = re.compile("Why this answer|На чём основан ответ")
 
 
 def base(server):
