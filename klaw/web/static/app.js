@@ -85,7 +85,7 @@ function tools(given = {}) {
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
 function notice(href, read, onclick) {
   const line = app.me.operator ? h("a", { href, onclick }) : h("span");
-  const place = h("p.degraded", { hidden: true }, h("span", { role: "status" }, line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
     const text = read();
     if (text === line.textContent) return;

@@ -144,4 +144,7 @@ async def test_what_was_kept_on_purpose_stays_and_is_shown(tmp_path: Path) -> No
         assert CANARY not in answer
         assert not any(CANARY in each.content for each in await w.app.chats.after(w.chat, 0, 500))
         assert not list(w.app.core.paths.workspace.glob("tool-output/*"))
-        assert [each.name for each in await w.app.core.readers.run(tasks.of_user, LOCAL_USER)] == ["remind", "reminder-1"]
+        assert [each.name for each in await w.app.core.readers.run(tasks.of_user, LOCAL_USER)] == [
+            "remind",
+            "reminder-1",
+        ]

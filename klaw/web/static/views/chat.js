@@ -449,7 +449,7 @@ function messageRow(chat, message, changed) {
   }
   const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
   const text = message.role === "assistant" ? markdown(message.content, () => { cite(); row.closest("klaw-chat")?.follow(); })
-    : h("div", { class: "text plain" }, message.role === "system" ? t(message.content) : message.content);
+    : h("div", { class: "text plain" }, message.role === "system" ? message.content.split("\n").map((line) => said(line)).join("\n") : message.content);
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
