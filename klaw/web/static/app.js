@@ -30,7 +30,7 @@ async function begin() {
   app.socket = new Socket();
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
-  // The zone of reminders and tasks is that of the person, as the first browser says it; Tasks shows and changes it.
+  // The first browser says the person's time zone.
   if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
 
