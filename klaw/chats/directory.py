@@ -6,20 +6,24 @@ from typing import Any
 
 import structlog
 
+from klaw.actor.clock import iso
 from klaw.actor.mailbox import Reply
 from klaw.actor.supervisor import ActorSpec, ActorState
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
-from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
+from klaw.chats.chat import ChatHandle
 from klaw.chats.commands import SlashCommands
+from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, VariantChange, Vary
 from klaw.domain import names
 from klaw.domain.attachment import NamedFile
-from klaw.domain.message import Message, TurnRecord, kept_text
+from klaw.domain.message import Message, MessageKind, TurnRecord, kept_text
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
+from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import chats, messages, pending, turns
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.messages import AppendedMessage, ChatRow
+from klaw.store.kinds.variants import replace
 
 PARENT = "chats"
 
@@ -109,6 +113,42 @@ class ChatDirectory:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
+    async def edit(
+        self, user: UserId, name: str, which: int | str, said: Submit, *, keep_files: bool = True
+    ) -> Message:
+        """Say something else in the place of a message of the user, by its number or its id; it is answered. What
+        followed the old one is kept as another variant. Returns the new message, which is durable. Raises as ``start``
+        and ``store.kinds.variants.replace.edit``; AnswerRunning."""
+        config, chat = self._agent.core.config, names.chat_id(user, name)
+        new = self._agent.composer.from_user(chat, said.id, said.channel, MessageKind.TEXT, said.text)
+        files = None if keep_files else said.files
+        limits = config.attachments, config.chats.max_user_bytes_per_day
+        return await self._vary(chat, lambda tx: replace.edit(tx, new, which, files, *limits), said)
+
+    async def answer_again(self, user: UserId, name: str, which: int | str | None, wishes: Submit) -> Message:
+        """Let a question, by its or its answer's number or id, else the last one, be answered again, with the model and
+        the instructions of ``wishes``. Returns the question. Raises likewise."""
+        config, chat = self._agent.core.config, names.chat_id(user, name)
+        new = self._agent.composer.from_user(chat, wishes.id, wishes.channel, MessageKind.TEXT, "")
+        limits = config.attachments, config.chats.max_user_bytes_per_day
+        return await self._vary(chat, lambda tx: replace.answer_again(tx, new, which, *limits), wishes)
+
+    async def show_variant(self, user: UserId, name: str, seq: int, number: int) -> None:
+        """Show another variant of a message, with what followed that one. Raises likewise."""
+        chat, now = names.chat_id(user, name), iso(self._agent.core.clock.now())
+
+        def show(tx: Transaction) -> None:
+            replace.switch(tx, user, chat, seq, number, now)
+
+        handle = await self._handle(chat)
+        await handle.mailbox.ask(lambda reply: Vary(change=show, reply=reply))
+
+    async def _vary(self, chat: ChatId, change: VariantChange, answered: Submit) -> Message:
+        handle = await self._handle(chat)
+        question = await handle.mailbox.ask(lambda reply: Vary(change=change, reply=reply, answered=answered))
+        assert question is not None
+        return question.message
+
     async def session(self, user: UserId, name: str) -> ChatRow | None:
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
@@ -123,8 +163,8 @@ class ChatDirectory:
         """The newest messages of a chat before a seq, oldest first."""
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
-    async def shown(self, chat: ChatId, limit: int) -> list[Message]:
-        return await self._agent.core.readers.run(pending.shown, chat, limit)
+    async def shown(self, chat: ChatId, limit: int, *, oldest: bool = False) -> list[Message]:
+        return await self._agent.core.readers.run(pending.shown, chat, limit, oldest=oldest)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
         """A turn with its receipt; without an id the chat's last one. Raises InvalidName."""

@@ -9,6 +9,7 @@ import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
+import { variantButtons } from "/static/views/variants.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -132,6 +133,7 @@ class Chat extends HTMLElement {
       page = { messages: [], more: false };
     }
     if (asked !== this.asked || !this.isConnected) return;
+    this.branched = page.branched || 0;
     this.rows.clear();
     this.body.replaceChildren();
     this.first = this.last = 0;
@@ -305,6 +307,7 @@ class Chat extends HTMLElement {
 
   key(event) {
     const sends = event.ctrlKey || event.metaKey || (!event.shiftKey && isFine()); // a phone has no other key for a new line
+    if (event.key === "ArrowUp" && !this.field.value) [...this.body.querySelectorAll("button.edit")].pop()?.click();
     if (event.key === "Enter" && sends && !event.isComposing) {
       event.preventDefault();
       this.submit(event);
@@ -397,7 +400,12 @@ const TAKES = {
     line.dataset.state = frame.state;
     this.follow();
   },
-  caught_up() {
+  variant() {
+    this.varied = true; // the answer that comes is one of several
+    if (!this.body.querySelector(".edited textarea:focus")) this.load();
+  },
+  caught_up(frame) {
+    if ((frame.branched || 0) !== this.branched) this.load(); // another variant was shown meanwhile
     this.hideLive();
     this.live.querySelectorAll(".approval").forEach((each) => each.remove());
   },
@@ -405,6 +413,8 @@ const TAKES = {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
     if (frame.ended) {
+      if (this.varied && !this.detached) this.load();
+      this.varied = false;
       this.hideLive();
       this.live.querySelectorAll(".approval").forEach((each) => each.remove());
     }
@@ -452,7 +462,7 @@ function messageRow(chat, message, changed) {
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
-    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …"))), ...folds);
+    variantButtons(row, chat, message)), ...folds);
   return row;
 }
 
