@@ -124,7 +124,7 @@ class _ChatActor:
                 await self._handle(message)
             elif self._turn_is_due():
                 self._start_turn()
-            elif self.turn is None and not self.unstored and self.handle.mailbox.close_if_empty("idle"):
+            elif self._has_nothing_to_do() and self.handle.mailbox.close_if_empty("idle"):
                 return
 
     async def recover(self, *, however_old: bool = False) -> None:
@@ -322,6 +322,10 @@ class _ChatActor:
 
     def _turn_is_due(self) -> bool:
         return self.turn is None and self.debounce.due is not None and self.debounce.due <= trio.current_time()
+
+    def _has_nothing_to_do(self) -> bool:
+        # A message may have become durable, and put off the turn, after the deadline and before this.
+        return self.turn is None and self.debounce.due is None and not self.unstored
 
     def _start_turn(self) -> Turn:
         self.debounce.clear()

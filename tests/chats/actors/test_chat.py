@@ -35,6 +35,22 @@ async def test_messages_within_the_debounce_are_answered_together(tmp_path: Path
         assert w.contents() == ["one\ntwo\nтри"]
 
 
+async def test_a_message_stored_in_the_moment_in_which_the_turn_is_due_is_answered(tmp_path: Path, monkeypatch) -> None:
+    real, due = chat_module._ChatActor._turn_is_due, []
+
+    def stored_just_before(actor: Any) -> bool:
+        if not due and real(actor):
+            due.append(actor.debounce.due)
+            actor.debounce.add(trio.current_time())
+        return real(actor)
+
+    monkeypatch.setattr(chat_module._ChatActor, "_turn_is_due", stored_just_before)
+    async with world(tmp_path) as w:
+        await w.send("the end")
+        await w.turn(1)
+        assert due
+
+
 async def test_instructions_of_a_program_are_for_the_answer_to_its_message_only(tmp_path: Path) -> None:
     """Not for the next one either when the message was sent twice, and stored once."""
     async with world(tmp_path) as w:
