@@ -36,6 +36,7 @@ from klaw.errors import ChatBusy
 from klaw.gateway import answers
 from klaw.gateway.answers import StoredOnce, error_frame
 from klaw.gateway.services import Services
+from klaw.store.kinds.variants.replace import Wish
 from klaw.wire.codec import encode, tree_of
 from klaw.wire.frames import ChatName, Delta, Send, StoredMessage, ThinkingFrame
 
@@ -209,11 +210,10 @@ async def ask(
         elif replaced is not None:
             said = Submit(id=message_id, text=text, files=files, channel=CHANNEL, instructions=instructions)
             await chats.stop(user, name)  # who asks otherwise waits for no other answer
-            if same_question:
-                open_again = await chats.answer_again(user, name, replaced.seq, said)
-                await asked.begin(open_again, again=True)
-            else:
-                await asked.begin(await chats.edit(user, name, replaced.seq, said, keep_files=False))
+            wish = Wish(which=replaced.seq, edits=not same_question, files=files)
+            question = await chats.vary(user, name, wish, said)
+            assert question is not None
+            await asked.begin(question.message, again=same_question)
         else:
             sent = await chats.send(
                 user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question

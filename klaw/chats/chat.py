@@ -18,7 +18,7 @@ from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
-from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, VariantChange, Vary
+from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, Vary
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.events import Step, StepChanged, VariantShown
 from klaw.domain.message import MessageKind, NewMessage, Role, TurnStatus
@@ -28,6 +28,7 @@ from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
 from klaw.store.kinds.variants import replace
+from klaw.store.kinds.variants.replace import Wish
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
@@ -153,7 +154,7 @@ class _ChatActor:
                 await self.recover(however_old=message.however_old)
             case Vary():
                 try:
-                    message.reply.set(await self._vary(message.change, message.answered))
+                    message.reply.set(await self._vary(message.wish, message.said))
                 except KlawError as error:
                     message.reply.fail(error)
             case TurnOver():
@@ -164,34 +165,31 @@ class _ChatActor:
             case _:
                 assert_never(message)
 
-    async def _vary(self, change: VariantChange, answered: Submit | None) -> AppendedMessage | None:
-        """Show another variant, and answer its question. Raises AnswerRunning, and what the change raises."""
+    async def _vary(self, wish: Wish, said: Submit) -> AppendedMessage | None:
+        """Show another variant, and answer a new one. Raises AnswerRunning, and what ``replace.vary`` raises."""
         await self._settle()
         if self.turn is not None or self.debounce.due is not None:
             raise AnswerRunning("an answer is being written: wait for it, or stop it with /stop")
-        question = await self.agent.core.writer.run(change)
+        new, limits = self._message(said, MessageKind.TEXT), self.agent.core.config.attachments
+        question = await self.agent.core.writer.run(replace.vary, new, wish, limits, self.most_bytes)
         self.agent.core.events.emit(VariantShown(chat=self.chat))
         self.agent.memory.embedder.nudge()
         if question is not None:
-            self.wishes = answered
+            self.wishes = said
             self.debounce.hurry(trio.current_time())
         return question
 
     async def _replace(self, asked: SlashCommand) -> str:
-        config, text = self.agent.core.config, asked.rest
         edits = asked.command == Command.EDIT
-        if edits and not text:
+        if edits and not asked.rest:
             return "Say the new text too, as in /edit What is the capital of Peru?"
-        wishes = Submit(id=self.agent.core.new_id(), text=text if edits else "", model=text or None)
-        new, limits = self._message(wishes, MessageKind.TEXT), (config.attachments, self.most_bytes)
+        said = Submit(id=self.agent.core.new_id(), text=asked.rest, model=None if edits else asked.rest or None)
         try:
-            if edits:
-                await self._vary(lambda tx: replace.edit(tx, new, None, None, *limits), None)
-                return "Your last message is replaced; the one before is kept as a variant."
-            await self._vary(lambda tx: replace.answer_again(tx, new, None, *limits), wishes)
+            await self._vary(Wish(edits=edits), said)
         except (AnswerRunning, CannotReplace) as error:
             return f"That did not work: {error}."
-        return "Answering again; the answer before is kept as a variant."
+        what = "Your last message is replaced; the one" if edits else "Answering again; the answer"
+        return f"{what} before is kept as a variant."
 
     async def _warn(self) -> None:
         warning = self.agent.llm.budget.take_warning()

@@ -6,24 +6,22 @@ from typing import Any
 
 import structlog
 
-from klaw.actor.clock import iso
 from klaw.actor.mailbox import Reply
 from klaw.actor.supervisor import ActorSpec, ActorState
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle
 from klaw.chats.commands import SlashCommands
-from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, VariantChange, Vary
+from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, Vary
 from klaw.domain import names
 from klaw.domain.attachment import NamedFile
-from klaw.domain.message import Message, MessageKind, TurnRecord, kept_text
+from klaw.domain.message import Message, TurnRecord, kept_text
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
-from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import chats, messages, pending, turns
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.messages import AppendedMessage, ChatRow
-from klaw.store.kinds.variants import replace
+from klaw.store.kinds.variants.replace import Wish
 
 PARENT = "chats"
 
@@ -113,41 +111,11 @@ class ChatDirectory:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
-    async def edit(
-        self, user: UserId, name: str, which: int | str, said: Submit, *, keep_files: bool = True
-    ) -> Message:
-        """Say something else in the place of a message of the user, by its number or its id; it is answered. What
-        followed the old one is kept as another variant. Returns the new message, which is durable. Raises as ``start``
-        and ``store.kinds.variants.replace.edit``; AnswerRunning."""
-        config, chat = self._agent.core.config, names.chat_id(user, name)
-        new = self._agent.composer.from_user(chat, said.id, said.channel, MessageKind.TEXT, said.text)
-        files = None if keep_files else said.files
-        limits = config.attachments, config.chats.max_user_bytes_per_day
-        return await self._vary(chat, lambda tx: replace.edit(tx, new, which, files, *limits), said)
-
-    async def answer_again(self, user: UserId, name: str, which: int | str | None, wishes: Submit) -> Message:
-        """Let a question, by its or its answer's number or id, else the last one, be answered again, with the model and
-        the instructions of ``wishes``. Returns the question. Raises likewise."""
-        config, chat = self._agent.core.config, names.chat_id(user, name)
-        new = self._agent.composer.from_user(chat, wishes.id, wishes.channel, MessageKind.TEXT, "")
-        limits = config.attachments, config.chats.max_user_bytes_per_day
-        return await self._vary(chat, lambda tx: replace.answer_again(tx, new, which, *limits), wishes)
-
-    async def show_variant(self, user: UserId, name: str, seq: int, number: int) -> None:
-        """Show another variant of a message, with what followed that one. Raises likewise."""
-        chat, now = names.chat_id(user, name), iso(self._agent.core.clock.now())
-
-        def show(tx: Transaction) -> None:
-            replace.switch(tx, user, chat, seq, number, now)
-
-        handle = await self._handle(chat)
-        await handle.mailbox.ask(lambda reply: Vary(change=show, reply=reply))
-
-    async def _vary(self, chat: ChatId, change: VariantChange, answered: Submit) -> Message:
-        handle = await self._handle(chat)
-        question = await handle.mailbox.ask(lambda reply: Vary(change=change, reply=reply, answered=answered))
-        assert question is not None
-        return question.message
+    async def vary(self, user: UserId, name: str, wish: Wish, said: Submit) -> AppendedMessage | None:
+        """Show another variant of a message; a new one is answered. Returns that message. Raises as ``start``,
+        AnswerRunning, and as ``store.kinds.variants.replace.vary``."""
+        handle = await self._handle(names.chat_id(user, name))
+        return await handle.mailbox.ask(lambda reply: Vary(wish=wish, said=said, reply=reply))
 
     async def session(self, user: UserId, name: str) -> ChatRow | None:
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))

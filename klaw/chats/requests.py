@@ -1,14 +1,11 @@
 """What a chat's actor is asked."""
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import attrs
 
 from klaw.actor.mailbox import Reply
 from klaw.domain.attachment import NamedFile
-from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.messages import AppendedMessage
+from klaw.store.kinds.variants.replace import Wish
 
 WEBSOCKET = "websocket"
 """The channel of people, who may write a thought in several messages; other channels are answered at once."""
@@ -44,15 +41,11 @@ class Recover:
     however_old: bool = False
 
 
-VariantChange: TypeAlias = Callable[[Transaction], AppendedMessage | None]
-"""Shows another variant. Returns the question that is answered then, if there is one. Raises a KlawError."""
-
-
 @attrs.frozen(kw_only=True)
 class Vary:
-    """Show another variant of some messages. Answered when that is durable."""
+    """Show another variant of a message, and answer it where it is a new one. Answered when that is durable."""
 
-    change: VariantChange
+    wish: Wish
+    said: Submit
+    """The new message; of a repeated answer what else than the text is to hold for it."""
     reply: Reply[AppendedMessage | None]
-    answered: Submit | None = None
-    """Its ``instructions`` and ``model`` hold for that answer."""

@@ -65,6 +65,9 @@ class VariantPlace:
     """The first message that may show it: the message itself, or the first one behind the question."""
     variant: Variant
 
+    def holds(self, seq: int) -> bool:
+        return seq == self.seq or (self.fork.again and seq > self.seq)
+
 
 Path: TypeAlias = Sequence[Branch]
 
@@ -73,8 +76,7 @@ class BranchTree:
     """The branches of one chat."""
 
     def __init__(self, branches: Iterable[Branch]) -> None:
-        found = {each.branch: each for each in branches}
-        self.branches: Mapping[int, Branch] = {0: Branch(), **found}
+        self.branches: Mapping[int, Branch] = {0: Branch(), **{each.branch: each for each in branches}}
 
     @cached_property
     def active(self) -> Path:
@@ -97,53 +99,37 @@ class BranchTree:
 
     def answered_again(self, question: int) -> Fork:
         """Where another answer to an active message begins."""
-        holder = part_of(self.active, question)
-        return Fork(holder.branch, question + 1, again=True)
+        return Fork(part_of(self.active, question).branch, question + 1, again=True)
 
     def variants(self, fork: Fork) -> list[int]:
         """The branches to choose from at a fork, the oldest first: each is the last active one of its variant."""
-        children = sorted(
-            each.branch for each in self.branches.values() if each.parent is not None and each.fork == fork
-        )
-        return [self._last_active(fork, child) for child in (None, *children)]
+        return [self._last_active(fork, child) for child in (None, *self._children(fork))]
 
     def places(self) -> list[VariantPlace]:
-        """All places of the active path that have variants."""
+        """All places of the active path that have variants, in their order."""
         forks = {each.fork for each in self.branches.values() if each.parent is not None}
         found = []
         for fork in sorted(forks, key=lambda each: (each.before_seq, each.again)):
-            on_path = [each.branch for each in self.active]
-            if fork.parent not in on_path:
-                continue
-            step = _step_after(self.active, fork.parent)
-            children = sorted(
-                each.branch for each in self.branches.values() if each.parent is not None and each.fork == fork
-            )
-            if step is not None and step.branch in children:
-                number, seq = 2 + children.index(step.branch), step.first_seq
-            elif step is None or step.before_seq > fork.before_seq:
-                number, seq = 1, fork.before_seq
-            else:
-                continue
-            found.append(VariantPlace(fork=fork, seq=seq, variant=Variant(number, 1 + len(children))))
+            for number, child in enumerate((None, *(children := self._children(fork))), 1):
+                if _shows(self.active, fork, child):
+                    seq = fork.before_seq if child is None else self.branches[child].first_seq
+                    found.append(VariantPlace(fork=fork, seq=seq, variant=Variant(number, 1 + len(children))))
         return found
 
+    def _children(self, fork: Fork) -> list[int]:
+        return sorted(each.branch for each in self.branches.values() if each.parent is not None and each.fork == fork)
+
     def _last_active(self, fork: Fork, child: int | None) -> int:
-        def shows(branch: Branch) -> bool:
-            path = self.path(branch.branch)
-            if child is not None:
-                return any(each.branch == child for each in path)
-            if all(each.branch != fork.parent for each in path):
-                return False
-            step = _step_after(path, fork.parent)
-            return step is None or step.before_seq > fork.before_seq
-
-        found = max(filter(shows, self.branches.values()), key=lambda each: (each.entry, each.branch == child))
-        return found.branch
+        showing = (each for each in self.branches.values() if _shows(self.path(each.branch), fork, child))
+        return max(showing, key=lambda each: each.entry).branch
 
 
-def _step_after(path: Path, branch: int) -> Branch | None:
-    return next((each for each in path if each.parent == branch), None)
+def _shows(path: Path, fork: Fork, child: int | None) -> bool:
+    """Whether a path goes on at a fork with a child, or (None) with the branch that was there before."""
+    if child is not None:
+        return any(each.branch == child for each in path)
+    behind = next((each for each in path if each.parent == fork.parent), None)
+    return any(each.branch == fork.parent for each in path) and (behind is None or behind.before_seq > fork.before_seq)
 
 
 def part_of(path: Path, seq: int) -> Branch:

@@ -221,8 +221,8 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
     chat = op.chat_of(asked.chat, caller.user)
     await session_of(chat, parts)
     # One more than asked for tells whether there is more.
-    which = {"before": asked.before, "after": asked.after, "variants": asked.variants}
-    read = await parts.readers.run(stored.shown.page, chat, asked.limit + 1, **which)
+    bounds = asked.before, asked.after
+    read = await parts.readers.run(stored.shown.page, chat, asked.limit + 1, *bounds, variants=asked.variants)
     if asked.after is not None:
         page = op.fitting(read.messages[: asked.limit], _size, PAGE_CHARS)
     else:

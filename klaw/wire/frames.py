@@ -217,7 +217,7 @@ class StoredMessage:
     @classmethod
     def of(cls, message: Message, **more: Any) -> Self:
         """A message as the store has it. ``more``: further fields of the frame."""
-        texts = {name: message.metadata.get(name) for name in ("turn", "task")}
+        texts: dict[str, Any] = {name: message.metadata.get(name) for name in ("turn", "task")}
         return cls(
             seq=message.seq,
             id=message.id,

@@ -10,12 +10,17 @@ from klaw.domain.events import VariantShown
 from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import AnswerRunning, CannotReplace
+from klaw.store.kinds.variants.replace import Wish
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Reply, Text, Wait, text_reply
 
 
 async def edit(w: World, which: int | str, text: str) -> None:
-    await w.app.chats.edit(LOCAL_USER, "main", which, Submit(id=f"edit {text}", text=text))
+    await w.app.chats.vary(LOCAL_USER, "main", Wish(which=which, edits=True), Submit(id=f"edit {text}", text=text))
+
+
+async def again(w: World, which: int | None = None) -> None:
+    await w.app.chats.vary(LOCAL_USER, "main", Wish(which=which), Submit(id="again", text=""))
 
 
 async def told(w: World, count: int) -> None:
@@ -32,10 +37,10 @@ async def test_the_model_is_given_the_variant_that_is_shown(tmp_path: Path) -> N
         await edit(w, first.message.id, "another question")
         await w.turn(3)
         assert w.contents() == ["another question"]
-        await w.app.chats.answer_again(LOCAL_USER, "main", None, Submit(id="again", text=""))
+        await again(w)
         await w.turn(4)
         assert w.contents() == ["another question"]
-        await w.app.chats.show_variant(LOCAL_USER, "main", 5, 1)
+        await w.app.chats.vary(LOCAL_USER, "main", Wish(which=5, number=1), Submit(id="", text=""))
         await told(w, 3)
         await w.send("third question")
         await w.turn(5)
@@ -84,6 +89,6 @@ async def test_a_question_without_an_answer_is_answered_without_a_variant(tmp_pa
         await w.llm.wait_for_requests(1)
         assert await w.app.chats.stop(LOCAL_USER, "main")
         await w.turn(1)
-        await w.app.chats.answer_again(LOCAL_USER, "main", 1, Submit(id="again", text=""))
+        await again(w, 1)
         await w.turn(2)
         assert w.contents() == ["one"]

@@ -1,15 +1,15 @@
 """The branches of chats: which variant of its messages each shows, and what carrying out a change moves."""
 
 import json
-from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import apsw
 import attrs
 
 from klaw.convert import OMIT, Bounds, Form
-from klaw.domain.branch import END, Branch, BranchTree, Path, ends, parting
+from klaw.domain.branch import END, Branch, BranchTree, ends, parting
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
+from klaw.domain.topic import TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
@@ -17,6 +17,8 @@ from klaw.store.engine.tables import table
 from klaw.store.kinds import messages, people, summaries, topics
 from klaw.store.kinds.messages import MESSAGE, NOW, replaced_mark
 
+NEXT = END
+"""In place of the number of an entry that is not written yet."""
 _BRANCHES = rows.Rows(Branch, "branches")
 
 
@@ -49,42 +51,80 @@ def tree_of(connection: apsw.Connection, chat: ChatId) -> BranchTree:
     return BranchTree(_BRANCHES.all(connection, "WHERE chat_id = ?", chat))
 
 
+def changed(tree: BranchTree, put: BranchChange, entry: int) -> BranchTree:
+    """The branches after a change. Raises KeyError: it names one that is not there."""
+    if put.parent is None:
+        branch = attrs.evolve(tree.branches[put.branch], entry=entry)
+    else:
+        branch = Branch(
+            branch=put.branch,
+            parent=tree.branches[put.parent].branch,
+            before_seq=put.before_seq,
+            again=put.again,
+            first_seq=put.last_seq + 1,
+            entry=entry,
+        )
+    return BranchTree([*tree.branches.values(), branch])
+
+
+def replaced(connection: apsw.Connection, chat: ChatId, first: int = 0, last: int = END) -> frozenset[int]:
+    """Numbers of a chat's messages that another variant has replaced."""
+    query = "SELECT seq FROM replaced_messages WHERE chat_id = ? AND seq BETWEEN ? AND ?"
+    return frozenset(int(seq) for (seq,) in connection.execute(query, (chat, first, last)))
+
+
+def hidden(connection: apsw.Connection, user: UserId, chat: ChatId) -> set[HiddenThing]:
+    query = "SELECT what, thing, seq FROM replaced_things WHERE user_id = ? AND chat_id = ?"
+    found: list[Any] = connection.execute(query, (user, chat)).fetchall()
+    return {HiddenThing(what=what, thing=thing, seq=seq) for what, thing, seq in found}
+
+
+# -- carrying out a change ---------------------------------------------------------------------------------------------
+
 _PUT = rows.insert("branches", Branch, "chat_id", "user_id").replace("INSERT", "INSERT OR REPLACE", 1)
+_HERE = f"FROM messages WHERE chat_id = ?1 AND {NOW}"
+_SEGMENT = f"""
+coalesce((SELECT segment {_HERE} ORDER BY seq DESC LIMIT 1),
+    (SELECT segment FROM messages WHERE chat_id = ?1 AND seq = ?2), 0)
+"""  # noqa: S608 - constants
+_PLACE = f"""
+UPDATE sessions SET branched = ?3, segment = {_SEGMENT},
+    segment_start = coalesce((SELECT seq {_HERE} AND segment = {_SEGMENT} ORDER BY seq LIMIT 1), ?4)
+WHERE chat_id = ?1
+"""  # noqa: S608 - constants
+_HIDE = "INSERT OR REPLACE INTO replaced_things (user_id, what, thing, chat_id, seq) VALUES (?, ?, ?, ?, ?)"
+_SHOW = """
+DELETE FROM replaced_things WHERE user_id = ?1 AND chat_id = ?2
+    AND seq NOT IN (SELECT seq FROM replaced_messages WHERE chat_id = ?2)
+"""
 
 
 def _apply(connection: apsw.Connection, change: Change[BranchChange]) -> None:
     put, user, chat = change.value, change.user, chat_id(change.user, change.key)
     assert put is not None
     tree = tree_of(connection, chat)
-    if put.parent is not None:
-        place = {"before_seq": put.before_seq, "again": put.again, "first_seq": put.last_seq + 1}
-        branch = Branch(branch=put.branch, parent=tree.branches[put.parent].branch, entry=change.entry, **place)
-    else:
-        branch = attrs.evolve(tree.branches[put.branch], entry=change.entry)
+    new = changed(tree, put, change.entry)
+    branch = new.branches[put.branch]
     connection.execute(_PUT, {**rows.values(branch), "chat_id": chat, "user_id": user})
     # Else the index keeps the words, which a later forgetting would not find.
     connection.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('secure-delete', 1)")
-    old, new = tree.active, tree_of(connection, chat).active
-    at = parting(old, new)
-    moved = [*_set_aside(connection, change, chat, old, at), *_bring_back(connection, chat, new)]
-    here = f"FROM messages WHERE chat_id = ?1 AND {NOW}"
-    segment = f"""
-    coalesce((SELECT segment {here} ORDER BY seq DESC LIMIT 1),
-        (SELECT segment FROM messages WHERE chat_id = ?1 AND seq = ?2), 0)
-    """  # noqa: S608 - constants
-    place = f"""
-    UPDATE sessions SET branched = ?3, segment = {segment},
-        segment_start = coalesce((SELECT seq {here} AND segment = {segment} ORDER BY seq LIMIT 1), ?4)
-    WHERE chat_id = ?1
-    """  # noqa: S608 - constants
-    connection.execute(place, (chat, at.before_seq, change.entry, put.last_seq + 1))
-    if any(f'"{choice}":' in metadata for metadata in moved for choice in messages.CHOICES):
+    start = parting(tree.active, new.active)
+    choices = _set_aside(connection, change, tree, start)
+    choices |= _bring_back(connection, chat, new)
+    connection.execute(_PLACE, (chat, start.before_seq, change.entry, put.last_seq + 1))
+    if choices:
         messages.choose_again(connection, chat)
-    _hide(connection, user, chat, put.hidden)
+    connection.execute(_SHOW, (user, chat))
+    connection.executemany(_HIDE, [(user, each.what, each.thing, chat, each.seq) for each in put.hidden])
     # What is being made of messages that were read before must not be stored any more.
     meta.put(connection, f"{meta.LAST_REPLACING}{user}", str(change.entry))
 
 
+def _chooses(metadata: str) -> bool:
+    return any(f'"{choice}":' in metadata for choice in messages.CHOICES)
+
+
+_ACTIVE = f"SELECT rowid, id, topic_id, metadata FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? AND {NOW}"  # noqa: S608
 _MOVE = """
 INSERT INTO replaced_messages (rowid, chat_id, seq, branch, role, type, content, metadata, tokens)
 SELECT rowid, chat_id, seq, ?2, role, type, content, metadata, tokens FROM messages WHERE rowid = ?1
@@ -102,52 +142,41 @@ WHERE chat_id = ?1 AND last_seq >= ?3 AND last_seq < ?4
 """
 
 
-def _set_aside(
-    connection: apsw.Connection, change: Change[BranchChange], chat: ChatId, old: Path, at: Branch
-) -> Iterator[str]:
-    """Replace what was active from a place on. Yields the metadata of what was."""
-    put = change.value
+def _set_aside(connection: apsw.Connection, change: Change[BranchChange], tree: BranchTree, start: Branch) -> bool:
+    """Replace what was active from where the paths part. Returns whether a choice of the user was among it."""
+    put, chat, user = change.value, chat_id(change.user, change.key), change.user
     assert put is not None
-    query = f"SELECT rowid, id, topic_id, metadata FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? AND {NOW}"  # noqa: S608
-    going: list[tuple[int, str]] = []
-    ended: set[int] = set()
-    for branch, end, turns_end in ends(old):
-        bounds = max(branch.before_seq, at.before_seq), min(end, put.last_seq + 1)
-        found = connection.execute(query, (chat, *bounds)).fetchall()
-        turns = (branch.branch, branch.turns_from, turns_end, at.before_seq, put.last_seq, json.dumps(put.turns))
-        connection.execute(_MOVE_TURNS, (chat, *turns))
-        if found:
-            rowids = [rowid for rowid, *_ in found]
-            _remove_summaries(connection, change, rowids)
-            ended |= {topic for _, _, topic, _ in found if topic is not None}
-            people.forget_mentions(connection, change.user, (), (), [message_id for _, message_id, *_ in found])
-            going += [(rowid, branch.branch) for rowid in rowids]
-            yield from (metadata for *_, metadata in found)
-    for topic in sorted(ended):
-        topics.end(connection, change, topics.TopicId(topic), None)
-    people.forget_mentions(connection, change.user, (), [topics.TopicId(topic) for topic in ended], ())
-    for rowid, branch_number in going:
+    going: list[Any] = []
+    for branch, end, turns_end in ends(tree.active):
+        bounds = max(branch.before_seq, start.before_seq), min(end, put.last_seq + 1)
+        going += [(*row, branch.branch) for row in connection.execute(_ACTIVE, (chat, *bounds))]
+        turns = branch.turns_from, turns_end, start.before_seq, put.last_seq, json.dumps(put.turns)
+        connection.execute(_MOVE_TURNS, (chat, branch.branch, *turns))
+    _remove_summaries(connection, change, [rowid for rowid, *_ in going])
+    ended = sorted({TopicId(topic) for _, _, topic, _, _ in going if topic is not None})
+    people.forget_mentions(connection, user, (), ended, [message_id for _, message_id, *_ in going])
+    for topic in ended:
+        topics.end(connection, change, topic, None)
+    for rowid, _, _, _, branch_number in going:
         messages.drop_vector(connection, rowid)
         MESSAGE.unindex(connection, rowid)
         connection.execute(_MOVE, (rowid, branch_number))
         connection.execute(_LEAVE, (rowid, replaced_mark(branch_number)))
+    return any(_chooses(metadata) for _, _, _, metadata, _ in going)
 
 
 _REVIVE = """
-UPDATE summaries AS s SET state = 'live', changed = ?3 WHERE chat_id = ?1 AND segment = ?2 AND state = 'superseded'
+UPDATE summaries AS s SET state = 'live', changed = ?2 WHERE chat_id = ?1 AND state = 'superseded'
     AND NOT EXISTS (SELECT 1 FROM summaries AS o WHERE o.chat_id = s.chat_id AND o.segment = s.segment
         AND o.number > s.number AND o.first_seq <= s.first_seq AND o.last_seq >= s.last_seq)
 """
 
 
-def _remove_summaries(connection: apsw.Connection, change: Change[Any], rowids: Sequence[int]) -> None:
+def _remove_summaries(connection: apsw.Connection, change: Change[Any], rowids: list[int]) -> None:
     """Remove the summaries that hold messages; those that one of them had taken the place of stand again."""
-    for chat, number in sorted(summaries.covering(connection, change.user, rowids)):
-        segment = connection.execute(
-            "SELECT segment FROM summaries WHERE chat_id = ? AND number = ?", (chat, number)
-        ).get
+    for chat, number in summaries.covering(connection, change.user, rowids):
         summaries.remove(connection, chat, number)
-        connection.execute(_REVIVE, (chat, segment, change.entry))
+        connection.execute(_REVIVE, (chat, change.entry))
 
 
 _COMING = "SELECT rowid, metadata FROM replaced_messages WHERE chat_id = ? AND branch = ? AND seq < ? ORDER BY seq"
@@ -158,47 +187,35 @@ WHERE rowid {which}
 """
 
 
-def _bring_back(connection: apsw.Connection, chat: ChatId, new: Path) -> Iterator[str]:
-    """Let all that is on a path be active again. Yields the metadata of what was replaced."""
-    for branch, end, turns_end in ends(new):
-        for rowid, metadata in connection.execute(_COMING, (chat, branch.branch, end)).fetchall():
+def _bring_back(connection: apsw.Connection, chat: ChatId, tree: BranchTree) -> bool:
+    """Let all that is on the path be active again. Returns whether a choice of the user was among it."""
+    chosen = False
+    for branch, end, turns_end in ends(tree.active):
+        coming: list[Any] = connection.execute(_COMING, (chat, branch.branch, end)).fetchall()
+        for rowid, metadata in coming:
             connection.execute(_TAKE_BACK.format(which="= ?"), (rowid,))
             connection.execute("DELETE FROM replaced_messages WHERE rowid = ?", (rowid,))
             messages.index_again(connection, rowid)
-            yield metadata
+            chosen |= _chooses(metadata)
         own = (chat, branch.branch, turns_end)
         connection.execute("DELETE FROM replaced_turns WHERE chat_id = ? AND branch = ? AND last_seq < ?", own)
+    return chosen
 
 
-def _hide(connection: apsw.Connection, user: UserId, chat: ChatId, hidden: Sequence[HiddenThing]) -> None:
-    forget = """
-    DELETE FROM replaced_things WHERE user_id = ?1 AND chat_id = ?2
-        AND seq NOT IN (SELECT seq FROM replaced_messages WHERE chat_id = ?2)
-    """
-    connection.execute(forget, (user, chat))
-    put = "INSERT OR REPLACE INTO replaced_things (user_id, what, thing, chat_id, seq) VALUES (?, ?, ?, ?, ?)"
-    connection.executemany(put, [(user, each.what, each.thing, chat, each.seq) for each in hidden])
-
-
-def replaced(connection: apsw.Connection, chat: ChatId, first: int = 0, last: int = END) -> frozenset[int]:
-    """Numbers of a chat's messages that another variant has replaced."""
-    query = "SELECT seq FROM replaced_messages WHERE chat_id = ? AND seq BETWEEN ? AND ?"
-    return frozenset(seq for (seq,) in connection.execute(query, (chat, first, last)))
-
-
-def hidden(connection: apsw.Connection, user: UserId, chat: ChatId) -> list[HiddenThing]:
-    query = "SELECT what, thing, seq FROM replaced_things WHERE user_id = ? AND chat_id = ? ORDER BY what, thing"
-    found = connection.execute(query, (user, chat))
-    return [HiddenThing(what=what, thing=thing, seq=seq) for what, thing, seq in found]
-
-
-_IN_PLACE = """
+_ALL_BACK = """
+INSERT INTO messages_fts (rowid, content, scope)
+SELECT rowid, content, scope FROM messages_search WHERE rowid IN (SELECT rowid FROM replaced_messages)
+"""
+_LAST_SEGMENT = """
 UPDATE sessions AS s SET branched = 0, segment = (SELECT max(segment) FROM messages AS m WHERE m.chat_id = s.chat_id),
     segment_start = (SELECT min(seq) FROM messages AS m WHERE m.chat_id = s.chat_id AND m.segment = (
         SELECT max(segment) FROM messages AS l WHERE l.chat_id = s.chat_id))
 WHERE branched > 0
 """
 _KEY = "chat_id || '#' || printf('%09d', branch)"
+_THING = "user_id || '/' || what || '/' || thing AS key, chat_id, seq"
+_BRANCH = f"{_KEY} AS key, user_id, parent, before_seq, again, first_seq, entry"
+_MESSAGE = "rowid, chat_id, seq, branch, role, type, content, metadata, tokens"
 BRANCH: Kind[BranchChange] = Kind(
     what="branch",
     plural="branches",
@@ -212,38 +229,15 @@ BRANCH: Kind[BranchChange] = Kind(
     apply=_apply,
     clear=(
         _TAKE_BACK.format(which="IN (SELECT rowid FROM replaced_messages)"),
-        """
-        INSERT INTO messages_fts (rowid, content, scope)
-        SELECT rowid, content, scope FROM messages_search WHERE rowid IN (SELECT rowid FROM replaced_messages)
-        """,
-        "DELETE FROM replaced_messages",
-        "DELETE FROM replaced_turns",
-        "DELETE FROM replaced_things",
-        _IN_PLACE,
+        _ALL_BACK,
+        _LAST_SEGMENT,
+        *(f"DELETE FROM replaced_{each}" for each in ("messages", "turns", "things")),  # noqa: S608 - constants
         f"DELETE FROM meta WHERE key GLOB '{meta.LAST_REPLACING}*'",  # noqa: S608 - a constant
     ),
     tables=(
-        table(
-            "branches",
-            "branches",
-            "key",
-            f"{_KEY} AS key, user_id, parent, before_seq, again, first_seq, entry",
-            first="",
-            small=True,
-        ),
-        table(
-            "replaced messages",
-            "replaced_messages",
-            "rowid",
-            "rowid, chat_id, seq, branch, role, type, content, metadata, tokens",
-        ),
+        table("branches", "branches", "key", _BRANCH, first="", small=True),
+        table("replaced messages", "replaced_messages", "rowid", _MESSAGE),
         table("replaced turns", "replaced_turns", "turn_id", "turn_id, chat_id, branch, last_seq", first=""),
-        table(
-            "hidden things",
-            "replaced_things",
-            "key",
-            "user_id || '/' || what || '/' || thing AS key, chat_id, seq",
-            first="",
-        ),
+        table("hidden things", "replaced_things", "key", _THING, first=""),
     ),
 )

@@ -28,7 +28,7 @@ class VariantsPage:
 
 
 def page(
-    connection: apsw.Connection, chat: ChatId, limit: int, *, before: int | None, after: int | None, variants: bool
+    connection: apsw.Connection, chat: ChatId, limit: int, before: int | None, after: int | None, *, variants: bool
 ) -> VariantsPage:
     """Messages of a chat, oldest first: the first ones after a seq, or the last ones before one; ``variants``: also
     replaced ones."""

@@ -3,6 +3,7 @@ database made from the logs is the same."""
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import apsw
 import attrs
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from klaw.config.schema import AttachmentsConfig
-from klaw.domain.message import Message, MessageKind, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary
 from klaw.errors import CannotReplace, SourceForgotten
@@ -20,6 +21,7 @@ from klaw.store.engine import meta
 from klaw.store.kinds import chats, facts, messages, pending, summaries, topics
 from klaw.store.kinds.summaries import copy_path
 from klaw.store.kinds.variants import replace, shown
+from klaw.store.kinds.variants.replace import Wish
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.support.facts import fact
@@ -58,22 +60,26 @@ class Talk:
 
     async def edit(self, seq: int) -> Message:
         edited = new(self.word("q"), user="anna")
-        done = await self.store.writer.run(replace.edit, edited, seq, None, LIMITS, 0)
+        done = await self.vary(edited, which=seq, edits=True)
         assert await self.pending() == [edited.content]
-        await self.answer(done.message)
-        return done.message
+        await self.answer(done)
+        return done
 
     async def again(self, seq: int) -> None:
-        done = await self.store.writer.run(replace.answer_again, new("", user="anna"), seq, LIMITS, 0)
-        assert await self.pending() == [done.message.content]
-        await self.answer(done.message)
+        done = await self.vary(new("", user="anna"), which=seq)
+        assert await self.pending() == [done.content]
+        await self.answer(done)
 
     async def show(self, seq: int, number: int) -> None:
-        await self.store.writer.run(replace.switch, ANNA, MAIN, seq, number, AT)
+        await self.store.writer.run(replace.vary, new("", user="anna"), Wish(which=seq, number=number), LIMITS, 0)
+
+    async def vary(self, said: NewMessage, **wish: Any) -> Message:
+        done = await self.store.writer.run(replace.vary, said, Wish(**wish), LIMITS, 0)
+        assert done is not None
+        return done.message
 
     async def page(self, *, variants: bool = False) -> shown.VariantsPage:
-        how = {"before": None, "after": None, "variants": variants}
-        return await self.store.readers.run(shown.page, MAIN, 200, **how)
+        return await self.store.readers.run(shown.page, MAIN, 200, None, None, variants=variants)
 
     async def texts(self) -> list[str]:
         return [each.content for each in (await self.page()).messages]
@@ -240,7 +246,7 @@ async def test_a_summary_of_a_replaced_message_goes_and_the_one_before_stands_ag
     async with running_store(tmp_path) as store:
         talk = Talk(store)
         asked = [await talk.say() for _ in range(3)]
-        for first, last, over in ((1, 2, ()), (3, 4, ()), (1, 4, (1, 2))):
+        for first, last, over in ((1, 2, ()), (3, 4, ()), (1, 5, (1, 2))):
             made = NewSummary(
                 user=ANNA, chat=MAIN, segment=0, first_seq=first, last_seq=last, text=f"{first} to {last}",
                 tokens=3, model="m", created_at=AT,
@@ -248,7 +254,7 @@ async def test_a_summary_of_a_replaced_message_goes_and_the_one_before_stands_ag
             await store.writer.run(summaries.put, made, supersedes=over)
         path = tmp_path / copy_path(MAIN, 3)
         path.parent.mkdir(parents=True)
-        path.write_text("1 to 4")
+        path.write_text("1 to 5")
         await talk.edit(asked[1].seq)
         assert [each.text for each in await store.readers.run(summaries.live, MAIN, 0)] == ["1 to 2"]
         assert not path.exists()
@@ -274,7 +280,7 @@ async def test_forgetting_a_message_takes_its_variants(tmp_path: Path, secret: s
         (asked,) = await store.writer.run(messages.append, [new(f"My secret is {secret} one", user="anna")])
         await talk.answer(asked.message)
         edited = new(f"My secret is {secret} two", user="anna")
-        await store.writer.run(replace.edit, edited, asked.message.seq, None, LIMITS, 0)
+        await talk.vary(edited, which=asked.message.seq, edits=True)
         (answered,) = await store.readers.run(messages.pending, MAIN, 1, 5)
         await talk.answer(answered)
         if shows_old:
@@ -345,11 +351,11 @@ async def test_what_cannot_be_replaced_is_refused_and_nothing_changes(tmp_path: 
         before = await talk.texts()
         for seq in (2, 99):
             with pytest.raises(CannotReplace):
-                await store.writer.run(replace.edit, new("x", user="anna"), seq, None, LIMITS, 0)
+                await talk.vary(new("x", user="anna"), which=seq, edits=True)
         with pytest.raises(CannotReplace):
             await talk.show(asked.seq, 2)
         with pytest.raises(CannotReplace):
-            await store.writer.run(replace.edit, new("x", user="bert"), asked.seq, None, LIMITS, 0)
+            await talk.vary(new("x", user="bert"), which=asked.seq, edits=True)
         assert await talk.texts() == before
 
 
@@ -359,6 +365,6 @@ async def test_an_edit_that_is_sent_twice_is_one_edit(tmp_path: Path) -> None:
         asked = await talk.say()
         edited = new("again", user="anna", id="once")
         for _ in range(2):
-            await store.writer.run(replace.edit, edited, asked.seq, None, LIMITS, 0)
+            await talk.vary(edited, which=asked.seq, edits=True)
         (variant,) = (await talk.page()).variants.values()
         assert attrs.astuple(variant) == (2, 2)
