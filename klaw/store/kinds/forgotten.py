@@ -35,9 +35,9 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
             unindex_row(connection, "messages", message.rowid)
     left = topics.topics_of(connection, user, [each.rowid for each in own])
     gone = dumps({FORGOTTEN: at})
-    set_aside = dict(connection.execute(_SET_ASIDE, (dumps([each.rowid for each in own]),)))
-    connection.executemany(query, [(each.rowid, gone) for each in own if each.rowid not in set_aside])
-    connection.executemany(_ERASE_REPLACED, [(rowid, gone) for rowid in set_aside])
+    for each in own:
+        erases = _ERASE_REPLACED if replaced(connection, each.rowid) else query
+        connection.execute(erases, (each.rowid, gone))
     turns.forget_used(connection, [(each.chat, each.seq) for each in own])
     for topic in set(left.values()):  # that the entry does not name: it was made between two starts
         topics.count_again(connection, user, topic, entry, at)
@@ -45,7 +45,6 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
         messages.choose_again(connection, chat)
 
 
-_SET_ASIDE = "SELECT rowid, branch FROM replaced_messages WHERE rowid IN (SELECT value FROM json_each(?))"
 _ERASE_REPLACED = """
 UPDATE replaced_messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0 WHERE rowid = ?1
 """

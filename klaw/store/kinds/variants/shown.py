@@ -82,17 +82,12 @@ WHERE chat_id = ?1 AND role = 'assistant' AND type = 'text' AND metadata ->> '$.
 
 def same_place(connection: apsw.Connection, message: Message) -> list[int]:
     """Row ids of a message and of its variants: what the user said instead of it, or what else answered."""
-    session = messages.session(connection, message.chat)
-    if session is None or not session.branched:
-        return [message.rowid]
     if message.role is Role.ASSISTANT:
         rows = connection.execute(_ANSWERS, (message.chat, str(message.metadata.get("turn"))))
-        return sorted({message.rowid, *(rowid for (rowid,) in rows)})
+        return sorted({message.rowid, *(int(rowid) for (rowid,) in rows)})
     edits = [each for each in tree_of(connection, message.chat).branches.values() if each.parent is not None]
-    starts = {each.fork: {each.before_seq} for each in edits if not each.again}
-    for each in edits:
-        if not each.again:
-            starts[each.fork].add(each.first_seq)
-    seqs = {message.seq}.union(*(each for each in starts.values() if message.seq in each))
+    starts = [(each.fork, (each.before_seq, each.first_seq)) for each in edits if not each.again]
+    forks = {fork for fork, seqs in starts if message.seq in seqs}
+    same = {message.seq, *(seq for fork, seqs in starts if fork in forks for seq in seqs)}
     query = "SELECT rowid FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY rowid"
-    return [rowid for (rowid,) in connection.execute(query, (message.chat, json.dumps(sorted(seqs))))]
+    return [int(rowid) for (rowid,) in connection.execute(query, (message.chat, json.dumps(sorted(same))))]
