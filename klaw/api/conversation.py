@@ -211,9 +211,9 @@ async def ask(
             said = Submit(id=message_id, text=text, files=files, channel=CHANNEL, instructions=instructions)
             await chats.stop(user, name)  # who asks otherwise waits for no other answer
             wish = Wish(which=replaced.seq, edits=not same_question, files=files)
-            question = await chats.vary(user, name, wish, said)
-            assert question is not None
-            await asked.begin(question.message, again=same_question)
+            open_question = await chats.vary(user, name, wish, said)
+            assert open_question is not None
+            await asked.begin(open_question.message, again=same_question)
         else:
             sent = await chats.send(
                 user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question

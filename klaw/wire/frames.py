@@ -217,7 +217,7 @@ class StoredMessage:
     @classmethod
     def of(cls, message: Message, **more: Any) -> Self:
         """A message as the store has it. ``more``: further fields of the frame."""
-        texts: dict[str, Any] = {name: message.metadata.get(name) for name in ("turn", "task")}
+        texts = {name: message.metadata.get(name) for name in ("turn", "task")}
         return cls(
             seq=message.seq,
             id=message.id,
@@ -228,7 +228,8 @@ class StoredMessage:
             files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
             calls=_calls(message) or None,
             context_used=context_used.read(message.metadata),
-            **{name: text for name, text in texts.items() if isinstance(text, str)},
+            turn=texts["turn"] if isinstance(texts["turn"], str) else None,
+            task=texts["task"] if isinstance(texts["task"], str) else None,
             **more,
         )
 

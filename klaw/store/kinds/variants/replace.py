@@ -117,7 +117,7 @@ def _activate(tx: Transaction, at: NewMessage, branch: int, fork: Fork | None) -
     tree = tree_of(connection, chat)
     start = parting(tree.active, branches.changed(tree, change, branches.NEXT).active)
     query = f"SELECT turn_id, last_seq FROM turns WHERE chat_id = ? AND last_seq >= ? AND {turns.NOW}"  # noqa: S608
-    ended: dict[str, int] = dict(connection.execute(query, (chat, start.turns_from)).fetchall())
+    ended = {str(turn): last for turn, last in connection.execute(query, (chat, start.turns_from))}
     rows = f"SELECT rowid FROM messages WHERE chat_id = ? AND seq >= ? AND {NOW}"  # noqa: S608 - a constant
     going = [int(rowid) for (rowid,) in connection.execute(rows, (chat, start.before_seq))]
     change = attrs.evolve(
@@ -162,10 +162,10 @@ def _made_of(
     connection: apsw.Connection, user: UserId, going: Sequence[int], ended: Sequence[str]
 ) -> Iterator[HiddenThing]:
     if going:
-        for fact, seq in connection.execute(
-            _FACTS, (user, json.dumps(list(going)), json.dumps(list(ended)))
-        ).fetchall():
-            yield HiddenThing(what=FACT.what, thing=str(fact), seq=int(seq))
+        bound = (user, json.dumps(list(going)), json.dumps(list(ended)))
+        found: list[Any] = connection.execute(_FACTS, bound).fetchall()
+        for fact, seq in found:
+            yield HiddenThing(what=FACT.what, thing=fact, seq=seq)
         (first,) = messages.by_rowids(connection, going[:1])
         for person in sorted(only_spoken_of_in(connection, user, going)):
             if PERSON.is_there(connection, user, person):
