@@ -24,7 +24,9 @@ async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_s
     new, edit, again, before, group = LANGUAGES[locale]
 
     def texts(page):
-        return page.locator("article.user .text, article.assistant.text .text").all_inner_texts()
+        """Not what is rendered: one of two pages is behind the other."""
+        found = page.locator("article.user .text, article.assistant.text .text").all_text_contents()
+        return [each.strip() for each in found]
 
     def look(page, wrong):
         begin_chat(page, "main", new)
