@@ -159,7 +159,7 @@ class Chats extends HTMLElement {
       return toast(error.message);
     }
     if (query !== this.search.value.trim()) return;
-    const hits = [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
+    const hits = hitsOf(found);
     if (page) this.list.append(...hits);
     else this.list.replaceChildren(...(found.degraded.length ? [h("li", { class: "hint" }, t("Only words are looked for now, not meaning."))] : []), ...hits);
     if (!page && !hits.length) this.list.append(h("li", { class: "hint" }, t("Nothing was found.")));
@@ -168,7 +168,10 @@ class Chats extends HTMLElement {
   }
 }
 
-// -- what a search finds ---------------------------------------------------------------------------------------------------
+// -- what a search finds --
+
+/** A row for each person, topic, fact, file and message that a search found. */
+export const hitsOf = (found) => [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
 
 function hit(href, name, time, ...more) {
   return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, day(time)), more));
