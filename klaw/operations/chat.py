@@ -222,13 +222,13 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
     await session_of(chat, parts)
     # One more than asked for tells whether there is more.
     bounds = asked.before, asked.after
-    read = await parts.readers.run(stored.shown.page, chat, asked.limit + 1, *bounds, variants=asked.variants)
+    read = await parts.readers.run(stored.branches.page, chat, asked.limit + 1, *bounds, variants=asked.variants)
     if asked.after is not None:
         page = op.fitting(read.messages[: asked.limit], _size, PAGE_CHARS)
     else:
         page = op.fitting(read.messages[-asked.limit :][::-1], _size, PAGE_CHARS)[::-1]
     shown = [
-        frames.StoredMessage.of(each, variant=read.variants.get(each.seq), replaced=each.seq in read.replaced or None)
+        frames.StoredMessage.of(each, variant=read.variants.get(each.seq), replaced=each.seq in read.gone or None)
         for each in page
     ]
     more = len(read.messages) > len(page)

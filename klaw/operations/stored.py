@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from klaw.store.kinds.knowledge import removal as removal
     from klaw.store.kinds.knowledge import sources as sources
     from klaw.store.kinds.variants import branches as branches
-    from klaw.store.kinds.variants import shown as shown
     from klaw.store.search import history_search as history_search
     from klaw.store.search import whereabouts as whereabouts
 else:

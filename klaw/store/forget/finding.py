@@ -29,7 +29,7 @@ from klaw.store.forget.reach import ForgetTarget
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
 from klaw.store.kinds.forgotten import runs_of_tasks
 from klaw.store.kinds.runs import transcript_path
-from klaw.store.kinds.variants.shown import same_place
+from klaw.store.kinds.variants.branches import same_place
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
 

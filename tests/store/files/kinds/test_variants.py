@@ -20,7 +20,7 @@ from klaw.errors import CannotReplace, SourceForgotten
 from klaw.store.engine import meta
 from klaw.store.kinds import chats, facts, messages, pending, summaries, topics
 from klaw.store.kinds.summaries import copy_path
-from klaw.store.kinds.variants import replace, shown
+from klaw.store.kinds.variants import branches, replace
 from klaw.store.kinds.variants.replace import Wish
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
@@ -78,8 +78,8 @@ class Talk:
         assert done is not None
         return done.message
 
-    async def page(self, *, variants: bool = False) -> shown.VariantsPage:
-        return await self.store.readers.run(shown.page, MAIN, 200, None, None, variants=variants)
+    async def page(self, *, variants: bool = False) -> branches.VariantsPage:
+        return await self.store.readers.run(branches.page, MAIN, 200, None, None, variants=variants)
 
     async def texts(self) -> list[str]:
         return [each.content for each in (await self.page()).messages]
