@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import apsw
@@ -134,11 +135,8 @@ def _activate(tx: Transaction, at: NewMessage, branch: int, fork: Fork | None) -
             _put_fact(tx, older, None, at.created_at)
     for each in sorted(before - branches.hidden(connection, user, chat), key=lambda each: each.thing):
         _bring_back(tx, user, _KINDS[each.what], each.thing, at.created_at)
-    tx.after_commit += [(tx.data_dir / summaries.copy_path(*each)).unlink for each in copies if _copied(tx, *each)]
-
-
-def _copied(tx: Transaction, chat: ChatId, number: int) -> bool:
-    return (tx.data_dir / summaries.copy_path(chat, number)).exists()
+    paths = (tx.data_dir / summaries.copy_path(*each) for each in copies)
+    tx.after_commit += [partial(path.unlink, missing_ok=True) for path in paths]
 
 
 # -- what was made of nothing but replaced messages --------------------------------------------------------------------
