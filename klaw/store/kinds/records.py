@@ -38,6 +38,7 @@ KINDS: list[Kind[Any]] = [
     people.MENTION,
     core_memory.CORE,
     tasks.TASK,
+    tasks.SETTINGS,
     summaries.SUMMARY,
     summaries.NOTE,
     topic_changes.TOPIC,
