@@ -399,11 +399,11 @@ const TAKES = {
     this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
   variant() {
-    this.varied = true; // the answer that comes is one of several
+    this.varied = true;
     if (!this.body.querySelector(".edited textarea:focus")) this.load();
   },
   caught_up(frame) {
-    if ((frame.branched || 0) !== this.branched) this.load(); // another variant was shown meanwhile
+    if ((frame.branched || 0) !== this.branched) this.load();
     this.hideLive(true);
   },
   status(frame) {

@@ -1,4 +1,4 @@
-// Variants of messages: saying something else, having a message answered again, going from one variant to another.
+// Variants of messages: editing them, having them answered again, going from one to another.
 
 import { post } from "/static/api.js";
 import { h, opened, toast } from "/static/dom.js";
@@ -11,14 +11,13 @@ export const vary = (chat, word, body) => post(`/chats/${encodeURIComponent(chat
 export function variantButtons(row, chat, message) {
   const { seq, role, kind, task, variant } = message;
   if (kind !== "text" || task || role === "system") return "";
-  const button = (text, onclick, more) => h("button", { class: "quiet", type: "button", onclick, ...more }, text);
-  const go = (sign, label, number) => button(sign, () => vary(chat, "variant", { seq, number }), { "aria-label": t(label), title: t(label), disabled: number < 1 || number > variant.count });
+  const go = (sign, label, number) => h("button.quiet", { onclick: () => vary(chat, "variant", { seq, number }), "aria-label": t(label), title: t(label), disabled: number < 1 || number > variant.count }, sign);
   return [
-    variant && h("span", { class: "variants", role: "group", "aria-label": t("Variant {number} of {count}", variant) },
+    variant && h("span.variants", { role: "group", "aria-label": t("Variant {number} of {count}", variant) },
       go("‹", "The variant before", variant.number - 1), ` ${variant.number}/${variant.count} `, go("›", "The next variant", variant.number + 1)),
-    role === "user" ? button(t("Edit"), (event) => edit(row, chat, message, event.target), { class: "quiet edit" })
-      : [button(t("Answer again"), () => vary(chat, "regenerate", { seq })),
-        button(t("Answer again with …"), () => opened("models").then((view) => view.again(chat, seq)))],
+    role === "user" ? h("button.quiet.edit", ({ target }) => edit(row, chat, message, target), t("Edit"))
+      : [h("button.quiet", () => vary(chat, "regenerate", { seq }), t("Answer again")),
+        h("button.quiet", () => opened("models").then((view) => view.again(chat, seq)), t("Answer again with …"))],
   ];
 }
 
@@ -31,7 +30,7 @@ function edit(row, chat, { seq, content }, button) {
   const send = async (event) => {
     event.preventDefault();
     const text = field.value;
-    if (!text.trim()) return;
+    if (!text.trim() || save.disabled) return;
     save.disabled = true;
     if (text === content || await vary(chat, "edit", { seq, text })) leave();
     save.disabled = false;
@@ -40,8 +39,7 @@ function edit(row, chat, { seq, content }, button) {
     if (event.key === "Escape") leave();
     else if (event.key === "Enter" && !event.isComposing && (event.ctrlKey || event.metaKey || (!event.shiftKey && matchMedia("(pointer: fine)").matches))) send(event);
   } });
-  const save = h("button", { class: "main" }, t("Send"));
-  const form = h("form", { class: "editing", onsubmit: send }, field, h("div", { class: "buttons" }, h("button", { type: "button", onclick: leave }, t("Cancel")), save));
+  const save = h("button.main", t("Send")), form = h("form.editing", { onsubmit: send }, field, h("div.buttons", h("button", { type: "button", onclick: leave }, t("Cancel")), save));
   row.classList.add("edited");
   row.append(form);
   field.focus();
