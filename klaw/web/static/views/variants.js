@@ -4,7 +4,7 @@ import { post } from "/static/api.js";
 import { h, opened, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
-/** Change what a chat shows; all who watch it are told. Returns whether that was done. */
+/** Change what a chat shows. Returns whether that was done. */
 export const vary = (chat, word, body) => post(`/chats/${encodeURIComponent(chat)}/${word}`, body).then(() => true, (error) => toast(error.message));
 
 /** What can be done with a stored message in its row. */
@@ -37,7 +37,7 @@ function edit(row, chat, { seq, content }, button) {
   };
   const field = h("textarea", { value: content, rows: Math.min(12, content.split("\n").length + 1), "aria-label": t("Edit"), onkeydown: (event) => {
     if (event.key === "Escape") leave();
-    else if (event.key === "Enter" && !event.isComposing && (event.ctrlKey || event.metaKey || (!event.shiftKey && matchMedia("(pointer: fine)").matches))) send(event);
+    else if (event.key === "Enter" && !event.isComposing && !event.shiftKey && matchMedia("(pointer: fine)").matches) send(event);
   } });
   const save = h("button.main", t("Send")), form = h("form.editing", { onsubmit: send }, field, h("div.buttons", h("button", { type: "button", onclick: leave }, t("Cancel")), save));
   row.classList.add("edited");
