@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import attrs
@@ -57,6 +57,7 @@ class ChatsExport(OfChat):
     after: Annotated[int, Bounds(0)] = op.argument(
         "the part of the document after this message", default=0, metavar="SEQ", hidden=True
     )
+    variants: bool = op.argument("also messages that another variant has replaced", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -201,10 +202,13 @@ async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> Pa
     about = await parts.readers.run(stored.chats.get, caller.user, chat)
     if about is None:
         raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
-    found = await parts.readers.run(stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
+    found = await parts.readers.run(
+        stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1, variants=asked.variants
+    )
     said = op.fitting(found[:PART_MESSAGES], lambda each: len(each.content), PART_CHARS)
     last = len(said) == len(found)
-    text = _document_part(asked, attrs.asdict(about), said, last=last)
+    replaced = await parts.readers.run(stored.branches.replaced, chat) if asked.variants else frozenset[int]()
+    text = _document_part(asked, attrs.asdict(about), said, replaced, last=last)
     return {
         "chat": chat,
         "format": asked.format,
@@ -223,16 +227,19 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _MARKUP = re.compile(r"([\\`*_\[\]<>&#])")
 
 
-def _document_part(asked: ChatsExport, chat: Mapping[str, Any], said: Iterable[Message], *, last: bool) -> str:
-    """The next messages of a chat, if there are any; ``last``: there are no others behind them."""
+def _document_part(
+    asked: ChatsExport, chat: Mapping[str, Any], said: Iterable[Message], replaced: Collection[int], *, last: bool
+) -> str:
+    """The next messages of a chat, if there are any; ``last``: there are no others behind them. ``replaced``: numbers
+    of those that another variant has replaced."""
     first = asked.after == 0
     if asked.format == "markdown":
         head = f"# {escaped(chat['title'] or chat['name'])}\n\nChat {escaped(chat['name'])}; times are UTC.\n"
-        return (head if first else "") + "".join(map(_markdown, said))
+        return (head if first else "") + "".join(_markdown(each, replaced=each.seq in replaced) for each in said)
     from klaw.store.rows import dumps
 
     about = dumps({name: chat[name] for name in ("chat", "name", "title")})
-    lines = ",\n".join(dumps(_json(each)) for each in said)
+    lines = ",\n".join(dumps({**_json(each), **({"replaced": True} if each.seq in replaced else {})}) for each in said)
     comma = ",\n" if lines else ""
     return (f'{about[:-1]},"messages":[\n' if first else comma) + lines + ("\n]}\n" if last else "")
 
@@ -248,11 +255,11 @@ def escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", text)
 
 
-def _markdown(message: Message) -> str:
+def _markdown(message: Message, *, replaced: bool) -> str:
     at = message.created_at[:16].replace("T", " ")
     if message.type is MessageKind.SESSION_BREAK:
         return f"\n---\n\n*A new segment · {at}*\n"
-    about = f"{at} · #{message.seq}"
+    about = f"{at} · #{message.seq}{' · replaced' if replaced else ''}"
     if message.type is MessageKind.TOOL_RESULT:
         failed = " failed" if message.metadata.get("error") else ""
         return _folded(f"Result of {message.metadata.get('name', 'a tool')}{failed} · {about}", message.content)

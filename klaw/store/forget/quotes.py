@@ -100,7 +100,7 @@ def _quoting_messages(
 ) -> Iterator[tuple[int, bool, list[str]]]:
     """Row ids of messages that stay, whether it is the user who says a piece again, and the pieces."""
     statement = (
-        f"SELECT rowid, role, content, metadata FROM {MESSAGE.table}"  # noqa: S608 - a constant
+        f"SELECT rowid, role, content, metadata FROM {MESSAGE.whole}"  # noqa: S608 - a constant
         " WHERE user_id = ? AND rowid > ? ORDER BY rowid"
     )
     for rowid, role, content, metadata in connection.execute(statement, (user, since)):
@@ -124,7 +124,7 @@ def quoting(
     if not finder or not kind.quotes or not kind.table:
         return
     newer = f" AND {kind.changed} > ?" if kind.changed else ""
-    statement = f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.table} WHERE user_id = ?{newer}"  # noqa: S608
+    statement = f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.whole} WHERE user_id = ?{newer}"  # noqa: S608
     for key, *values in connection.execute(statement, (user, since)[: 1 + bool(newer)]):
         if any(
             _says(finder, value, column in kind.documents) for column, value in zip(kind.quotes, values, strict=True)
@@ -180,7 +180,7 @@ def redact(
 def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key: Key, finder: PieceFinder) -> None:
     columns = [column for column, note in kind.quotes.items() if not note.stays]
     which = f"WHERE {kind.id} = ? AND +user_id = ?"
-    values = connection.execute(f"SELECT {', '.join(columns)} FROM {kind.table} {which}", (key, user)).fetchone()  # noqa: S608
+    values = connection.execute(f"SELECT {', '.join(columns)} FROM {kind.whole} {which}", (key, user)).fetchone()  # noqa: S608
     if values is None:
         return
     new = [
@@ -188,6 +188,9 @@ def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key:
         for column, value in zip(columns, values, strict=True)
     ]
     if new == list(values):
+        return
+    if kind is MESSAGE and forgotten.replaced(connection, int(key)):
+        forgotten.rewrite_replaced(connection, int(key), new)
         return
     if kind is MESSAGE:
         drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
@@ -209,9 +212,6 @@ def _redacted(value: str | None, finder: PieceFinder, *, document: bool) -> str 
     return value if cut == found else dumps(cut)
 
 
-_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
-
-
 def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
     """Overwrite the vectors of messages, and of those behind them, and their codes, and remove the vectors: vec0 leaves
     the bytes of a removed one."""
@@ -221,11 +221,7 @@ def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
         if session is not None:
             vector_codes.erase(connection, session.key, [each.rowid for each in found])
     for message in going:
-        size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
-        if size is not None:
-            zeros = (bytes(size), message.rowid)
-            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
-            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+        messages.drop_vector(connection, message.rowid)
 
 
 # -- who is named ------------------------------------------------------------------------------------------------------
@@ -306,7 +302,7 @@ def look_for_names(
 def _naming(connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: Finder) -> Iterator[tuple[Key, str]]:
     """Keys of a user's things, with their last texts, that name somebody, or once did."""
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in kind.quotes)
-    statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
+    statement = f"SELECT {kind.id}, {texts} FROM {kind.whole} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
     by_past = kind.past and not kind.forgets_past
     if by_past:
         statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value <> '' ORDER BY entry"  # noqa: S608

@@ -120,7 +120,8 @@ def _nearest(
     connection: apsw.Connection, vector: bytes, filters: HistoryFilters, chat: ChatRow | None, depth: int
 ) -> tuple[list[Neighbour], bool]:
     def measure(rowids: list[int]) -> list[Neighbour]:
-        bound = (json.dumps(rowids), *_bindings(filters), vector)
+        each_once = list(dict.fromkeys(rowids))  # one that was replaced and came back may have codes of before
+        bound = (json.dumps(each_once), *_bindings(filters), vector)
         return [Neighbour(*row) for row in connection.execute(_MEASURE, bound)]
 
     now = vector_codes.state(connection)

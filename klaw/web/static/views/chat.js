@@ -9,6 +9,7 @@ import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
+import { variantButtons } from "/static/views/variants.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -128,6 +129,7 @@ class Chat extends HTMLElement {
       page = { messages: [], more: false };
     }
     if (asked !== this.asked || !this.isConnected) return;
+    this.branched = page.branched || 0;
     this.rows.clear();
     this.body.replaceChildren();
     this.first = this.last = 0;
@@ -299,6 +301,7 @@ class Chat extends HTMLElement {
   key(event) {
     if (this.completing?.key(event)) return event.preventDefault();
     const sends = event.ctrlKey || event.metaKey || (!event.shiftKey && isFine()); // a phone has no other key for a new line
+    if (event.key === "ArrowUp" && !this.field.value) [...this.body.querySelectorAll("button.edit")].pop()?.click();
     if (event.key === "Enter" && sends && !event.isComposing) {
       event.preventDefault();
       this.submit(event);
@@ -395,13 +398,22 @@ const TAKES = {
     opened("tools").then((view) => view.used(this.body, frame));
     this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
-  caught_up() {
+  variant() {
+    this.varied = true;
+    if (!this.body.querySelector(".edited textarea:focus")) this.load();
+  },
+  caught_up(frame) {
+    if ((frame.branched || 0) !== this.branched) this.load();
     this.hideLive(true);
   },
   status(frame) {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
-    if (frame.ended) this.hideLive(true);
+    if (frame.ended) {
+      if (this.varied && !this.detached) this.load();
+      this.varied = false;
+      this.hideLive(true);
+    }
     if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
     else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
@@ -443,7 +455,7 @@ function messageRow(chat, message, changed, live) {
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
-    message.role === "assistant" && message.kind === "text" && !message.task && h("button.quiet", () => opened("models").then((view) => view.again(chat, message.seq)), t("Answer again with …")),
+    variantButtons(row, chat, message),
     message.content && message.role !== "system" && h("button.quiet", () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)),
       message.content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;
