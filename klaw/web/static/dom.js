@@ -142,7 +142,7 @@ export function menu(label, entries) {
       closed = opensOver(made, close);
       addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });
     } },
-  summary, h("div", entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
+  summary, h("div", entries.map(([text, act]) => h("button", () => { close(); act(); }, text))));
   return made;
 }
 

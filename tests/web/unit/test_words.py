@@ -23,7 +23,7 @@ STATIC = Path(klaw.web.__file__).parent / "static"
 RUSSIAN = {text: words for path in STATIC.glob("ru*.json") for text, words in json.loads(path.read_text()).items()}
 CODE = "\n".join(path.read_text() for path in STATIC.rglob("*.js"))
 HOLE = re.compile(r"\{(\w+)\}")
-MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*|\{key\}: the environment .*")
+MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*|no time was .*|\{key\}: the environment .*")
 """Numbers of things, and sentences that are put together of several texts."""
 
 

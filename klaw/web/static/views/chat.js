@@ -436,14 +436,16 @@ function messageRow(chat, message, changed, live) {
   const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
   if (live) Object.assign(row, { live: Object.assign(live, { done }) });
   const text = live?.text || (message.role === "assistant" ? markdown(message.content, done)
-    : h("div.text.plain", { dir: "auto" }, message.role === "system" ? t(message.content) : message.content));
+    : h("div.text.plain", { dir: "auto" }, message.role === "system" ? message.content.split("\n").map((line) => said(line)).join("\n") : message.content));
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.role !== "system" && h("button.quiet", () => opened("copying").then((view) => view.copy(message.content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
-    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …"))));
+    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …")),
+    message.content && message.role !== "system" && h("button", { class: "quiet", onclick: () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)) },
+      message.content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;
 }
 

@@ -68,7 +68,7 @@ export async function begin() {
   document.querySelectorAll("dialog").forEach((each) => each.close());
   location.hash = "#/chats";
   await app.show();
-  document.querySelector("klaw-chats").begin();
+  document.querySelector("klaw-chats").begin("");
 }
 
 /** Show which keys do what. */
