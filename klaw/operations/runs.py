@@ -282,7 +282,11 @@ def _in_words(answer: dict[str, Any]) -> Lines:
 
 
 _REMIND = op.Slash(
-    word="/remind", help="/remind tomorrow 9:00 water the roses", rest="text", of_chat="chat", show=_in_words
+    word="/remind",
+    help="set a reminder: /remind tomorrow 9:00 water the roses",
+    rest="text",
+    of_chat="chat",
+    show=_in_words,
 )
 _SNOOZE = op.Slash(word="/snooze", help="get the last reminder again: /snooze 20 minutes", rest="when", show=_in_words)
 _ZONE = op.Slash(word="/zone", help="show or set your time zone: /zone Europe/Berlin")

@@ -443,8 +443,8 @@ function messageRow(chat, message, changed, live) {
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
-    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …")),
-    message.content && message.role !== "system" && h("button", { class: "quiet", onclick: () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)) },
+    message.role === "assistant" && message.kind === "text" && !message.task && h("button.quiet", () => opened("models").then((view) => view.again(chat, message.seq)), t("Answer again with …")),
+    message.content && message.role !== "system" && h("button.quiet", () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)),
       message.content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;
 }
