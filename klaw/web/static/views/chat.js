@@ -25,30 +25,30 @@ class Chat extends HTMLElement {
     this.rows = new Map();
     this.first = this.last = 0;
     this.detached = false;
-    this.scroll = h("div", { class: "messages", role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0, onscroll: () => this.scrolled() });
-    this.pending = h("div", { class: "pending" });
-    this.live = h("div", { class: "live" });
-    this.state = h("p", { class: "state", role: "status" });
-    this.heard = h("p", { class: "unseen", role: "status" }); // what a screen reader says: whole answers, not their pieces
-    this.newest = h("button", { class: "newest", hidden: true, onclick: () => this.load() }, t("The newest"));
+    this.scroll = h("div.messages", { role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0, onscroll: () => this.scrolled() });
+    this.pending = h("div.pending");
+    this.live = h("div.live");
+    this.state = h("p.state", { role: "status" });
+    this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
+    this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
     this.field = h("textarea", { rows: 1, dir: "auto", placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
-    this.button = h("button", { class: "main", type: "submit" }, t("Send"));
+    this.button = h("button.main", { type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
-    this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.button);
+    this.composer = h("form.composer", { onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
-    this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
-    this.tooLong = h("p", { class: "offline", role: "alert", hidden: true });
-    this.heading = h("h1", {}, this.chat);
-    this.known = h("span", {});
-    this.model = h("button", { class: "quiet model", hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
-    this.menu = h("span", { class: "menu-place" });
+    this.offline = h("p.offline", { role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
+    this.tooLong = h("p.offline", { role: "alert", hidden: true });
+    this.heading = h("h1", this.chat);
+    this.known = h("span");
+    this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
+    this.menu = h("span.menu-place");
     this.replaceChildren(
-      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
-      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
+      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
+      this.scroll, this.newest, h("div.doing", this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
-    this.body = h("div", { class: "body" });
+    this.body = h("div.body");
     this.scroll.replaceChildren(this.body, this.live, this.pending);
     this.grows = new ResizeObserver(() => this.follow());
     for (const each of [this.scroll, this.body, this.live]) this.grows.observe(each);
@@ -137,7 +137,7 @@ class Chat extends HTMLElement {
     this.more = page.more;
     this.detached = Boolean(query.before);
     this.newest.hidden = !this.detached;
-    if (!page.messages.length) this.body.replaceChildren(h("p", { class: "hint empty" }, t("What's on your mind?")));
+    if (!page.messages.length) this.body.replaceChildren(h("p.hint.empty", t("What's on your mind?")));
     if (!this.detached) {
       app.socket.watch(this.chat, this.last);
       this.toEnd();
@@ -242,7 +242,7 @@ class Chat extends HTMLElement {
     if (this.answer && this.answer.turn === turn) return this.answer;
     const node = document.createTextNode(""), text = h("div.text.plain", { dir: "auto" }, node);
     this.answer = { turn, length: 0, cut: 0, text, node };
-    this.live.replaceChildren(h("article", { class: "assistant", "aria-busy": "true" }, text));
+    this.live.replaceChildren(h("article.assistant", { "aria-busy": "true" }, text));
     return this.answer;
   }
 
@@ -254,9 +254,9 @@ class Chat extends HTMLElement {
 
   showPending() {
     const unsent = app.socket.unsent.filter((each) => each.chat === this.chat);
-    this.pending.replaceChildren(...unsent.map((each) => h("article", { class: "user unsent" },
-      each.text && h("div", { class: "text plain" }, each.text), each.files && shownFiles(each.files),
-      h("footer", {}, t("not sent yet")))));
+    this.pending.replaceChildren(...unsent.map((each) => h("article.user.unsent",
+      each.text && h("div.text.plain", each.text), each.files && shownFiles(each.files),
+      h("footer", t("not sent yet")))));
   }
 
   showApproval(asked) {
@@ -267,10 +267,10 @@ class Chat extends HTMLElement {
     };
     // Where a command runs stands before it, in Klaw's words; all else is shown exactly as it is.
     const what = asked.tool === "host_exec" ? asked.what.replace(/^\[([^\]]*)\]/, (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`) : asked.what;
-    const section = h("section", { class: "approval", role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
-      h("strong", {}, asked.tool), h("pre", { tabIndex: 0 }, what),
-      h("div", { class: "buttons" }, h("button", { onclick: () => answer(false) }, t("Refuse")),
-        h("button", { class: "main", onclick: () => answer(true) }, t("Allow"))));
+    const section = h("section.approval", { role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
+      h("strong", asked.tool), h("pre", { tabIndex: 0 }, what),
+      h("div.buttons", h("button", () => answer(false), t("Refuse")),
+        h("button.main", () => answer(true), t("Allow"))));
     this.live.append(section);
     this.heard.textContent = `${t("Allow")}? ${asked.tool}: ${what}`;
     section.scrollIntoView({ block: "nearest" });
@@ -279,7 +279,7 @@ class Chat extends HTMLElement {
   /** Offer to try again what has no answer. */
   fail(why) {
     this.live.querySelector(".retry")?.remove();
-    this.live.append(h("section", { class: "error retry", role: "alert" }, why, " ", h("button", { onclick: () => app.socket.send(this.chat, "/retry") }, t("Retry"))));
+    this.live.append(h("section.error.retry", { role: "alert" }, why, " ", h("button", () => app.socket.send(this.chat, "/retry"), t("Retry"))));
     this.follow();
   }
 
@@ -428,7 +428,7 @@ const TAKES = {
   error(frame) {
     if (frame.code === "seq_ahead") return this.load();
     if (frame.turn) this.fail(said(frame.message, frame.code));
-    else if (!frame.retryable) this.live.append(h("section", { class: "error", role: "alert" }, said(frame.message, frame.code)));
+    else if (!frame.retryable) this.live.append(h("section.error", { role: "alert" }, said(frame.message, frame.code)));
     this.showPending();
     this.follow();
   },
@@ -438,26 +438,27 @@ const TOOLS = ["tool_call", "tool_result"];
 
 /** A stored message; `changed` is called when something was forgotten. `live`: what of it is shown already. */
 function messageRow(chat, message, changed, live) {
-  const row = h("article", { class: `${message.role} ${message.kind}`, "data-seq": message.seq });
-  if (message.kind === "session_break") {
-    row.append(h("p", { class: "hint" }, t("A fresh start.")));
+  const { content, kind, role } = message, isAnswer = role === "assistant", isSystem = role === "system";
+  const row = h("article", { class: `${role} ${kind}`, "data-seq": message.seq });
+  if (kind === "session_break") {
+    row.append(h("p.hint", t("A fresh start.")));
     return row;
   }
-  if (message.kind === "tool_result" || (message.kind === "tool_call" && !message.content.trim())) return row;
+  if (kind === "tool_result" || (kind === "tool_call" && !content.trim())) return row;
   const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
   const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
   if (live) Object.assign(row, { live: Object.assign(live, { done }) });
-  const text = live?.text || (message.role === "assistant" ? markdown(message.content, done)
-    : h("div.text.plain", { dir: "auto" }, message.role === "system" ? message.content.split("\n").map((line) => said(line)).join("\n") : message.content));
-  text.hidden = !message.content;
-  row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    message.role !== "system" && h("button.quiet", () => opened("copying").then((view) => view.copy(message.content)), t("Copy")),
+  const text = live?.text || (isAnswer ? markdown(content, done)
+    : h("div.text.plain", { dir: "auto" }, isSystem ? content.split("\n").map((line) => said(line)).join("\n") : content));
+  text.hidden = !content;
+  row.append(text, message.files ? shownFiles(message.files) : "", h("footer", h("time", { dateTime: message.created_at }, when(message.created_at)),
+    content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
-    message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
+    isAnswer && message.turn && h("button.quiet", { onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
     variantButtons(row, chat, message),
-    message.content && message.role !== "system" && h("button.quiet", () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)),
-      message.content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
+    content && !isSystem && h("button.quiet", () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat)),
+      content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;
 }
 

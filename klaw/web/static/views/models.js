@@ -17,13 +17,13 @@ export function able(model) {
 
 /** A list of models with a search; `choose` gets the chosen one. */
 export function modelList(models, choose) {
-  const list = h("ul", { class: "list" }), told = h("p", { class: "hint", role: "status" });
+  const list = h("ul.list"), told = h("p.hint", { role: "status" });
   const draw = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = models.filter(({ name }) => words.every((word) => name.toLowerCase().includes(word)));
     told.textContent = found.length > MOST ? t("{count} models: type a part of the name.", { count: number(found.length) }) : found.length ? "" : t("No model has this in its name.");
-    list.replaceChildren(...found.slice(0, MOST).map((each) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => choose(each) },
-      h("strong", {}, each.name), each.note && h("span", { class: "hint" }, ` ${each.note}`), h("span", { class: "hint about" }, able(each))))));
+    list.replaceChildren(...found.slice(0, MOST).map((each) => h("li", h("button", { type: "button", class: "choice", onclick: () => choose(each) },
+      h("strong", each.name), each.note && h("span.hint", ` ${each.note}`), h("span.hint.about", able(each))))));
   };
   const search = h("input", { type: "search", "aria-label": t("Search"), placeholder: t("Search"), hidden: models.length <= SEARCHED, oninput: draw });
   draw();
