@@ -128,6 +128,14 @@ class TurnEnded:
 
 
 @attrs.frozen(kw_only=True)
+class ChatChanged:
+    """A chat has another title, or another place in lists."""
+
+    chat: ChatId
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class HealthChanged:
     """A part became degraded, or works again; for all users."""
 
@@ -138,7 +146,8 @@ class HealthChanged:
 
 ChatEvent: TypeAlias = (
     TurnStarted | StepChanged | TextStreamed | ThoughtStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
-)
+    | ChatChanged
+)  # fmt: skip
 Event: TypeAlias = MessageStored | ChatEvent | HealthChanged
 
 

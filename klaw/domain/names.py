@@ -3,6 +3,8 @@
 import datetime as dt
 import difflib
 import re
+import secrets
+import string
 import unicodedata
 from functools import lru_cache
 from typing import NewType
@@ -60,6 +62,17 @@ def name_of(chat: ChatId) -> str:
 
 def user_of(chat: ChatId) -> UserId:
     return UserId(chat.split(":", 1)[0])
+
+
+NEW_CHAT = "chat-[0-9]" + 7 * "[0-9a-z]"
+"""The form of the names that Klaw makes, for regular expressions and SQLite's GLOB: such a chat is called by its title
+only."""
+
+
+def new_chat_name() -> str:
+    """A name for a chat that nobody names."""
+    letters = string.digits + string.ascii_lowercase
+    return f"chat-{secrets.choice(string.digits)}{''.join(secrets.choice(letters) for _ in range(7))}"
 
 
 def client_id(text: str) -> str:

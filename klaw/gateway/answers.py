@@ -79,6 +79,8 @@ def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
         case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
             return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
+        case events.ChatChanged(title=title):
+            return [frames.ChatFrame(chat=chat, title=title)]
         case events.TextStreamed() | events.ThoughtStreamed():
             return []
 

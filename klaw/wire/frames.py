@@ -331,6 +331,15 @@ class StoppedFrame:
 
 
 @attrs.frozen(kw_only=True)
+class ChatFrame:
+    """A watched chat has another title, or another place in lists."""
+
+    type: ClassVar[str] = "chat"
+    chat: str
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class CaughtUp:
     type: ClassVar[str] = "caught_up"
     chat: str
@@ -373,5 +382,5 @@ RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame | Status
-    | ResultFrame | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
+    | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | Error | Notice
 )  # fmt: skip

@@ -99,6 +99,20 @@ export function toast(text, ms = 5000) {
   setTimeout(() => made.remove(), ms);
 }
 
+/** Listen to all [target, type, what to do]. Returns what ends that. */
+export function listening(all) {
+  all.forEach(([target, ...given]) => target.addEventListener(...given));
+  return () => all.forEach(([target, ...given]) => target.removeEventListener(...given));
+}
+
+/** Change what is shown, while the first of the rows that are seen stays where it is in `scroller`. */
+export function keepPlace(scroller, rows, change) {
+  const top = scroller.getBoundingClientRect().top, seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top);
+  const was = seen?.getBoundingClientRect().top;
+  change();
+  if (seen?.isConnected) scroller.scrollTop += seen.getBoundingClientRect().top - was;
+}
+
 /** The name of a chat, in its id. */
 export const nameOf = (chat) => chat.split(":").pop();
 

@@ -3,12 +3,13 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, markdown, opened, toast } from "/static/dom.js";
+import { h, keepPlace, listening, markdown, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
+import { beginning, temporaryMark, titleOf } from "/static/views/new_chat.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -19,6 +20,8 @@ const isFine = () => matchMedia("(pointer: fine)").matches;
 class Chat extends HTMLElement {
   chat = "";
   at = 0;
+  /** What sends the first message of a new chat. */
+  starts = null;
 
   connectedCallback() {
     this.rows = new Map();
@@ -38,7 +41,7 @@ class Chat extends HTMLElement {
     this.files.listen(this);
     this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.tooLong = h("p", { class: "offline", role: "alert", hidden: true });
-    this.heading = h("h1", {}, this.chat);
+    this.heading = h("h1", {}, titleOf({ name: this.chat, temporary: this.temporary }));
     this.known = h("span", {});
     this.model = h("button", { class: "quiet model", hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span", { class: "menu-place" });
@@ -50,19 +53,14 @@ class Chat extends HTMLElement {
     this.scroll.replaceChildren(this.body, this.live, this.pending);
     this.grows = new ResizeObserver(() => this.follow());
     for (const each of [this.scroll, this.body, this.live]) this.grows.observe(each);
-    this.onFrame = ({ detail }) => detail.chat === this.chat && this.take(detail);
-    this.onOnline = ({ detail }) => {
+    const onOnline = ({ detail }) => {
       this.offline.hidden = detail;
       if (!detail) this.setState("", false);
       else if (!this.written) this.know();
     };
-    this.onReturned = ({ detail }) => detail.chat === this.chat && this.takeBack(detail);
-    app.socket.addEventListener("returned", this.onReturned);
-    app.socket.addEventListener("frame", this.onFrame);
-    app.socket.addEventListener("online", this.onOnline);
+    this.deaf = listening([[app.socket, "returned", ({ detail }) => detail.chat === this.chat && this.takeBack(detail)],
+      [app.socket, "frame", ({ detail }) => detail.chat === this.chat && this.take(detail)], [app.socket, "online", onOnline], [document, "visibilitychange", () => this.read()]]);
     this.offline.hidden = app.socket.online;
-    this.onVisible = () => this.read();
-    document.addEventListener("visibilitychange", this.onVisible);
     this.typed();
     this.know();
     this.show(this.at);
@@ -82,23 +80,21 @@ class Chat extends HTMLElement {
   }
 
   /** Take what is known of this chat; by default, that it is new. */
-  named(chat = { name: this.chat, title: "" }) {
-    const bases = chat.bases || [], written = JSON.stringify([chat.title || "", Boolean(chat.archived), bases]);
-    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
-    this.written = written;
-    this.heading.textContent = chat.title || chat.name;
-    this.known.replaceChildren(...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
-    this.menu.replaceChildren(chatMenu(chat, () => {
+  named(chat = { name: this.chat, title: "", temporary: this.temporary }) {
+    const bases = chat.bases || [], written = JSON.stringify([chat.title, chat.archived, chat.pinned, chat.temporary, !chat.last_seq, bases]);
+    const changed = () => {
       this.know();
       this.closest("klaw-chats")?.refresh();
-    }, true));
+    };
+    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
+    this.written = written;
+    this.heading.textContent = titleOf(chat);
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
+    this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 
   disconnectedCallback() {
-    app.socket.removeEventListener("returned", this.onReturned);
-    app.socket.removeEventListener("frame", this.onFrame);
-    app.socket.removeEventListener("online", this.onOnline);
-    document.removeEventListener("visibilitychange", this.onVisible);
+    this.deaf();
     this.grows.disconnect();
     clearTimeout(this.timer);
   }
@@ -121,7 +117,7 @@ class Chat extends HTMLElement {
     const asked = this.asked = {};
     let page;
     try {
-      page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
+      page = this.starts ? { messages: [] } : await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
@@ -139,7 +135,7 @@ class Chat extends HTMLElement {
     this.more = page.more;
     this.detached = Boolean(query.before);
     this.newest.hidden = !this.detached;
-    if (!page.messages.length) this.body.replaceChildren(h("p", { class: "hint empty" }, t("What's on your mind?")));
+    if (!page.messages.length) this.body.replaceChildren(beginning(this));
     if (!this.detached) {
       app.socket.watch(this.chat, this.last);
       this.toEnd();
@@ -180,7 +176,7 @@ class Chat extends HTMLElement {
     this.loading = true;
     try {
       const page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
-      this.keepPlace(() => {
+      keepPlace(this.scroll, this.body.children, () => {
         if (query.before) {
           [...page.messages].reverse().forEach((message) => this.put(message));
           this.more = page.more;
@@ -197,15 +193,6 @@ class Chat extends HTMLElement {
       toast(error.message);
     }
     this.loading = false;
-  }
-
-  /** Change what is in the document while what is looked at stays where it is. */
-  keepPlace(change) {
-    const top = this.scroll.getBoundingClientRect().top;
-    const seen = [...this.body.children].find((row) => row.getBoundingClientRect().bottom > top);
-    const was = seen?.getBoundingClientRect().top;
-    change();
-    if (seen?.isConnected) this.scroll.scrollTop += seen.getBoundingClientRect().top - was;
   }
 
   /** Take the messages that are far away out of the document. */
@@ -341,6 +328,7 @@ class Chat extends HTMLElement {
     if (!text.trim() && !this.files.named.length) return;
     const bytes = app.socket.excess(app.socket.frame(this.chat, text, this.files.named));
     if (bytes) return this.refuse(bytes);
+    if (this.starts) return this.starts(event);
     app.socket.send(this.chat, text, this.files.named);
     this.files.clear();
     this.field.value = "";
@@ -410,6 +398,9 @@ const TAKES = {
     }
     if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
     else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
+  },
+  chat() {
+    this.know();
   },
   approval(frame) {
     this.showApproval(frame);
