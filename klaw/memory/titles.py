@@ -4,6 +4,7 @@ model is never asked: it is too small for that."""
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import attrs
 import structlog
@@ -16,12 +17,12 @@ from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.config.schema import EngineConfig
 from klaw.domain.events import ChatChanged, EventSink
-from klaw.domain.message import MAX_TITLE, Role, chat_title, is_searchable
+from klaw.domain.message import MAX_TITLE, Message, Role, chat_title, is_searchable
 from klaw.domain.names import NEW_CHAT, ChatId, UserId, name_of
 from klaw.domain.text import clean_output, in_brief, tagged
 from klaw.errors import ConfigError, InvalidValue, NoSuchChat, StorageError
 from klaw.llm.errors import ProviderError
-from klaw.llm.types import Route
+from klaw.llm.types import ChatMessage, Route
 from klaw.memory.background_llm import Asker, question
 from klaw.memory.summaries import asking
 from klaw.store.engine import meta
@@ -51,6 +52,11 @@ def read_title(answer: str) -> str:
         return chat_title(text)
     except InvalidValue:
         return ""
+
+
+def title_prompt(said: Sequence[Message]) -> tuple[ChatMessage, ...]:
+    """The question for a title of a chat that begins so."""
+    return question("title", tagged("conversation", asking.split(asking.transcript(said), READ_TOKENS)[0]))
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -119,9 +125,8 @@ class Titler(Nudge):
         said = [each for each in found if is_searchable(each.role, each.type)]
         title = ""
         if self._failed[chat] < ATTEMPTS and any(each.role is Role.USER and each.content for each in said):
-            start = asking.split(asking.transcript(said), READ_TOKENS)[0]
             async with self.asker.charged("titles", user, chat) as asker:
-                title = read_title((await asker.call(route, question("title", tagged("conversation", start)))).text)
+                title = read_title((await asker.call(route, title_prompt(said))).text)
         del self._failed[chat]
         last = said[-1].seq if said else 1
         try:
