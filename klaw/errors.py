@@ -79,6 +79,8 @@ class ProblemsError(KlawError):
 
 
 class ConfigError(ProblemsError):
+    code = "bad_config"
+
     @classmethod
     def of(cls, message: str, path: str = "") -> "ConfigError":
         return cls([Problem(path, message)])

@@ -32,6 +32,8 @@ class ChangeResult:
     restart: tuple[str, ...]
     """All keys that wait for a restart, also of earlier changes."""
     warnings: Sequence[Problem]
+    in_effect: bool = True
+    """False: no server runs, and the next one goes by it."""
 
 
 async def change_settings(core: Core, changes: Mapping[str, Any], *, undo: bool = False) -> ChangeResult:
@@ -53,21 +55,16 @@ def _write(draft: Draft, core: Core) -> tuple[bool, float]:
     return draft.write(), core.config_time()
 
 
-def _load(core: Core) -> tuple[EngineConfig, Sequence[Problem], float]:
-    at = core.config_time()
-    return *load(core.paths.config_file), at
-
-
 async def reload_settings(core: Core) -> ChangeResult:
     """Take up what the file says now. Raises ConfigError: it is wrong, which is shown as degraded until it is right."""
-    changing = core.changing
+    changing, file = core.changing, core.paths.config_file
     async with changing.lock:
         try:
-            config, warnings, at = await core.files.run(_load, core)
+            at, (config, warnings) = await core.files.run(lambda: (core.config_time(), load(file)))
             await _check(core, config)
         except ConfigError as error:
             changing.wrong = str(error)
-            log.error("configuration_wrong", path=str(core.paths.config_file), reason=changing.wrong)
+            log.error("configuration_wrong", path=str(file), reason=changing.wrong)
             raise
         return await _take_up(core, config, warnings, at)
 

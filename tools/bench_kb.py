@@ -13,8 +13,10 @@ passages, each page counted once, averaged over the questions of the kind "text"
 document known. The ranker is learned from the other sources, without questions about documents that this one has too
 (of one source alone: for each document from the questions of all the others); "as shipped" is with the weights that
 Klaw has, which have seen all of them. ``--articles`` is a file of paragraphs with questions (a conversation of
-``bench_recall.py``): each paragraph is a document. Silence is how many small talk and unanswerable questions are given
-no passage. ``--scale`` measures the time of a search, with the question's embedding, in a base of so many passages.
+``bench_recall.py``): each paragraph is a document without pages, for which there are weights of their own, learned
+here from the questions about the other half of them. Silence is how many small talk and unanswerable questions are
+given no passage. ``--scale`` measures the time of a search, with the question's embedding, in a base of so many
+passages.
 """
 
 import argparse
@@ -28,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -68,6 +70,8 @@ MAX_TOKENS = 1_500
 L2, PRIOR = 0.1, {"fused": 6.0, "distance": -1.0, "page": 3.0}
 """What is learned stays near plain fusion, and near the page that a question names: so it carries over to documents of
 another kind."""
+L2_ARTICLES = 0.03
+"""Of documents without pages, about which there are more questions."""
 K1, B = 1.2, 0.75
 """Of BM25."""
 _TIMED = 200
@@ -81,7 +85,8 @@ class Question:
     document: DocumentId
     name: str
     """The document's."""
-    pages: tuple[int, ...]
+    pages: tuple[int | None, ...]
+    """None of an article."""
     answerable: bool
 
 
@@ -164,21 +169,36 @@ def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[tuple[str, 
     return {(source, name): made[(source,) if several else (source, name)] for source, name in there}
 
 
-def learn(path: Path, model: str, asked: Sequence[Asked], alone: Sequence[Asked]) -> None:
-    """Write the ranker that all questions teach, for searches with vectors and by words alone."""
-    groups = {
-        state: [group for each in found if each.question.answerable and (group := each.group()).evidence.any()]
-        for state, found in (("words", alone), ("vectors", asked))
-    }
+def learned_from_half(asked: Sequence[Asked]) -> dict[tuple[str, str], dict[str, float]]:
+    """Weights for each article, learned from the questions about those of the other half."""
+    names = dict.fromkeys(each.question.name for each in asked)
+    half = {name: at % 2 for at, name in enumerate(names)}
+    made = [fit_all([each for each in asked if half[each.question.name] != side], L2_ARTICLES) for side in (0, 1)]
+    return {(each.source, each.question.name): made[half[each.question.name]] for each in asked}
+
+
+def fit_all(asked: Sequence[Asked], l2: float) -> dict[str, float]:
+    groups = [group for each in asked if each.question.answerable and (group := each.group()).evidence.any()]
+    return fit(groups, l2, PASSAGES.names, prior=PRIOR)
+
+
+Found: TypeAlias = Mapping[str, Sequence[Asked]]
+"""What searches found by words alone, and with vectors; by the names of the ranker's sets of weights."""
+
+
+def learn(path: Path, model: str, asked: Found, of_articles: Found) -> None:
+    """Write the ranker that all questions teach; ``other`` is for documents without pages."""
     made = {
         "by": "tools/bench_kb.py --learn",
         "on": datetime.now(UTC).date().isoformat(),
         "model": model,
         "l2": L2,
         "prior": PRIOR,
-        "searches": len(groups["vectors"]),
+        "searches": len(asked["vectors"]),
     }
-    ranker = {"made": made, **{state: fit(found, L2, PASSAGES.names, prior=PRIOR) for state, found in groups.items()}}
+    other = {state: fit_all(found, L2_ARTICLES) for state, found in of_articles.items()}
+    ranker = {"made": made, **{state: fit_all(found, L2) for state, found in asked.items()}}
+    ranker["other"] = {"made": {"l2": L2_ARTICLES, "searches": len(of_articles["vectors"])}, **other}
     path.write_text(json.dumps(ranker, indent=1) + "\n", encoding="utf-8")
     built_in.cache_clear()
 
@@ -308,22 +328,48 @@ def weak_curve(found: Mapping[str, Sequence[PassageOutcome]]) -> list[dict[str, 
     ]
 
 
-async def articles(store: Store, model: KeptModel, path: Path) -> dict[str, float]:
-    """Share of the questions whose paragraph is among the first articles, in percent."""
+async def ask_articles(store: Store, model: KeptModel, path: Path) -> Found:
+    """Every question about a paragraph, each of which is a document."""
     source, told = await new_base(store, "articles"), _json(path)
     for message in told["messages"]:
         text = message["content"]
         cut = [Passage(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
         await add(store, source, message["id"], "", cut)
     await embed(store, model)
-    search = searching(store, ready_embedder(model))
-    hits: dict[int, list[float]] = {places: [] for places in PLACES}
-    for question in told["questions"]:
-        found = await search.search(question["query"], [source.base], LOCAL_USER, max_tokens=MAX_TOKENS)
-        names = list(dict.fromkeys(each.passage.name for each in found.candidates))
-        for places in PLACES:
-            hits[places].append(len(set(names[:places]).intersection(question["evidence"])) / len(question["evidence"]))
-    return {f"@{places}": round(100 * statistics.mean(values), 1) for places, values in hits.items()}
+    scope = PassageScope(user=LOCAL_USER, bases=[source.base], documents=None)
+
+    async def ask(search: KnowledgeSearch) -> list[Asked]:
+        found = []
+        for each in told["questions"]:
+            (name,) = each["evidence"]
+            about = document_id(source.id, name)
+            question = Question(text=each["query"], document=about, name=name, pages=(None,), answerable=True)
+            _, pool = await search.gather(question.text, scope, search.account())
+            found.append(Asked(source=source.name, question=question, scope="all", pool=pool))
+        return found
+
+    by_words, with_vectors = searching(store, no_embedder()), searching(store, ready_embedder(model))
+    return {"words": await ask(by_words), "vectors": await ask(with_vectors)}
+
+
+def articles(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
+    """Share of the questions whose paragraph is among the first articles, by step, in percent."""
+    ranker = built_in("klaw.knowledge").other
+    assert ranker is not None
+    orders = {
+        "fused": lambda each: list(range(len(each.pool.entries))),
+        "ranked": by_weights(learned_from_half(asked)),
+        "ranked as shipped": by_weights({(each.source, each.question.name): ranker.vectors for each in asked}),
+    }
+    columns = {
+        step: zip(*(page_recall(each, order(each)) for each in asked), strict=True) for step, order in orders.items()
+    }
+    return {
+        step: {
+            f"@{places}": round(100 * statistics.mean(found), 1) for places, found in zip(PLACES, shares, strict=True)
+        }
+        for step, shares in columns.items()
+    }
 
 
 async def scale(store: Store, model: KeptModel, source: Source, folder: Path, count: int) -> dict[str, float]:
@@ -395,9 +441,10 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 return result
             search, words_alone = searching(store, ready_embedder(model)), searching(store, no_embedder())
             asked = await ask_all(search, folders)
+            of_articles = await ask_articles(store, model, arguments.articles) if arguments.articles else {}
             if arguments.learn is not None:
-                alone = await ask_all(words_alone, folders)
-                await trio.to_thread.run_sync(learn, arguments.learn, model.model.model_id, asked, alone)
+                found_all = {"words": await ask_all(words_alone, folders), "vectors": asked}
+                await trio.to_thread.run_sync(learn, arguments.learn, model.model.model_id, found_all, of_articles)
             result["pages"] = table(asked, {source.name: await Pages.of(store, source) for source in folders.values()})
             result["silent"] = {}
             found: dict[str, list[PassageOutcome]] = {}
@@ -414,8 +461,8 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     result["silent"][source.name][kind] = f"{silent} of {len(there)}"
                     found.setdefault(kind, []).extend(there)
             result["weak"] = weak_curve({kind: found[kind] for kind in ("unanswerable", "answerable")})
-            if arguments.articles:
-                result["articles"] = await articles(store, model, arguments.articles)
+            if of_articles:
+                result["articles"] = articles(of_articles["vectors"])
             folder, source = next(iter(folders.items()))
             result["scale_ms"] = {count: await scale(store, model, source, folder, count) for count in arguments.scale}
     return result
@@ -442,10 +489,14 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="folder that keeps what was read and embedded")
     parser.add_argument("--prepare", action="store_true", help="only read and embed")
-    parser.add_argument("--learn", type=Path, metavar="FILE", help="write the ranker that all questions teach")
+    parser.add_argument(
+        "--learn", type=Path, metavar="FILE", help="write the ranker that all questions teach (needs --articles)"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")
     arguments = parser.parse_args()
+    if arguments.learn is not None and arguments.articles is None:
+        parser.error("--learn needs --articles: documents without pages are ranked by weights of their own")
     log.configure("error", "json")
     arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()
     result = trio.run(run, arguments)

@@ -28,16 +28,14 @@ from klaw.actor.clock import SystemClock
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.ranker import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.database import Readers
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.history_search import HistoryFilters, search_history
-from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store
-from tools.bench_recall import MODEL, CachedModel, load
+from tools.bench_recall import MODEL, CachedModel, load, ready_embedder
 
 DEEPEST = 10
 
@@ -65,7 +63,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             model.save()
             while await store.writer.run(stored_vectors.encode):
                 pass
-            return await measure(store.readers, asked, model.model.random_cosine)
+            return await measure(store.readers, asked, model)
 
 
 def questions(path: Path, conversation: dict[str, Any], model: CachedModel) -> list[Asked]:
@@ -82,15 +80,12 @@ def questions(path: Path, conversation: dict[str, Any], model: CachedModel) -> l
     ]
 
 
-async def measure(readers: Readers, asked: Sequence[Asked], random_cosine: float) -> dict[str, Any]:
-    vectors = {each.text: each.vector for each in asked}
-    search = MemorySearch(
-        readers, ReadyEmbedder(lambda text: Reading(vectors[text]), random_cosine, SystemClock()), SystemClock()
-    )
+async def measure(readers: Readers, asked: Sequence[Asked], model: CachedModel) -> dict[str, Any]:
+    search = MemorySearch(readers, ready_embedder(model), SystemClock())
     filters = HistoryFilters(user=LOCAL_USER)
     ids: Mapping[int, str] = dict(await readers.run(lambda c: list(c.execute("SELECT rowid, id FROM messages"))))
     found: dict[str, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    spent = []
+    spent, steps = [], defaultdict(list)
     for question in asked:
         words = read_search_words(question.text)
         lists = await readers.run(search_history, question.vector, words, filters, DEPTH)
@@ -99,6 +94,8 @@ async def measure(readers: Readers, asked: Sequence[Asked], random_cosine: float
         begin = time.perf_counter()
         page = await search.search(question.text, filters, limit=DEEPEST)
         spent.append(1000 * (time.perf_counter() - begin))
+        for step, took in page.timings_ms.items():
+            steps[step].append(took)
         methods = {
             "vectors": near,
             "text": text,
@@ -120,6 +117,7 @@ async def measure(readers: Readers, asked: Sequence[Asked], random_cosine: float
         "messages": len(ids),
         "search_p50_ms": round(statistics.median(spent), 1),
         "search_p95_ms": round(sorted(spent)[int(len(spent) * 0.95)], 1),
+        "steps_p50_ms": {step: round(statistics.median(took), 1) for step, took in steps.items()},
     }
 
 
@@ -141,6 +139,7 @@ def main() -> None:
         for method, shares in methods.items():
             print(f"{name:<10} {method:<8} " + "  ".join(f"{key} {value:>5}" for key, value in shares.items()))
     print(f"{result['messages']} messages; search {result['search_p50_ms']} ms p50, {result['search_p95_ms']} ms p95")
+    print("steps, ms p50:", result["steps_p50_ms"])
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python tools/screenshots.py [--to docs/images]
 
-Writes a chat in English, wide and light; one in Russian on a phone, dark; what an answer was made from; a knowledge
-base, an answer from it with its citations, and the passage that one of them opens. Needs chromium.
+Writes a chat in English, wide and light; one in Russian on a phone, dark; why an answer is what it is; connecting a
+model; the settings; a knowledge base, an answer from it with its citations, and the passage that one of them opens.
+Each has at most 60 kB, else the command fails. Needs chromium.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from tests.support.browser import CHROMIUM
 from tests.support.llm_server import Recorded, Reply, serve_llm, text_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import served, write_home
+from tests.support.services.openai import OpenRouterModel, OpenRouterService
 
 TALKS = {
     "travel": {"The train to Kraków leaves at 8:40.": "Good, that leaves time for breakfast."},
@@ -69,6 +71,15 @@ NOTICE = (
     "The lease ends on **28 February 2029**; notice is due three months before [1].",
 )
 
+KEY = "sk-or-v1-made-up"
+MODELS = (
+    OpenRouterModel(id="qwen/qwen3-32b", prompt="0.00000008", completion="0.00000024"),
+    OpenRouterModel(id="mistralai/mistral-small", prompt="0.0000001", completion="0.0000003"),
+    OpenRouterModel(id="google/gemma-3-27b-it", context=96_000, inputs=("text", "image"), prompt="0.00000009"),
+    OpenRouterModel(id="deepseek/deepseek-chat", context=163_840, prompt="0.0000002", completion="0.0000008"),
+)
+MOST_BYTES = 60_000
+
 
 def reply(request: Recorded) -> Reply:
     if NOTICE[0] in request.last_user:
@@ -90,7 +101,7 @@ def opened(browser: Browser, base: str, chat: str, width: int, height: int, **ho
     return page
 
 
-def take(base: str, to: Path) -> None:
+def take(base: str, to: Path, service: OpenRouterService) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         asking = browser.new_context().request
@@ -99,7 +110,7 @@ def take(base: str, to: Path) -> None:
                 asking.post(f"{base}/api/v1/chats/{quote(chat)}/messages", data={"text": text})
         page = opened(browser, base, "garden", 860, 460, locale="en-GB", color_scheme="light")
         page.screenshot(path=to / "page.png")
-        page.set_viewport_size({"width": 860, "height": 640})
+        page.set_viewport_size({"width": 860, "height": 560})
         page.click("article >> text=Why this answer >> nth=-1")
         page.wait_for_selector("dialog .bar")
         page.wait_for_timeout(500)
@@ -107,7 +118,26 @@ def take(base: str, to: Path) -> None:
         page = opened(browser, base, "огород", 360, 640, locale="ru-RU", color_scheme="dark")
         page.screenshot(path=to / "phone.png")
         knowledge(browser, base, to)
+        models(browser, base, to, service)
         browser.close()
+
+
+def models(browser: Browser, base: str, to: Path, service: OpenRouterService) -> None:
+    """The models of a service that is being connected, and the settings."""
+    page = browser.new_context(viewport={"width": 860, "height": 520}, locale="en-GB", color_scheme="light").new_page()
+    page.goto(f"{base}/#/system/connect")
+    page.click("dialog .choice >> text=OpenRouter")
+    page.fill("dialog [name=url]", service.address)
+    page.fill("dialog [name=key]", KEY)
+    page.click("dialog button.main")
+    page.wait_for_selector("dialog .choice >> nth=3")
+    page.wait_for_timeout(500)
+    page.screenshot(path=to / "connect.png")
+    page.goto(f"{base}/#/settings")
+    page.reload()
+    page.fill("input[type=search]", "recalled messages")
+    page.wait_for_timeout(500)
+    page.screenshot(path=to / "settings.png")
 
 
 def knowledge(browser: Browser, base: str, to: Path) -> None:
@@ -142,12 +172,13 @@ def knowledge(browser: Browser, base: str, to: Path) -> None:
 
 async def main(to: Path) -> None:
     with tempfile.TemporaryDirectory() as made:
-        async with serve_llm() as llm:
+        rows = [model.row() for model in MODELS]
+        async with serve_llm() as llm, serve_llm(OpenRouterService(rows, key=KEY)) as service:
             llm.respond = reply
             home = write_home(Path(made), llm=llm.url, context={"slidingWindow": 2})
             async with served(home) as server:
                 base = server.url.replace("ws://", "http://").removesuffix("/ws")
-                await trio.to_thread.run_sync(take, base, to)
+                await trio.to_thread.run_sync(take, base, to, service)
 
 
 if __name__ == "__main__":
@@ -156,4 +187,6 @@ if __name__ == "__main__":
     folder = parser.parse_args().to
     folder.mkdir(parents=True, exist_ok=True)
     trio.run(main, folder)
-    print(*(f"{each.name}: {each.stat().st_size // 1000} kB" for each in sorted(folder.glob("*.png"))), sep="\n")
+    sizes = {each.name: each.stat().st_size for each in sorted(folder.glob("*.png"))}
+    print(*(f"{name}: {size // 1000} kB" for name, size in sizes.items()), sep="\n")
+    sys.exit(f"more than {MOST_BYTES // 1000} kB" if max(sizes.values()) > MOST_BYTES else 0)

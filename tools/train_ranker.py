@@ -44,6 +44,8 @@ from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_em
 
 STATES = ("words", "vectors", "tokens")
 STEPS, LEAST_STEP = 50, 1e-6
+SHARES = {"xquad": 0.25}
+"""What the questions of a set count, if not 1: these are many, about paragraphs instead of talk, and easy."""
 LATER = ("time", "number", "name", "first_person", "asks", "short", "previous_asks", "previous_short")
 """Features of the second pass alone: the sessions are found better without them."""
 
@@ -55,9 +57,9 @@ class Group:
     conversation: str
     features: np.ndarray
     evidence: np.ndarray
-    """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
+    """1 for each candidate that is evidence, divided by how many pieces of evidence the question has; of ``SHARES``."""
     pool: Pool[Any]
-    long: bool
+    long: bool = False
     """Of a conversation with long answers that was made of another."""
 
     def again(self, weights: Mapping[str, float]) -> "Group":
@@ -94,9 +96,11 @@ async def collect(
                     for state, found, told in (
                         ("words", alone, {}), ("vectors", pool, {}), ("tokens", pool, scores)
                     ):  # fmt: skip
-                        hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
+                        there = [each.rowid in wanted for each in found.entries]
+                        hit = np.array(there, float) * SHARES.get(conversation["set"], 1.0) / len(evidence)
                         if hit.any():
-                            slim, long = attrs.evolve(found, entries=()), conversation["name"] != conversation["source"]
+                            slim = attrs.evolve(found, entries=(), rest=tuple)
+                            long = conversation["name"] != conversation["source"]
                             groups[state].append(Group(conversation["source"], found.matrix(told), hit, slim, long))
     model.save()
     return groups, model.model.model_id
@@ -112,9 +116,10 @@ def fit(
     names: Sequence[str] = MESSAGES.names,
     without: Collection[str] = (),
     prior: Mapping[str, float] | None = None,
+    start: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """The weights that make the evidence likeliest, by the names of the features; the penalty draws them to ``prior``
-    (0)."""
+    (0). It is quicker from a ``start`` that is near."""
     most = max(len(group.evidence) for group in groups)
     features = np.zeros((len(groups), most, len(names)))
     target, there = np.zeros((len(groups), most)), np.full((len(groups), most), -np.inf)
@@ -125,14 +130,16 @@ def fit(
     spread = rows.std(axis=0)
     used = np.array([at for at, name in enumerate(names) if spread[at] > 0 and name not in without])
     scaled = (features[:, :, used] - rows.mean(axis=0)[used]) / spread[used] * (there == 0.0)[..., None]
-    towards = np.array([(prior or {}).get(names[at], 0.0) for at in used]) * spread[used]
-    weights = _newton(scaled, target, there, l2, towards)
+    towards, begin = (np.array([(of or {}).get(names[at], 0.0) for at in used]) * spread[used] for of in (prior, start))
+    weights = _newton(scaled, target, there, l2, towards, begin if start else towards)
     found = weights / spread[used]
     made = {names[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
     return {**{name: weight for name, weight in (prior or {}).items() if name in names}, **made}
 
 
-def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float, prior: np.ndarray) -> np.ndarray:
+def _newton(
+    features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float, prior: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     """Minimise the mean cross entropy plus the penalty; each step is halved until it is one downwards."""
     count, width = len(features), features.shape[2]
     total = target.sum(axis=1)
@@ -145,7 +152,6 @@ def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: flo
         entropy = total @ np.log(sums[:, 0]) - (target * np.maximum(logits, -1e9)).sum()
         return entropy / count + l2 * (weights - prior) @ (weights - prior), likely / sums
 
-    weights = prior
     cost, likely = look(weights)
     for _ in range(STEPS):
         slope = np.einsum("qk,qkf->f", total[:, None] * likely - target, features) / count + 2 * l2 * (weights - prior)
@@ -161,8 +167,10 @@ def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: flo
     return weights
 
 
-def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, Any], without: str = "") -> Any:
-    """A ranker as it is stored, from all conversations but one."""
+def learn(
+    groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, Any], without: str = "", near: Any = None
+) -> Any:
+    """A ranker as it is stored, from all conversations but one; ``near`` is one from all."""
     counts: dict[str, int] = {}
     used = {state: [each for each in groups[state] if each.conversation != without] for state in STATES}
     for group in used["vectors"]:
@@ -170,18 +178,22 @@ def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, A
     found = []
     for long in (False, True):
         own = {state: [each for each in used[state] if long or not each.long] for state in STATES}
-        first = {state: fit(each, l2, without=LATER) for state, each in own.items() if each}
-        again = {state: fit([each.again(of) for each in own[state]], l2) for state, of in first.items()}
+        known = (near.get("other", near) if long else near) if near else {"again": {}}
+        first = {state: fit(each, l2, without=LATER, start=known.get(state)) for state, each in own.items() if each}
+        again = {
+            state: fit([each.again(of) for each in own[state]], l2, start=known["again"].get(state))
+            for state, of in first.items()
+        }
         found.append({**{state: first.get(state, {}) for state in STATES}, "again": again})
-    long_one = {"long": {"made": {}, **found[1]}} if any(each.long for each in used["vectors"]) else {}
-    return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **long_one}
+    other = {"other": {"made": {}, **found[1]}} if any(each.long for each in used["vectors"]) else {}
+    return {"made": {**made, "l2": l2, "questions": counts}, **found[0], **other}
 
 
 def written(ranker: Mapping[str, Any], indent: str = " ") -> str:
     """A line for each set of weights."""
     sets = (
         f"{indent}{json.dumps(name)}: "
-        + (written(each, indent + " ") if name in ("again", "long") else json.dumps(each))
+        + (written(each, indent + " ") if name in ("again", "other") else json.dumps(each))
         for name, each in ranker.items()
     )
     return "{\n" + ",\n".join(sets) + f"\n{indent[1:]}}}"
@@ -201,11 +213,12 @@ def main() -> None:
     models = (arguments.models or Paths.resolve().models_dir).absolute()
     groups, model = trio.run(partial(collect, long=arguments.long), arguments.folders, models, arguments.cache)
     made = {"by": "tools/train_ranker.py", "on": datetime.now(UTC).date().isoformat(), "model": model}
+    whole = learn(groups, arguments.l2, made)
     if arguments.apart is not None:
         names = dict.fromkeys(group.conversation for group in groups["vectors"])
-        apart = {name: learn(groups, arguments.l2, made, name) for name in names}
+        apart = {name: learn(groups, arguments.l2, made, name, whole) for name in names}
         arguments.apart.write_text(json.dumps(apart, indent=1) + "\n", encoding="utf-8")
-    ranker = written(learn(groups, arguments.l2, made)) + "\n"
+    ranker = written(whole) + "\n"
     if arguments.out is not None:
         arguments.out.write_text(ranker, encoding="utf-8")
     else:

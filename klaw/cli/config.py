@@ -2,24 +2,21 @@
 
 import json
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, call
 from klaw.cli.arguments import there
-from klaw.cli.operations import Here, command
+from klaw.cli.operations import Here, ask_for, command
 from klaw.cli.output import warn
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
 from klaw.operations.lines import ShownLines
-from klaw.operations.operation import Nothing, Noun, OperationError, argument, required
+from klaw.operations.operation import Nothing, Noun, argument, required
 
 NOUN = Noun("config", "check, show, describe or change the configuration (docs/configuration.md)", local=True)
-CHANGE_S = 80.0
 NEXT_START = "no server is running: it is in effect at the next start"
 
 
@@ -145,7 +142,7 @@ def _changed(answer: dict[str, Any]) -> ShownLines:
     if not lines:
         lines = ["nothing has changed"]
     lines += [f"warning: {Problem(**each)}" for each in answer["warnings"]]
-    return ShownLines([*lines, *filter(None, [answer.get("note")])])
+    return ShownLines(lines + [NEXT_START] * (not answer["in_effect"]))
 
 
 @command(NOUN, "config_set", ConfigValue, cli="set", show=_changed)
@@ -154,42 +151,17 @@ def set_value(asked: ConfigValue, here: Here) -> dict[str, Any]:
     once, but for what needs a restart (`klaw config describe` says which)."""
     from klaw.config.describe import value_of
 
-    value = value_of(asked.key, asked.value)
-    return _change(here, {asked.key: value}, "config_set", values={asked.key: value})
+    return ask_for(here.paths, "config_set", values={asked.key: value_of(asked.key, asked.value)})
 
 
 @command(NOUN, "config_unset", NamedKeys, cli="unset", show=_changed)
 def unset(asked: NamedKeys, here: Here) -> dict[str, Any]:
     """Take keys, or whole sections, out of the configuration file, so that they have their defaults."""
-    from klaw.config.edit import UNSET
-
-    return _change(here, dict.fromkeys(asked.key, UNSET), "config_unset", keys=list(asked.key))
+    return ask_for(here.paths, "config_unset", keys=list(asked.key))
 
 
 @command(NOUN, "config_reload", Nothing, cli="reload", show=_changed)
 def reload(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Let the running server read the configuration file again. If it is wrong, nothing changes, and the exit code is
     1."""
-    return call(here.paths, "config_reload", timeout_s=CHANGE_S)
-
-
-def _change(here: Here, changes: Mapping[str, Any], operation: str, **arguments: Any) -> dict[str, Any]:
-    from klaw.config.edit import change_file
-
-    try:
-        return call(here.paths, operation, timeout_s=CHANGE_S, **arguments)
-    except NoServer as error:
-        if not error.absent:
-            raise
-    try:
-        draft = change_file(here.paths.config_file, changes)
-    except ConfigError as error:
-        raise OperationError("bad_config", problems=error.problems) from None
-    changed = list(changes) if draft.raw != draft.file.raw else []
-    return {
-        "file": str(draft.file.path),
-        "changed": changed,
-        "restart": [],
-        "warnings": draft.warnings,
-        "note": NEXT_START if changed else "",
-    }
+    return ask_for(here.paths, "config_reload")

@@ -1,26 +1,22 @@
-"""``klaw models connect``: asks for a model, tries it and connects it: through the running server, or without one
-by changing the configuration itself."""
+"""``klaw models connect``: asks for a model, tries it and connects it."""
 
 import difflib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.operations import Here
+from klaw.cli.admin_call import RefusedByServer
+from klaw.cli.operations import Here, ask_for
 from klaw.cli.questions import answer, hidden, tell
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.paths import Paths
 from klaw.config.services import OTHER
 from klaw.domain.text import plural
-from klaw.errors import KlawError
 from klaw.operations.connect import EVERYTHING
 from klaw.operations.operation import OperationError, argument
-from klaw.operations.perform import operations, plain, read
 
 SHOWN_MODELS = 20
 
@@ -43,104 +39,50 @@ class Connect:
     yes: bool = argument("ask nothing", default=False)
 
 
-@attrs.frozen(kw_only=True)
-class Ways:
-    """How services are asked and a model is connected: operations of ``klaw.operations.connect`` by their names, as
-    JSON. They raise OperationError and RefusedByServer."""
-
-    ask: Callable[..., dict[str, Any]]
-    of_server: bool
-
-
-def ways_of(paths: Paths) -> Ways:
-    """Those of the running server, else of this command."""
-    try:
-        call(paths, "log")
-    except NoServer:
-        return Ways(ask=partial(_by_itself, paths), of_server=False)
-    return Ways(ask=partial(_by_server, paths), of_server=True)
-
-
-def _by_server(paths: Paths, operation: str, **given: Any) -> dict[str, Any]:
-    return call(paths, operation, timeout_s=operations()[operation].deadline_s + 5, **given)
-
-
-def _by_itself(paths: Paths, operation: str, **given: Any) -> dict[str, Any]:
-    import trio
-
-    from klaw.actor import log
-    from klaw.config.edit import change_file
-    from klaw.config.load import load
-    from klaw.operations import connect
-
-    asked = read(operations()[operation], {name: each for name, each in given.items() if each is not None}).asked
-    log.configure("error", "auto")  # what fails is told
-
-    async def change(changes: Mapping[str, Any]) -> None:
-        change_file(paths.config_file, changes)
-
-    async def carry_out() -> Any:
-        file, (config, _) = paths.config_file, load(paths.config_file)
-        try:
-            if isinstance(asked, connect.ModelToConnect):
-                return await connect.connected(asked, config, file, change, {})  # a server may not have this shell's
-            if isinstance(asked, connect.ServiceToAsk):
-                return await connect.offered(asked, config, file)
-            return await connect.known_services(file)
-        except KlawError as error:
-            raise OperationError(error.code or "failed", str(error), field=error.argument) from None
-
-    answered: dict[str, Any] = plain(trio.run(carry_out))
-    return answered
-
-
-# -- the questions ----------------------------------------------------------------------------------------------------
-
-
-def ask_for(ways: Ways, given: Mapping[str, Any], *, builtin: bool = False) -> dict[str, Any] | None:
+def ask_for_model(paths: Paths, given: Mapping[str, Any], *, builtin: bool = False) -> dict[str, Any] | None:
     """Ask for what is not ``given`` (fields of ``ModelToConnect``), and try the model. Returns what ``models_connect``
     is told; None: the built-in model, which is offered with ``builtin``, or the person wants none. Raises EOFError,
     KeyboardInterrupt, KlawError."""
-    service = _service(ways, given["service"], builtin=builtin)
-    if service is None:
-        return None
-    while True:
-        asked, models = _look(ways, service, given)
+    service = _service(ask_for(paths, "models_services")["services"], given["service"], builtin=builtin)
+    while service is not None:
+        asked, models = _look(paths, service, given)
         asked["model"] = given["model"] or _model(models)
-        asked["use"] = given["use"] or _uses()
+        asked["use"] = given["use"] or answer(
+            "Use it for: all, or some of chats, background (summaries and topics), tasks", "all", _uses
+        )
         tell("Asking it …")
         try:
-            done = ways.ask("models_connect", **asked, dry_run=True)
+            done = ask_for(paths, "models_connect", **asked, dry_run=True)
         except (OperationError, RefusedByServer) as error:
             tell(f"  {error}", "  Nothing was changed.")
             given = {**given, "model": None}
             continue
         tell(*told(done))
-        if answer("Use it? yes or no", "yes", str).lower() in ("y", "yes", "д", "да"):
-            return {**asked, "test": False}
-        return None
+        agreed = answer("Use it? yes or no", "yes", str).lower() in ("y", "yes", "д", "да")
+        return {**asked, "test": False} if agreed else None
+    return None
 
 
-def _service(ways: Ways, named: str | None, *, builtin: bool) -> dict[str, Any] | None:
-    known = {each["id"]: each for each in ways.ask("models_services")["services"]}
-    names = [LOCAL_PROVIDER] * builtin + list(known)
+def _service(known: Sequence[dict[str, Any]], named: str | None, *, builtin: bool) -> dict[str, Any] | None:
+    by_id: dict[str, dict[str, Any] | None] = {each["id"]: each for each in known}
+    by_id = {LOCAL_PROVIDER: None, **by_id} if builtin else by_id
 
     def read(text: str) -> dict[str, Any] | None:
-        if text not in names:
-            close = difflib.get_close_matches(text[:64].lower(), names, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise OperationError("bad_args", f"is none of {', '.join(names)}{hint}", field="service")
-        return known.get(text)
+        if text in by_id:
+            return by_id[text]
+        close = difflib.get_close_matches(text[:64].lower(), by_id, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise OperationError("bad_args", f"is none of {', '.join(by_id)}{hint}", field="service")
 
     if named is not None:
         return read(named)
-    found = {name: " (answers on this machine)" * each["found"] for name, each in known.items()}
     shown = [f"{LOCAL_PROVIDER}  the built-in model, only there to try Klaw"] * builtin
-    shown += [f"{name}  {each['name']}{found[name]}" for name, each in known.items()]
-    return answer("Which service has your model", names[0] if builtin or any(found.values()) else "", read, shown)
+    shown += [f"{each['id']}  {each['name']}{' (answers on this machine)' * each['found']}" for each in known]
+    default = next(iter(by_id)) if builtin or known[0]["found"] else ""
+    return answer("Which service has your model", default, read, shown)
 
 
-def _look(ways: Ways, service: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+def _look(paths: Paths, service: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """Ask for address and key until the service answers. Returns these, and its models."""
     failed, near = False, not service["key_env"]
     while True:
@@ -149,9 +91,11 @@ def _look(ways: Ways, service: Mapping[str, Any], given: Mapping[str, Any]) -> t
         if near and (failed or not (service["found"] or given["url"])):
             asked["url"] = answer("Address of its API, up to /v1", asked["url"] or "", str)
         if not asked["key_env"] and (not near or service["id"] == OTHER):
-            asked["key"] = hidden(_key_question(service, failed=failed)) or None
+            where = f"you get one at https://{service['key_page']}" if service["key_page"] else "empty: none"
+            known = f"empty: the one in {service['key_env']}" if service["has_key"] and not failed else where
+            asked["key"] = hidden(f"Key (not shown; {known})") or None
         try:
-            return asked, ways.ask("models_look", **asked)["models"]
+            return asked, ask_for(paths, "models_look", **asked)["models"]
         except (OperationError, RefusedByServer) as error:
             tell(f"  {error}")
             if asked["key_env"]:
@@ -159,94 +103,75 @@ def _look(ways: Ways, service: Mapping[str, Any], given: Mapping[str, Any]) -> t
             failed = True
 
 
-def _key_question(service: Mapping[str, Any], *, failed: bool) -> str:
-    if service["has_key"] and not failed:
-        return f"Key (not shown; empty: the one in {service['key_env']})"
-    where = f"you get one at https://{service['key_page']}" if service["key_page"] else "empty: none"
-    return f"Key (not shown; {where})"
-
-
 def _model(models: Sequence[Mapping[str, Any]]) -> str:
-    chats = [each for each in models if not each["embedding"]]
+    chats = {each["name"]: each for each in models if not each["embedding"]}
 
     def read(text: str) -> str:
-        found = matching(chats, text)
-        if len(found) != 1:
-            tell(*_listed(found))
+        """The model of this name, or the only one whose name has all words of the text."""
+        words = text.lower().split()
+        found = [name for name in chats if words and all(word in name.lower() for word in words)]
+        if text not in chats and len(found) != 1:
+            tell(*map(_able, [chats[name] for name in found[:SHOWN_MODELS]]), *_more(len(found)))
             raise OperationError("bad_args", f"{len(found)} models have this in their names")
-        return str(found[0]["name"])
+        return text if text in chats else found[0]
 
-    tell(f"{plural(len(chats), 'model')}:", *_listed(chats))
-    return answer("Its name, or a part of it", str(chats[0]["name"]) if len(chats) == 1 else "", read)
-
-
-def matching(models: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
-    """The models whose names have all words of a text; only one if that is its name."""
-    whole = [each for each in models if each["name"] == text]
-    return whole or [
-        each for each in models if text and all(word in each["name"].lower() for word in text.lower().split())
-    ]
+    shown = list(chats.values())
+    tell(f"{plural(len(shown), 'model')}:", *map(_able, shown[:SHOWN_MODELS]), *_more(len(shown)))
+    return answer("Its name, or a part of it", shown[0]["name"] if len(shown) == 1 else "", read)
 
 
-def _listed(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = [f"  {each['name']}{_able(each)}" for each in models[:SHOWN_MODELS]]
-    return lines + [f"  … and {len(models) - SHOWN_MODELS} more"] * (len(models) > SHOWN_MODELS)
+def _more(count: int) -> list[str]:
+    return [f"  … and {count - SHOWN_MODELS} more"] * (count > SHOWN_MODELS)
 
 
 def _able(model: Mapping[str, Any]) -> str:
     """What a model can do, as far as it is known."""
     length = model["context_tokens"]
-    known = [f"{length:,} tokens"] if length else []
-    known += [word for word in ("tools", "images", "thinking") if model[word]]
-    known += [model["prices"]] if model["prices"] else []
-    return f": {', '.join(known)}" if known else ""
+    known = [f"{length:,} tokens" if length else "", *(each for each in ("tools", "images", "thinking") if model[each])]
+    known = [*filter(None, [*known, model["prices"]])]
+    return f"  {model['name']}" + (f": {', '.join(known)}" if known else "")
 
 
-def _uses() -> list[str]:
-    def read(text: str) -> list[str]:
-        words = EVERYTHING if text == "all" else text.replace(",", " ").split()
-        if not words or not set(words) <= set(EVERYTHING):
-            raise OperationError("bad_args", f"all, or some of {', '.join(EVERYTHING)}")
-        return list(words)
-
-    return answer("Use it for: all, or some of chats, background (summaries and topics), tasks", "all", read)
+def _uses(text: str) -> list[str]:
+    words = EVERYTHING if text == "all" else text.replace(",", " ").split()
+    if not words or not set(words) <= set(EVERYTHING):
+        raise OperationError("bad_args", f"all, or some of {', '.join(EVERYTHING)}")
+    return list(words)
 
 
 def told(done: Mapping[str, Any]) -> list[str]:
     """What the test showed, and what a day costs."""
-    cost, features = done["cost"], [_FEATURES[each] for each in done["switched_on"]]
+    chats, background = done["cost"]["chats"], done["cost"]["background"]
     lines = []
     if done["answer"] is not None:
         lines.append(f"{done['model']} answers after {done['seconds']:.1f} s: “{done['answer']}”")
     if done["tools"] is not None:
         lines.append("It calls tools." if done["tools"] else "It calls no tools: Klaw's stay unused.")
-    if cost["chats"] is None:
+    if chats is None:
         lines.append("What a day costs is not known: nobody tells its prices.")
-    elif cost["chats"]:
-        whole, background = cost["chats"] + cost["background"], cost["background"]
+    elif chats:
         of_it = f"of it ${background:.2g} for summaries, topics and facts"
-        lines.append(f"A day of 50 questions costs about ${whole:.2g}, {of_it}.")
+        lines.append(f"A day of 50 questions costs about ${chats + background:.2g}, {of_it}.")
     else:
         lines.append("It is free.")
-    return [*lines, f"With it, {' and '.join(features)} are switched on."] if features else lines
+    features = ", ".join(_FEATURES[each] for each in done["switched_on"])
+    return [*lines, f"This also switches on: {features}."] if features else lines
 
 
 _FEATURES = {"summaries": "summaries of long chats", "topics": "topics and facts"}
 
 
-def connect(asked: "Connect", here: Here) -> dict[str, Any]:
+def connect(asked: Connect, here: Here) -> dict[str, Any]:
     """Carry out ``klaw models connect``."""
-    ways = ways_of(here.paths)
     given = {name: getattr(asked, name) for name in ("service", "url", "key_env", "model")}
     given |= {"use": list(asked.use), "key": os.environ.get(asked.key_env or "")}
     if asked.yes:
-        missing = next((name for name in ("service", "model") if not given[name]), None)
-        if missing:
+        if missing := next((name for name in ("service", "model") if not given[name]), None):
             raise OperationError("bad_args", "is needed with --yes", field=missing)
         plan: dict[str, Any] | None = {**given, "use": given["use"] or list(EVERYTHING)}
     elif sys.stdin.isatty():
         try:
-            plan = ask_for(ways, given)
+            plan = ask_for_model(here.paths, given)
         except (EOFError, KeyboardInterrupt):
             tell("", "Nothing was changed.")
             raise KeyboardInterrupt from None
@@ -255,14 +180,14 @@ def connect(asked: "Connect", here: Here) -> dict[str, Any]:
     if plan is None:
         here.say("Nothing was changed.")
         return {"model": None, "changed": False}
-    return finish(ways, plan, here.say)
+    return finish(here.paths, plan, here.say)
 
 
-def finish(ways: Ways, plan: Mapping[str, Any], say: Callable[..., None]) -> dict[str, Any]:
+def finish(paths: Paths, plan: Mapping[str, Any], say: Callable[..., None]) -> dict[str, Any]:
     """Connect, and tell what was done."""
-    done = ways.ask("models_connect", **plan)
+    done = ask_for(paths, "models_connect", **plan)
     say(*(told(done) if plan.get("test", True) else []))
     if done["key_in"]:
         say(f"The key is in secrets.env as {done['key_in']}.")
-    say(f"Connected: {done['model']}" + (", from now on." if ways.of_server else "; the next `klaw serve` uses it."))
+    say(f"Connected: {done['model']}" + (", from now on." if done["in_effect"] else "; the next `klaw serve` uses it."))
     return done

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from klaw.cli.connect import ask_for, finish, ways_of
+from klaw.cli.connect import ask_for_model, finish
 from klaw.cli.operations import Here, command
 from klaw.cli.output import program, warn
 from klaw.cli.questions import answer
@@ -75,7 +75,7 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
         raise SetupRefused(f"{here.paths.workspace}: {error}; the same command goes on when that is mended") from error
     config = make_config(here.paths, model, small=asked.small, dry_run=asked.dry_run)
     if plan is not None and not asked.dry_run:
-        finish(ways_of(here.paths), plan, here.say)
+        finish(here.paths, plan, here.say)
     return _report(asked, here, steps, config, model, connected=plan is not None)
 
 
@@ -106,7 +106,7 @@ def _model(asked: Init, paths: Paths) -> "tuple[ChosenModel | None, dict[str, An
         model, base_url = asked.model or "", asked.base_url or ""
         return answers.model(provider=provider, model=model, base_url=base_url, key_env=asked.key_env), None
     key = os.environ.get(asked.key_env or "")
-    plan = ask_for(ways_of(paths), {**options, "key": key, "use": None}, builtin=not asked.small)
+    plan = ask_for_model(paths, {**options, "key": key, "use": None}, builtin=not asked.small)
     if plan is None and asked.small:
         raise KeyboardInterrupt  # there is no other model then
     return (None if there and plan is not None else answers.ChosenModel()), plan

@@ -9,7 +9,7 @@ import attrs
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.connect import Connect
 from klaw.cli.connect import connect as carry_out
-from klaw.cli.operations import Here, ask, command
+from klaw.cli.operations import Here, ask_for, command
 from klaw.cli.output import warn
 from klaw.config.paths import Paths
 from klaw.errors import ConfigError, ModelError
@@ -141,44 +141,25 @@ def listed(asked: ModelNames, here: Here) -> dict[str, Any]:
 
 def _configured(paths: Paths) -> dict[str, Any] | None:
     """What the server knows, or its database; None without both."""
-    from klaw.operations.perform import operations, read
-
     try:
-        return ask(paths, read(operations()["models_list"], {}), {})
+        return ask_for(paths, "models_list")
     except (NoServer, RefusedByServer, OperationError, ConfigError):
         return None
 
 
-_FIELDS = {
-    "context_tokens": "context",
-    "longest_context": "longest",
-    "output_tokens": "answer",
-    "tools": "tools",
-    "images": "images",
-    "thinking": "thinking",
-    "json_schema": "JSON schema",
-    "embedding": "embeddings",
-    "prices": "prices",
-}
-_SOURCES = {
-    "config": "configuration",
-    "tried": "tried",
-    "service": "the service",
-    "prices": "price list",
-    "default": "assumed",
-}
+_FIELDS = {"context_tokens": "context", "longest_context": "longest", "output_tokens": "answer"}
+_FIELDS |= {"json_schema": "JSON schema", "embedding": "embeddings"}
+_SOURCES = {"config": "configuration", "service": "the service", "prices": "price list", "default": "assumed"}
 
 
 def _known_lines(known: dict[str, Any]) -> Iterator[str]:
     for model in known["known"]:
         yield f"  {model['name']}" + (" (default)" if model["name"] == known["default"] else "")
-        for field, title in _FIELDS.items():
-            if (told := model["values"].get(field)) is not None:
-                value, at = told["value"], told["at"]
-                if isinstance(value, bool):
-                    value = "yes" if value else "no"
-                shown = f"{value:,} tokens" if isinstance(value, int) else value
-                yield f"    {title:<12} {shown:<24} {_SOURCES[told['source']]}{f', {minute(at)}' if at else ''}"
+        for field, told in model["values"].items():
+            value, at, source = told["value"], told["at"], _SOURCES.get(told["source"], told["source"])
+            shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+            shown = f"{shown:,} tokens" if isinstance(shown, int) else shown
+            yield f"    {_FIELDS.get(field, field):<12} {shown:<24} {source}{f', {minute(at)}' if at else ''}"
         if model["left_out"]:
             yield f"    {'left out':<12} {', '.join(model['left_out'])}, which it refuses"
     for service in known["services"]:
@@ -200,10 +181,6 @@ def test(asked: ModelArguments, here: Here) -> dict[str, Any]:
     """Ask models a few tiny questions and say what works: the running server does, with its keys; without one, or with
     a configuration that it has not read yet, this command with those of the shell. The exit code is 1 if one of them
     does not answer."""
-    return _tell_what_works(asked, here)
-
-
-def _tell_what_works(asked: ModelArguments, here: Here) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log as logging
@@ -233,16 +210,13 @@ def _tell_what_works(asked: ModelArguments, here: Here) -> dict[str, Any]:
 
 def _not_by_server(paths: Paths) -> str:
     """Why the running server cannot be asked; empty when it can."""
+    changed = "the configuration file was changed, and the running server has not read it yet (`klaw config reload`)"
     try:
-        if call(paths, "mcp")["config_changed"]:
-            return (
-                "the configuration file was changed, and the running server has not read it yet (`klaw config reload`)"
-            )
+        return changed if call(paths, "mcp")["config_changed"] else ""
     except NoServer:
         return "no server is running"
     except RefusedByServer as error:
         return f"the running server says: {error}"
-    return ""
 
 
 def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
@@ -279,22 +253,21 @@ async def _test(
     from klaw.actor.clock import SystemClock
     from klaw.actor.supervisor import Supervisor
     from klaw.config.llm import LOCAL_PROVIDER
-    from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProvider
-    from klaw.llm.router import Router
+    from klaw.llm.client import without_server
+    from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess
     from klaw.llm.trial import trials_of
 
-    local = LocalModel()
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
-    trials = [(name, trial) for name in names for trial in trials_of(config, router, name)]
+    local, clock = LocalModel(), SystemClock()
+    llm = without_server(config, clock, local=local)
+    trials = [(name, trial) for name in names for trial in trials_of(config, llm, name)]
     async with trio.open_nursery() as nursery:
-        supervisor = Supervisor(nursery, SystemClock())
+        supervisor = Supervisor(nursery, clock)
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
             await supervisor.start(LocalProcess(config.local_model, paths.models_dir, local).spec())
         for name, trial in trials:
             tell(name, await trial())
-        await router.aclose()
-        if supervisor.report():
-            await supervisor.stop(ACTOR_NAME, "the test is over")
+        await llm.router.aclose()
+        await supervisor.stop(ACTOR_NAME, "the test is over")
         nursery.cancel_scope.cancel(reason="the test is over")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import attrs
 
@@ -23,7 +23,7 @@ from klaw.config.run_as import enter
 from klaw.operations.handler import OPERATOR
 from klaw.operations.lines import ShownLines, with_commands
 from klaw.operations.operation import Noun, Operation, OperationError, told
-from klaw.operations.perform import Call, perform, plain, read
+from klaw.operations.perform import Call, operations, perform, plain, read
 from klaw.operations.uploads import PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
     from klaw.memory.search.search import MemorySearch
+    from klaw.settings import ChangeResult
     from klaw.store.engine.database import Readers
 
 A = TypeVar("A")
@@ -182,10 +183,15 @@ def ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
         return _over_database(paths, asked)
     try:
         return call(paths, operation.name, timeout_s=operation.deadline_s + 5, **given)
-    except NoServer:
-        if not operation.offline or not paths.database.is_file():
+    except NoServer as error:
+        if not (operation.bare and error.absent) and not (operation.offline and paths.database.is_file()):
             raise
     return _over_database(paths, asked)
+
+
+def ask_for(paths: Paths, name: str, **given: Any) -> dict[str, Any]:
+    """``ask`` for an operation by its name."""
+    return ask(paths, read(operations()[name], {key: each for key, each in given.items() if each is not None}), given)
 
 
 def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, given: dict[str, Any]) -> Iterator[str]:
@@ -250,6 +256,8 @@ def _over_database(paths: Paths, asked: Call) -> dict[str, Any]:
     from klaw.store.store import offline_readers
 
     async def over_the_database() -> dict[str, Any]:
+        if asked.operation.bare:
+            return await perform(asked, OPERATOR, OfflineParts(None, paths))
         async with offline_readers(paths.database) as readers:
             return await perform(asked, OPERATOR, OfflineParts(readers, paths))
 
@@ -262,10 +270,12 @@ class OfflineParts:
 
     budget = None
 
-    def __init__(self, readers: "Readers", paths: Paths) -> None:
+    def __init__(self, readers: "Readers | None", paths: Paths) -> None:
+        """``readers`` None: for a ``bare`` operation."""
         from klaw.actor.clock import SystemClock
 
-        self.readers, self.paths, self.clock = readers, paths, SystemClock()
+        self.readers, self.paths, self.clock = cast("Readers", readers), paths, SystemClock()
+        self.environ: Mapping[str, str] = {}
 
     @cached_property
     def config(self) -> "EngineConfig":
@@ -278,8 +288,18 @@ class OfflineParts:
         from klaw.store.engine import meta
 
         registry = Registry(self.config, self.clock)
-        await registry.restore(await self.readers.run(meta.with_prefix, meta.MODELS))
+        if self.readers is not None:
+            await registry.restore(await self.readers.run(meta.with_prefix, meta.MODELS))
         return registry
+
+    async def change(self, changes: Mapping[str, Any]) -> "ChangeResult":
+        from klaw.config.edit import change_file
+        from klaw.settings import ChangeResult
+
+        draft = change_file(self.paths.config_file, changes)
+        changed = tuple(changes) if draft.raw != draft.file.raw else ()
+        file, warnings = str(draft.file.path), tuple(draft.warnings)
+        return ChangeResult(file=file, changed=changed, restart=(), warnings=warnings, in_effect=False)
 
     @cached_property
     def embedder(self) -> "Embedder":

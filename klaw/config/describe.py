@@ -12,6 +12,7 @@ from klaw.config.document import join_path, plain_scalar, read_written, split_pa
 from klaw.config.environment import Secret
 from klaw.config.keys import Rule, file_key, rule_of
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
+from klaw.config.tools import McpServerConfig
 from klaw.errors import ConfigError
 
 RESTART = "x-restart"
@@ -83,8 +84,7 @@ def _in_words(schema: Mapping[str, Any]) -> str:
     """The type of a key for people. That any key may be given as ``${NAME}`` is not repeated."""
     if "anyOf" in schema:
         return "one of " + ", ".join(json.dumps(each) for each in schema["anyOf"][0]["enum"])
-    kinds = schema.get("type", "anything")
-    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    kinds = kinds_of(schema, "anything")
     if kinds[0] in ("boolean", "integer", "number"):
         kinds = [kinds[0], *(each for each in kinds if each == "null")]
     if kinds[0] == "object":
@@ -100,55 +100,49 @@ def _in_words(schema: Mapping[str, Any]) -> str:
     return said
 
 
-def schema_at(path: Sequence[str]) -> Mapping[str, Any] | None:
-    """What the JSON schema says of a key; None: there is no such key. Of what a free object holds: nothing."""
-    found: Any = json_schema()
-    for name in path:
-        below = found.get("properties", {}).get(name, found.get("additionalProperties"))
-        if not isinstance(below, Mapping):
-            return {} if below is None and "properties" not in found else None
-        found = below
-    return cast("Mapping[str, Any]", found)
+def kinds_of(schema: Mapping[str, Any], default: str = "object") -> list[str]:
+    """The JSON types of a key."""
+    kinds = schema.get("type", default)
+    return [kinds] if isinstance(kinds, str) else list(kinds)
 
 
 def value_of(path: str, words: Sequence[str]) -> Any:
     """The value that words of a command line mean for a key. Raises ConfigError: there is no such key, or several words
     are given for one that holds a single value."""
-    about = schema_at(split_path(path))
-    if about is None:
-        raise ConfigError.of("unknown key", path)
-    kinds = about.get("type", ())
-    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    about: Any = json_schema()
+    for name in split_path(path):
+        below = about.get("properties", {}).get(name, about.get("additionalProperties"))
+        if not isinstance(below, Mapping) and (below is not None or "properties" in about):
+            raise ConfigError.of("unknown key", path)
+        about = below or {}
+    kinds = kinds_of(about, "")
     if len(words) == 1 and words[0].startswith(("{", "[")) and set(kinds) - {"string", "null"}:
         return read_written(json.dumps(path) + ": " + words[0])[path]
     if "array" in kinds:
-        return [_word(word, about["items"].get("type", "string")) for word in words]
+        return [_word(word, kinds_of(about["items"])) for word in words]
     if len(words) > 1:
         raise ConfigError.of("takes one value", path)
     return _word(words[0], kinds)
 
 
-def _word(word: str, kinds: str | Sequence[str]) -> Any:
+def _word(word: str, kinds: Sequence[str]) -> Any:
     found = plain_scalar(word)
-    if not kinds:
-        return found
-    if found is None:
+    if found is None and "" not in kinds:
         return None if "null" in kinds else word
-    return found if set([kinds] if isinstance(kinds, str) else kinds) - {"string", "null"} else word
+    return found if set(kinds) - {"string", "null"} else word
 
 
-def plain_secrets(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """The secrets of a configuration, or of a part, that stand in the file itself, with their key paths."""
+def secrets_in(value: object, path: str = "", *, off: bool = True) -> Iterator[tuple[str, Secret]]:
+    """The secrets of a configuration, or of a part, with their key paths; ``off``: also of MCP servers that are off."""
     cls: Any = type(value)
     if isinstance(value, Secret):
-        if value.literal:
-            yield path, value.literal
+        yield path, value
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from plain_secrets(item, join_path(path, name))
-    elif attrs.has(cls):
+            yield from secrets_in(item, join_path(path, name), off=off)
+    elif attrs.has(cls) and (off or not isinstance(value, McpServerConfig) or value.enabled):
         for field in attrs.fields(cls):
-            yield from plain_secrets(getattr(value, field.name), join_path(path, file_key(field.name)))
+            yield from secrets_in(getattr(value, field.name), join_path(path, file_key(field.name)), off=off)
 
 
 def differing(one: object, other: object, path: str = "") -> Iterator[str]:

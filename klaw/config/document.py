@@ -32,32 +32,25 @@ INVALID: Final = object()
 """Stands in the tree for a value whose problem has been reported, so that the rest can still be checked."""
 
 
-def read_document(text: str, environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+def read_document(text: str, environ: Mapping[str, str] | None) -> tuple[dict[str, Any], list[Problem]]:
     """Read a configuration text; an empty one is an empty mapping. Returns the tree, whose values are dict, list,
-    ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and ``INVALID``; and duplicate keys, numbers
-    that cannot be held, and malformed references. Raises ConfigError: the text is not YAML, or holds no mapping at the
-    top."""
-    return _read(text, environ)
+    ``str``, ``Reference`` (not without ``environ``: then a text with references stays as it is written), ``int``,
+    finite ``float``, ``bool``, ``None`` and ``INVALID``; and duplicate keys, numbers that cannot be held, and malformed
+    references. Raises ConfigError: the text is not YAML, or holds no mapping at the top."""
+    reader, node = _TreeReader(environ), compose(text)
+    tree = reader.value(node, "") if node is not None else None
+    if not isinstance(tree, dict | None):
+        top = Problem(path="", message=f"the file must hold a mapping of sections, got {kind_of(tree)}")
+        raise ConfigError([*reader.problems, top])
+    return tree or {}, reader.problems
 
 
 def read_written(text: str) -> dict[str, Any]:
-    """Like ``read_document``, but a text with references in it stays as it is written. Raises ConfigError."""
-    tree, problems = _read(text, None)
+    """The tree as it is written, with references as texts. Raises ConfigError."""
+    tree, problems = read_document(text, None)
     if problems:
         raise ConfigError(problems)
     return tree
-
-
-def _read(text: str, environ: Mapping[str, str] | None) -> tuple[dict[str, Any], list[Problem]]:
-    reader = _TreeReader(environ)
-    node = compose(text)
-    tree = None if node is None else reader.value(node, "")
-    if tree is None:
-        tree = {}
-    if not isinstance(tree, dict):
-        top = Problem(path="", message=f"the file must hold a mapping of sections, got {kind_of(tree)}")
-        raise ConfigError([*reader.problems, top])
-    return tree, reader.problems
 
 
 def plain_scalar(text: str) -> str | int | float | bool | None:

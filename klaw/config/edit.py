@@ -10,6 +10,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,7 +18,7 @@ import attrs
 import yaml
 
 from klaw import atomic_file
-from klaw.config.describe import plain_secrets
+from klaw.config.describe import secrets_in
 from klaw.config.document import compose, join_path, kind_of, plain_scalar, read_written, split_path
 from klaw.config.load import MAX_FILE_BYTES, ConfigText
 from klaw.config.paths import ensure_private_dir
@@ -77,46 +78,35 @@ def _changed(text: str, path: tuple[str, ...], value: Any) -> str:
         return text
     for depth in range(1, len(path)):
         above = _found(tree, path[:depth])
-        if above is not _MISSING and above is not None and not isinstance(above, dict):
+        if not isinstance(above, dict) and above not in (_MISSING, None):
             raise ConfigError.of(f"is {kind_of(above)} in the file, not a section", _joined(path[:depth]))
     new = _without(text, path) if value is UNSET else _with(text, path, value)
-    try:
-        right = _same(read_written(new), _expected(tree, path, value))
-    except ConfigError:
-        right = False
-    if not right:
-        raise ConfigError.of("stands in the file in a form that can only be changed by hand", _joined(path))
-    return new
+    with suppress(ConfigError):
+        if _same(read_written(new), _expected(tree, path, value)):
+            return new
+    raise ConfigError.of("stands in the file in a form that can only be changed by hand", _joined(path))
 
 
 def _joined(path: Sequence[str]) -> str:
-    joined = ""
-    for name in path:
-        joined = join_path(joined, name)
-    return joined
+    return reduce(join_path, path, "")
 
 
 def _expected(tree: Any, path: Sequence[str], value: Any) -> Any:
     name, *below = path
     tree = dict(tree or {})
-    if below:
-        tree[name] = _expected(tree.get(name), below, value)
-    elif value is UNSET:
-        del tree[name]
-    else:
-        tree[name] = value
-    return tree
+    tree[name] = _expected(tree.get(name), below, value) if below else value
+    return {key: each for key, each in tree.items() if each is not UNSET}
 
 
 def _same(one: Any, other: Any) -> bool:
     """Whether two trees mean the same: a section without keys may also be empty."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return list(one) == list(other) and all(_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if {} in (one, other):
-        return one in (None, {}) and other in (None, {})
-    return (type(one), one) == (type(other), other)
+    return json.dumps(_filled(one)) == json.dumps(_filled(other))
+
+
+def _filled(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {name: _filled(each) for name, each in tree.items()} or None
+    return list(map(_filled, tree)) if isinstance(tree, list | tuple) else tree
 
 
 # -- the places of keys in the text -----------------------------------------------------------------------------------
@@ -135,11 +125,13 @@ def _is_block(node: yaml.Node) -> bool:
 
 def _end(text: str, node: yaml.Node) -> int:
     """Where its last character ends: a block's own mark stands behind the comments and empty lines after it."""
-    if isinstance(node, yaml.MappingNode | yaml.SequenceNode) and _is_block(node):
-        last = node.value[-1]
-        return _end(text, last[1] if isinstance(last, tuple) else last)
     end: int = node.end_mark.index
-    return len(text[:end].rstrip()) if _is_block(node) else end
+    if not _is_block(node):
+        return end
+    if isinstance(node, yaml.ScalarNode):
+        return len(text[:end].rstrip())
+    last = node.value[-1]
+    return _end(text, last[1] if isinstance(last, tuple) else last)
 
 
 def _line_end(text: str, at: int) -> int:
@@ -154,20 +146,16 @@ def _with(text: str, path: Sequence[str], value: Any) -> str:
             break
         in_flow = in_flow or not _is_block(node)
         entry = _entry(node, name)
+        new = reduce(lambda inner, key: {key: inner}, reversed(path[depth + 1 :]), value)
+        if entry is None and in_flow:
+            return _in_flow(text, node, name, new)
         if entry is None:
-            new = _nested(path[depth + 1 :], value)
-            return _in_flow(text, node, name, new) if in_flow else _in_block(text, node, name, new, at_top=node is root)
+            at = None if node is root else _line_end(text, _end(text, node))
+            return _put(text, at, _block({name: new}, node.value[0][0].start_mark.column))
         key, node = entry
-        rest = path[depth + 1 :]
-        if not rest or not isinstance(node, yaml.MappingNode) or not node.value:
-            return _replaced(text, key, node, _nested(rest, value), in_flow=in_flow)
-    return _end_of_document(text, _block({path[0]: _nested(path[1:], value)}, 0))
-
-
-def _nested(path: Sequence[str], value: Any) -> Any:
-    for name in reversed(path):
-        value = {name: value}
-    return value
+        if depth + 1 == len(path) or not isinstance(node, yaml.MappingNode) or not node.value:
+            return _replaced(text, key, node, new, in_flow=in_flow)
+    return _put(text, None, _block(reduce(lambda inner, key: {key: inner}, reversed(path), value), 0))
 
 
 def _replaced(text: str, key: yaml.Node, node: yaml.Node, value: Any, *, in_flow: bool) -> str:
@@ -178,11 +166,11 @@ def _replaced(text: str, key: yaml.Node, node: yaml.Node, value: Any, *, in_flow
         return text[:colon] + _newline(text) + _newline(text).join(lines) + text[end:]
     start = colon if _is_block(node) else max(colon, node.start_mark.index)
     space = " " if start == colon and not (in_flow and end > colon) else ""
-    return text[:start] + space + _flow(value, json_only=in_flow) + text[end:]
+    return text[:start] + space + (_json(value) if in_flow else _flow(value)) + text[end:]
 
 
 def _in_flow(text: str, node: yaml.MappingNode, name: str, value: Any) -> str:
-    new = f"{json.dumps(name)}: {_flow(value, json_only=True)}"
+    new = f"{_json(name)}: {_json(value)}"
     if not node.value:
         at = node.start_mark.index + 1
         return f"{text[:at]}{new}{text[at:]}"
@@ -192,20 +180,11 @@ def _in_flow(text: str, node: yaml.MappingNode, name: str, value: Any) -> str:
     return text[:at] + ("," + _newline(text) + " " * column if alone else ", ") + new + text[at:]
 
 
-def _in_block(text: str, node: yaml.MappingNode, name: str, value: Any, *, at_top: bool) -> str:
-    lines = _block({name: value}, node.value[0][0].start_mark.column)
-    if at_top:
-        return _end_of_document(text, lines)
-    return _put(text, _line_end(text, _end(text, node)), lines)
-
-
-def _end_of_document(text: str, lines: Iterator[str]) -> str:
-    marker = _END_MARKER.search(text)
-    return _put(text, marker.start() if marker else len(text), lines)
-
-
-def _put(text: str, at: int, lines: Iterator[str]) -> str:
-    newline = _newline(text)
+def _put(text: str, at: int | None, lines: Iterator[str]) -> str:
+    """Insert lines; ``at`` None: at the end of the document."""
+    marker, newline = _END_MARKER.search(text), _newline(text)
+    if at is None:
+        at = marker.start() if marker else len(text)
     before = newline if at and text[at - 1] != "\n" else ""
     return text[:at] + before + "".join(line + newline for line in lines) + text[at:]
 
@@ -247,29 +226,26 @@ def _block(tree: Mapping[str, Any], indent: int) -> Iterator[str]:
             yield f"{key}: {_flow(value)}"
 
 
-def _flow(value: Any, *, json_only: bool = False, inside: bool = False) -> str:
-    """A value on one line, ``inside`` of brackets; ``json_only``: the file may be JSON."""
+def _flow(value: Any, *, inside: bool = False) -> str:
+    """A value on one line, ``inside`` of brackets."""
     if isinstance(value, Mapping):
-        pairs = (f"{_json(name)}: {_flow(each, json_only=json_only, inside=True)}" for name, each in value.items())
-        return "{" + ", ".join(pairs) + "}"
+        return "{" + ", ".join(f"{_json(name)}: {_flow(each, inside=True)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(each, json_only=json_only, inside=True) for each in value) + "]"
-    if isinstance(value, str):
-        return _json(value) if json_only or (inside and ":" in value) else _text(value)
-    return json.dumps(value)
+        return "[" + ", ".join(_flow(each, inside=True) for each in value) + "]"
+    return _text(value) if isinstance(value, str) and not (inside and ":" in value) else _json(value)
 
 
 def _text(value: str) -> str:
     """Without quotes, where nothing else can be meant."""
-    try:
-        plain = _PLAIN.fullmatch(value) is not None and plain_scalar(value) == value
-    except ValueError:
-        plain = False
-    return value if plain else _json(value)
+    with suppress(ValueError):
+        if _PLAIN.fullmatch(value) and plain_scalar(value) == value:
+            return value
+    return _json(value)
 
 
-def _json(value: str) -> str:
-    return json.dumps(value, ensure_ascii=not value.isprintable())
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -307,9 +283,10 @@ class Draft:
         if len(raw) > MAX_FILE_BYTES:
             raise ConfigError.of(f"the file would be larger than {MAX_FILE_BYTES} bytes")
         config, warnings = attrs.evolve(file, raw=raw).understood()
-        if not undo and (plain := [*_new_secrets(file, config)]):
+        plain = _plain_secrets(config) - _plain_secrets(_understood(file))
+        if plain and not undo:
             told = "must be a reference such as ${NAME} or ${file:/path}: keys and passwords do not stand in the file"
-            raise ConfigError([Problem(key, told) for key in plain])
+            raise ConfigError([Problem(key, told) for key, _ in sorted(plain)])
         return cls(file=file, raw=raw, config=config, warnings=warnings, before=before)
 
     def write(self) -> bool:
@@ -326,10 +303,10 @@ class Draft:
                     return False
                 if self.raw == now.raw:
                     return True
-                owner = target.stat() if now.raw is not None else None
-                if now.raw is not None and _is_right(now):
-                    _replace(path.with_name(path.name + LAST_GOOD), now.raw, now.mode, owner)
-                _replace(target, self.raw, now.mode, owner)
+                owner = (target.stat().st_uid, target.stat().st_gid) if now.raw is not None else None
+                if now.raw is not None and _understood(now) is not None:
+                    atomic_file.replace(path.with_name(path.name + LAST_GOOD), now.raw, mode=now.mode, owner=owner)
+                atomic_file.replace(target, self.raw, mode=now.mode, owner=owner)
         except OSError as error:
             raise ConfigError.of(f"cannot write {path}: {error.strerror or type(error).__name__}") from error
         return True
@@ -350,31 +327,22 @@ TRIES = 5
 
 def _before(tree: Mapping[str, Any], path: Sequence[str]) -> tuple[str, Any]:
     """The change that takes back one of this key: an entry that is made for it goes, too."""
-    for depth in range(1, len(path)):
+    for depth in range(1, len(path) + 1):
         if _found(tree, path[:depth]) is _MISSING:
             return _joined(path[:depth]), UNSET
-    found = _found(tree, path)
-    return _joined(path), UNSET if found is _MISSING else found
+    return _joined(path), _found(tree, path)
 
 
-def _new_secrets(file: ConfigText, config: EngineConfig) -> Iterator[str]:
-    """The paths of secrets in plain text that the file does not hold already."""
-    known = set()
+def _plain_secrets(config: EngineConfig | None) -> set[tuple[str, str]]:
+    """Those that stand in the file itself, with their key paths."""
+    return {(path, secret.literal) for path, secret in secrets_in(config) if secret.literal}
+
+
+def _understood(file: ConfigText) -> EngineConfig | None:
+    """None: it is wrong."""
     with suppress(ConfigError):
-        known = set(plain_secrets(file.understood()[0]))
-    yield from (path for path, text in plain_secrets(config) if (path, text) not in known)
-
-
-def _is_right(file: ConfigText) -> bool:
-    try:
-        file.understood()
-    except ConfigError:
-        return False
-    return True
-
-
-def _replace(path: Path, raw: bytes, mode: int, owner: os.stat_result | None) -> None:
-    atomic_file.replace(path, raw, mode=mode, owner=(owner.st_uid, owner.st_gid) if owner is not None else None)
+        return file.understood()[0]
+    return None
 
 
 @contextmanager

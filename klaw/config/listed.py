@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-from klaw.config.describe import RESTART, json_schema, show
+from klaw.config.describe import RESTART, json_schema, kinds_of, show
 from klaw.config.document import join_path
 from klaw.config.schema import EngineConfig
 
@@ -68,32 +68,31 @@ def _listed(
             yield _setting(path, about, value, own, restart=later)
 
 
+_LIMITS = {"minimum": "minimum", "above": "exclusiveMinimum", "maximum": "maximum", "default": "default"}
+"""Fields of a ``Setting`` and the schema's members that they come from."""
+
+
 def _setting(
     path: str, about: Mapping[str, Any], value: Any, written: Any, *, restart: bool, kind: str = ""
 ) -> Setting:
-    kinds = about.get("type", "object")
-    kinds = [kinds] if isinstance(kinds, str) else kinds
+    kinds, (items, *_) = kinds_of(about), kinds_of(about.get("items", {"type": "string"}))
     secret = bool(about.get("writeOnly") or (about.get("additionalProperties") or {}).get("writeOnly"))
-    item_kinds = about.get("items", {}).get("type", "string")
-    there = written is not _MISSING
-    from_environment = there and kind != "map" and _REFERENCE.search(json.dumps(written)) is not None
-    shown = None if not there or kind == "map" else _without_secrets(written) if secret else written
+    there, says = written is not _MISSING, written is not _MISSING and kind != "map"
+    from_environment = says and _REFERENCE.search(json.dumps(written)) is not None
+    limits: dict[str, Any] = {field: about.get(member) for field, member in _LIMITS.items()}
     return Setting(
         path=path,
         description=about.get("description", ""),
         type=kind or kinds[0],
-        items=item_kinds if isinstance(item_kinds, str) else item_kinds[0],
+        items=items,
         nullable="null" in kinds,
         choices=tuple(about["anyOf"][0]["enum"]) if "anyOf" in about else (),
-        minimum=about.get("minimum"),
-        above=about.get("exclusiveMinimum"),
-        maximum=about.get("maximum"),
-        default=about.get("default"),
         value=value,
-        written=shown,
+        written=None if not says else _without_secrets(written) if secret else written,
         origin="environment" if from_environment else "file" if there else "default",
         restart=restart,
         secret=secret,
+        **limits,
     )
 
 

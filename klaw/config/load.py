@@ -15,13 +15,13 @@ from typing import Any, Literal, Self, Union, get_args, get_origin
 import attrs
 
 from klaw.config import secrets
+from klaw.config.describe import secrets_in
 from klaw.config.document import INVALID, join_path, kind_of, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import HasRules, Rule, file_key, rule_of
 from klaw.config.llm import LOCAL_PROVIDER, LocalModelConfig, RoutingConfig
 from klaw.config.paths import CONFIG_NAMES
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
-from klaw.config.tools import McpServerConfig
 from klaw.errors import ConfigError, Problem
 
 MAX_FILE_BYTES = 1_048_576
@@ -187,21 +187,14 @@ def override_section(config: EngineConfig, section: str, given: Sequence[str]) -
     return attrs.evolve(config, **{attribute: attrs.evolve(now, **new)})
 
 
-def unresolved_secrets(value: object, path: str = "") -> Iterator[Problem]:
+def unresolved_secrets(value: object) -> Iterator[Problem]:
     """The secrets of a configuration, or of a part, that cannot be looked up; reads the files that are referred to. MCP
     servers that are off do not count."""
-    cls: Any = type(value)
-    if isinstance(value, Secret):
+    for path, secret in secrets_in(value, off=False):
         try:
-            value.reveal(path)
+            secret.reveal(path)
         except ConfigError as error:
             yield from error.problems
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from unresolved_secrets(item, join_path(path, name))
-    elif attrs.has(cls) and not (isinstance(value, McpServerConfig) and not value.enabled):
-        for field in attrs.fields(cls):
-            yield from unresolved_secrets(getattr(value, field.name), join_path(path, file_key(field.name)))
 
 
 _QUOTED_MAX = 40

@@ -102,7 +102,15 @@ def gather(
             **of_pages[_page_of(passage)],
         }
         features[at] = [column[name] for name in PASSAGES.names]
-    return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=PASSAGES)
+    unpaged = sum(passage.first_page is None for passage in read)
+    return Pool(
+        found=len(fused),
+        entries=entries,
+        features=features,
+        has_vector=bool(lists.neighbours),
+        of=PASSAGES,
+        other=2 * unpaged > len(read),
+    )
 
 
 def lack(pool: Pool[FoundPassage], ranked: Sequence[RankedEntry[FoundPassage]], *, numbers: bool) -> float | None:

@@ -63,7 +63,7 @@ class LlmClient:
         """``Router.route``, when its models are known: of one that was never used, the service is asked first."""
         find = partial(self.router.route, name, key=key, task=task, thinking=thinking)
         route = find()
-        asked = await self.registry.know(*(model.name for model in (route, *route.stand_ins)))
+        asked = await self.registry.know(*(model.name for model in (route, *route.stand_ins)), hurry=True)
         return find() if asked else route
 
 
@@ -84,7 +84,7 @@ class Meter:
             ProviderError: all failed; the first model's error.
         """
         models: tuple[Model, ...] = (route, *route.stand_ins)
-        await self._registry.know(*(model.name for model in models))
+        await self._registry.know(*(model.name for model in models), hurry=True)
         prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
         most += max(model.thinking_tokens for model in models)
@@ -245,9 +245,8 @@ class Llm(LlmClient):
         """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
         await self._start_local()
         await self.router.prepare()
-        await self.core.supervisor.start(
-            self.registry.spec(partial(try_abilities, self.core.live(lambda now: now), self.router))
-        )
+        attempt = partial(try_abilities, self.core.live(lambda now: now), self)
+        await self.core.supervisor.start(self.registry.spec(attempt))
 
     async def _start_local(self) -> None:
         if self.router.uses_local and not self.core.supervisor.alive(ACTOR_NAME):
@@ -259,8 +258,9 @@ class Llm(LlmClient):
         now = self.core.config
         self.budget.limit(now.llm.daily_budget, now.llm.daily_tokens, now.llm.budget_warn_share)
         self.slots.resize(now.processing.max_concurrent_llm)
-        if local := now.local_model != before.local_model:
-            await self.core.supervisor.stop(ACTOR_NAME, "its settings were changed")
+        local = now.local_model != before.local_model or not self.router.uses_local
+        if local:
+            await self.core.supervisor.stop(ACTOR_NAME, "its settings were changed, or nothing uses it any more")
         await self.router.renew({*before.providers, *now.providers}, local=local)
         if now.providers != before.providers:
             self.registry.forget()
@@ -302,12 +302,15 @@ def build(core: Core) -> Llm:
     return llm
 
 
-def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
-    """For a command that runs by itself: without limits, and nothing is stored."""
-    registry = Registry(config, clock)
+def without_server(
+    config: EngineConfig, clock: Clock, *, budget: DailyBudget | None = None, local: LocalModel | None = None
+) -> LlmClient:
+    """For what is done apart from the server's routes: nothing is stored. Without a ``budget`` there are no limits."""
+    registry, model = Registry(config, clock), local or LocalModel()
+    ready_within_s = config.local_model.start_timeout_s if local is not None else 0.0
     return LlmClient(
-        router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0), registry),
+        router=Router(config, lambda: LocalProvider(model, ready_within_s=ready_within_s), registry),
         registry=registry,
-        budget=DailyBudget(None, None, 1.0, clock),
+        budget=budget or DailyBudget(None, None, 1.0, clock),
         slots=Slots(1),
     )

@@ -1,16 +1,16 @@
 """Connecting a model: what a service offers, a call that shows whether a model answers, what a day with it costs, and
 what is to be changed in the configuration. Nothing is written here."""
 
-import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
 import trio
 
+from klaw.actor.clock import SystemClock
+from klaw.config.document import join_path
 from klaw.config.edit import UNSET
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS
@@ -19,18 +19,18 @@ from klaw.config.schema import EngineConfig
 from klaw.config.services import ANTHROPIC_URL, QUESTIONS, DayCost, KnownService, Use
 from klaw.domain.text import one_line
 from klaw.errors import KlawError
-from klaw.llm.discovery import DiscoveredService, discover
-from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderRefused
-from klaw.llm.facts import ModelFacts
-from klaw.llm.prices import FREE, Prices, spent_of
-from klaw.llm.router import Router
-from klaw.llm.trial import say_hello, try_abilities
+from klaw.llm.budget import DailyBudget
+from klaw.llm.client import without_server
+from klaw.llm.discovery import KEY_REFUSED, DiscoveredService, discover, loads
+from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
+from klaw.llm.prices import Prices, spent_of
+from klaw.llm.trial import Asking, TimedAnswer, try_abilities
 from klaw.llm.types import Usage
 
-ANSWER_S = 10.0
-"""A service of the internet that sends nothing for so long is not connected."""
+ANSWER_S = 8.0
+"""A service, or a model, that sends nothing for so long is not connected."""
 LOADING_S = 100.0
-"""One at home may have to load the model first."""
+"""A model that its service is loading has this time."""
 SHOWN_CHARS = 200
 
 USES: Mapping[Use, tuple[str, ...]] = {"chats": (), "background": ("summarization", "topics"), "tasks": ("subagent",)}
@@ -63,13 +63,9 @@ class ServiceConnection:
     """The key is not in the environment."""
 
     @property
-    def is_near(self) -> bool:
-        """Whether it is on this machine or in its network, where nobody sends a bill."""
-        host = urlsplit(self.base_url).hostname or ""
-        try:
-            return ipaddress.ip_address(host).is_private
-        except ValueError:
-            return "." not in host or host.endswith((".local", ".lan", ".home.arpa"))
+    def is_ollama(self) -> bool:
+        """Its first answer may have to wait for the model to be loaded, which it tells."""
+        return self.service.id == "ollama"
 
     @property
     def own_url(self) -> str | None:
@@ -78,12 +74,12 @@ class ServiceConnection:
 
     @property
     def settings(self) -> ProviderConfig:
-        """As it is asked now: with the key itself, and little patience."""
+        """As it is asked now: with the key itself, and without repetitions."""
         return attrs.evolve(
             self.existing or ProviderConfig(type=self.service.type, base_url=self.base_url),
             base_url=self.own_url,
             api_key=Secret(self.key) if self.key else None,
-            timeout_s=LOADING_S if self.is_near else ANSWER_S,
+            timeout_s=LOADING_S if self.is_ollama else ANSWER_S,
             max_s=LOADING_S,
             max_retries=0,
         )
@@ -91,9 +87,9 @@ class ServiceConnection:
     def explained(self, error: ProviderError) -> NotConnected:
         """An error in the words of somebody who is connecting the service."""
         status, argument = getattr(error, "status", None), ""
-        if status in (401, 403):
+        if status in KEY_REFUSED:
             error.hint, argument = "is the key right?" if self.key else "it wants a key", "key"
-        elif isinstance(error, ProviderRefused) and status == 404:
+        elif status == 404:
             error.hint = "are the address and the model's name right?"
         elif isinstance(error, ProviderNetworkError):
             error.hint, argument = "is it running, and is the address right?", "url"
@@ -121,21 +117,22 @@ def connection_of(
     url = (url or service.base_url).rstrip("/")
     if not re.fullmatch(ADDRESS["pattern"], url):
         raise NotConnected(f"must {ADDRESS['hint']}, up to its version (usually /v1)", "url")
-    if not urlsplit(url).path:
-        url += "/v1"
-    provider = _provider_name(config, service, url)
+    url += "" if urlsplit(url).path else "/v1"
+    known = {name: (each.base_url or ANTHROPIC_URL).rstrip("/") for name, each in config.providers.items()}
+    free = (f"{service.id}{number or ''}" for number in (0, *range(2, len(known) + 3)))
+    provider = next((name for name, at in known.items() if at == url), None) or next(n for n in free if n not in known)
     existing = config.providers.get(provider)
     made = ServiceConnection(service=service, provider=provider, base_url=url, existing=existing)
     variable = key_env or service.key_env or f"{re.sub('[^A-Za-z0-9]', '_', provider).upper()}_API_KEY"
     if key is not None:
         if environ.get(variable, key) != key:  # which would win
             variable = f"KLAW_{variable}"
-        return attrs.evolve(made, key=key, variable=variable, stores=environ.get(variable) != key)
-    if key_env is None and existing is not None and existing.api_key is not None:
+    elif key_env is None and existing is not None and existing.api_key is not None:
         return attrs.evolve(made, key=existing.api_key.reveal(f"providers.{provider}.apiKey"))
-    if secrets.get(variable) and (key_env is not None or url == service.base_url):  # no other address gets it unasked
-        stores = environ.get(variable) != secrets[variable]
-        return attrs.evolve(made, key=secrets[variable], variable=variable, stores=stores)
+    elif key_env is not None or url == service.base_url:  # no other address gets it unasked
+        key = secrets.get(variable)
+    if key:
+        return attrs.evolve(made, key=key, variable=variable, stores=environ.get(variable) != key)
     if key_env is not None:
         raise NotConnected(f"the environment variable {key_env} is not set", "key_env")
     if service.key_env:
@@ -143,22 +140,14 @@ def connection_of(
     return made
 
 
-def _provider_name(config: EngineConfig, service: KnownService, url: str) -> str:
-    """That of the provider at this address, else one that is free."""
-    known = {name: (each.base_url or ANTHROPIC_URL).rstrip("/") for name, each in config.providers.items()}
-    names = [service.id, *(f"{service.id}{number}" for number in range(2, len(known) + 3))]
-    same = [name for name, address in known.items() if address == url]
-    return (same or [name for name in names if name not in known])[0]
-
-
 async def look(connection: ServiceConnection) -> DiscoveredService:
     """Ask a service which models it has. Raises NotConnected."""
     service = connection.service
     try:
-        found = await discover(service.id, connection.base_url, connection.key)
+        found = await discover(service.id, connection.base_url, connection.key, within_s=ANSWER_S)
     except ProviderError as error:
         status = getattr(error, "status", None)
-        raise NotConnected(error.told(), "key" if status in (401, 403) else "url", status) from None
+        raise NotConnected(error.told(), "key" if status in KEY_REFUSED else "url", status) from None
     if all(each.embedding for each in found.models):
         why = found.note or "none of its models chats"
         raise NotConnected(f"{service.name} at {connection.base_url}: {why}", "url")
@@ -167,34 +156,68 @@ async def look(connection: ServiceConnection) -> DiscoveredService:
 
 @attrs.frozen(kw_only=True)
 class TriedModel:
-    answer: str
-    seconds: float
-    tools: bool | None
-    """Whether it calls tools; None: that did not show."""
+    """``tools``: whether it calls tools; None: that did not show."""
+
+    answer: str | None = None
+    seconds: float | None = None
+    tools: bool | None = None
+    cost: DayCost
 
 
 async def try_model(
-    config: EngineConfig, connection: ServiceConnection, model: str, facts: ModelFacts | None
+    config: EngineConfig,
+    connection: ServiceConnection,
+    model: str,
+    found: DiscoveredService | None,
+    budget: DailyBudget | None,
+    *,
+    asks: bool,
 ) -> TriedModel:
-    """Let a model say something, and call a tool if nobody knows whether it can. Raises NotConnected."""
-    providers = {**config.providers, connection.provider: connection.settings}
-    router = Router(attrs.evolve(config, providers=providers), _no_local_model)
+    """Let a model say something if ``asks``, and call a tool if nobody knows whether it can; and what a day with it
+    costs. ``found``: what the service said; ``budget``: the limits that count what it costs. Raises NotConnected."""
+    config = attrs.evolve(config, providers={**config.providers, connection.provider: connection.settings})
+    llm, name = without_server(config, SystemClock(), budget=budget), f"{connection.provider}/{model}"
+    if found is not None:
+        llm.registry.learn(connection.provider, found)
     try:
-        route = router.route(f"{connection.provider}/{model}", alone=True)
-        said = await say_hello(route, config.llm.temperature)
+        await llm.registry.know(name)
+        cost, tools = day_cost(llm.registry.charged(name)), llm.registry.facts(name).tools
+        if not asks:
+            return TriedModel(cost=cost)
+        asking = Asking(llm, llm.router.route(name, alone=True), config.llm.temperature)
+        said = await _answer(asking, connection)
         if isinstance(said, ProviderError):
             raise connection.explained(said)
-        tools = facts.tools if facts is not None else None
         if tools is None:
-            (tools,) = [check.found for check in await try_abilities(config, router, route.name, ["tools"])]
-        return TriedModel(answer=one_line(said.completion.text)[:SHOWN_CHARS], seconds=said.seconds, tools=tools)
+            (tools,) = [check.found for check in await try_abilities(config, llm, name, ["tools"])]
+        text = one_line(said.completion.text)[:SHOWN_CHARS]
+        return TriedModel(answer=text, seconds=round(said.seconds, 2), tools=tools, cost=cost)
     finally:
         with trio.move_on_after(2, shield=True):
-            await router.aclose()
+            await llm.router.aclose()
 
 
-def _no_local_model() -> Any:
-    raise AssertionError("the built-in model is not connected")
+async def _answer(asking: Asking, connection: ServiceConnection) -> TimedAnswer | ProviderError:
+    """Its first answer. Raises NotConnected: it says nothing, and its service does not say that it is being loaded."""
+    said: list[TimedAnswer | ProviderError] = []
+    url, model, within_s = connection.base_url, asking.route.model, connection.settings.timeout_s
+    was_loaded = connection.is_ollama and await loads(url, model)
+
+    async with trio.open_nursery() as nursery:
+
+        async def give_up() -> None:
+            await trio.sleep(ANSWER_S)
+            if not asking.arrived_s and (was_loaded or not await loads(url, model)):
+                nursery.cancel_scope.cancel(reason="the model says nothing")
+
+        if connection.is_ollama:
+            nursery.start_soon(give_up)
+        said.append(await asking.hello())
+        nursery.cancel_scope.cancel(reason="it has answered")
+    if not said or isinstance(said[0], ProviderTimeout):
+        why = f"the model did not answer within {within_s if said else ANSWER_S:.3g} s"
+        raise NotConnected(f"{url}: {why} (if it is still being loaded, try again)", "model")
+    return said[0]
 
 
 # -- what a day costs -------------------------------------------------------------------------------------------------
@@ -204,12 +227,11 @@ BACKGROUND = Usage(prompt_tokens=60_000, completion_tokens=6_000)
 """All calls for that day: some 8 summaries, and 4 sessions that become topics and facts."""
 
 
-def day_cost(connection: ServiceConnection, prices: Prices | None) -> DayCost:
-    prices = FREE if connection.is_near else prices
+def day_cost(prices: Prices | None) -> DayCost:
     if prices is None:
         return DayCost(chats=None, background=None)
-    turn, background = (Decimal(spent_of(each, prices).cost_nano) / 10**9 for each in (TURN, BACKGROUND))
-    return DayCost(chats=float(QUESTIONS * turn), background=float(background))
+    turn, background = (spent_of(each, prices).cost_nano / 10**9 for each in (TURN, BACKGROUND))
+    return DayCost(chats=QUESTIONS * turn, background=background)
 
 
 # -- what is written --------------------------------------------------------------------------------------------------
@@ -220,24 +242,23 @@ def changes_for(
 ) -> dict[str, Any]:
     """Key paths and their new values, for ``config.edit``. What the model is not used for stays with the model that
     does it now."""
-    name, routing, at = _escaped(f"{connection.provider}/{model}"), config.routing, f"providers.{connection.provider}"
+    name, routing, at = f"{connection.provider}/{model}", config.routing, f"providers.{connection.provider}"
     changed: dict[str, Any] = {}
     if connection.existing is None:
-        if connection.service.type != "openai":
-            changed[f"{at}.type"] = connection.service.type
-        if connection.own_url is not None:
-            changed[f"{at}.baseUrl"] = _escaped(connection.own_url)
+        own = {"type": connection.service.type, "baseUrl": connection.own_url}
+        changed = {f"{at}.{key}": _escaped(value) for key, value in own.items() if value and value != "openai"}
     if connection.variable:
         changed[f"{at}.apiKey"] = f"${{{connection.variable}}}"
     if "chats" in use:
-        changed["routing.default"] = name
+        changed["routing.default"] = _escaped(name)
     for kind, tasks in USES.items():
         for task in tasks:
-            own: tuple[str, ...] = getattr(routing.tasks, task)
             if kind in use:
-                changed[f"routing.tasks.{task}"] = UNSET if "chats" in use else [name]
-            elif "chats" in use and not own:
+                changed[f"routing.tasks.{task}"] = UNSET if "chats" in use else [_escaped(name)]
+            elif "chats" in use and not getattr(routing.tasks, task):
                 changed[f"routing.tasks.{task}"] = [_escaped(each) for each in (routing.default, *routing.fallback)]
+    if connection.existing is None or model not in connection.existing.models:
+        changed[join_path(f"{at}.models", model)] = {}  # it stays in the lists when another becomes the usual one
     return changed
 
 

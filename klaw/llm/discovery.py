@@ -2,9 +2,9 @@
 address and its answers. These are bounded in time and size, no redirect is followed, and no message of a user is sent.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property
 from itertools import islice
 from typing import Any, cast, get_args
 from urllib.parse import quote
@@ -38,7 +38,7 @@ SHOWN_AT_ONCE = 8
 SHOW_S = 6.0
 _ELSEWHERE = frozenset({"openrouter", "anthropic", "openai", "gemini", "mistral", "groq", "deepseek", "zai", "qwen"})
 _GETTING_ONE = {"ollama": "; `ollama pull NAME` fetches one", "lmstudio": "; download one in LM Studio"}
-_KEY_REFUSED = frozenset({401, 403})
+KEY_REFUSED = frozenset({401, 403})
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +61,15 @@ class DiscoveredService:
         """As it is kept: thousands of equal origins are left out."""
         return attrs.evolve(self, models=tuple(model.undated() for model in self.models))
 
+    @cached_property
+    def _by_name(self) -> Mapping[str, ModelFacts]:
+        return {model.name: model for model in self.models}
+
+    def model(self, name: str) -> ModelFacts | None:
+        """What it says of a model, also of a variant that it does not list."""
+        names = (name, f"{name}:latest", name.rpartition(":")[0], name.removeprefix("models/"))
+        return next((self._by_name[each] for each in names if each in self._by_name), None)
+
 
 async def discover(
     service: str | None,
@@ -73,27 +82,41 @@ async def discover(
 ) -> DiscoveredService:
     """Ask the service at an address. ``service`` is what it is believed to be, a ``ServiceName``. Raises ProviderError:
     its text says in one sentence what is wrong, and of the key nothing."""
-    base = base_url.rstrip("/")
-    believed = service if service in get_args(ServiceName) else None
-    at_home = None if believed == "anthropic" else services.by_address(base)  # others speak its API, too
-    named = at_home or cast("ServiceName | None", believed)
+    base, headers = base_url.rstrip("/"), headers or {}
+    believed = cast("ServiceName | None", service if service in get_args(ServiceName) else None)
+    # Others speak Anthropic's API, too.
+    named = believed if believed == "anthropic" else services.by_address(base) or believed
     dialect = AnthropicDialect() if named == "anthropic" else OpenAiDialect()
-    given = {"accept": "application/json", **dialect.headers(api_key), **(headers or {})}
+    given = {"accept": "application/json", **dialect.headers(api_key), **headers}
     if named == "gemini" and api_key is not None:
         given["x-goog-api-key"] = api_key
-    secrets = [*filter(None, (api_key, *(headers or {}).values()))]
     try:
         with trio.move_on_after(within_s):
             try:
                 async with client_of(base, given, 2 * within_s) as client:
-                    found = await _Inquiry(client, base, within_s).find(named, with_key=api_key is not None)
+                    inquiry = _Inquiry(client, base, within_s, iso((clock or SystemClock()).now()))
+                    return await inquiry.find(named, with_key=api_key is not None)
             except httpx2.InvalidURL:
                 raise ProviderUnreachable("this is no usable address") from None
-            return _report(found, iso((clock or SystemClock()).now()))
         raise ProviderTimeout(f"the service did not answer within {within_s:.3g} s")
     except ProviderError as error:
-        _explain(error, base, secrets, with_key=api_key is not None)
+        secrets = [*filter(None, (api_key, *headers.values()))]
+        error.said = shown(error.said, secrets)
+        error.known_words = loggable(error.said)
+        error.args = (masked(str(error.args[0]), secrets), *error.args[1:])
+        error.origin, error.hint = base, _hint(error, with_key=api_key is not None)
         raise
+
+
+def _hint(error: ProviderError, *, with_key: bool) -> str:
+    """What to look at."""
+    status = getattr(error, "status", 0)
+    # The question has nothing else that could be wrong: Google and LiteLLM refuse keys with 400.
+    if status in KEY_REFUSED or (status == 400 and with_key):
+        return "is the key right?" if with_key else "it wants a key"
+    if status in (404, 405) or 300 <= status < 400 or isinstance(error, ProviderMalformed):
+        return "is the address right? It mostly ends in /v1"
+    return "is it running, and is the address right?" * isinstance(error, ProviderUnreachable | ProviderTimeout)
 
 
 async def find_local(ports: Iterable[int] = LOCAL_PORTS) -> list[DiscoveredService]:
@@ -103,145 +126,149 @@ async def find_local(ports: Iterable[int] = LOCAL_PORTS) -> list[DiscoveredServi
     async def ask(port: int) -> None:
         url = f"http://127.0.0.1:{port}/v1"
         try:
-            answer = await discover(None, url, None, within_s=LOCAL_WITHIN_S)
-        except ProviderRefused as error:
-            if error.status in _KEY_REFUSED:
+            found[port] = await discover(None, url, None, within_s=LOCAL_WITHIN_S)
+        except ProviderError as error:
+            if getattr(error, "status", 0) in KEY_REFUSED:
                 now = iso(SystemClock().now())
                 found[port] = DiscoveredService(service="other", base_url=url, at=now, models=(), note="wants a key")
-        except ProviderError:
-            pass
-        else:
-            if answer.service != "klaw":
-                found[port] = answer
 
     async with trio.open_nursery() as nursery:
         for port in ports:
             nursery.start_soon(ask, port)
-    return [found[port] for port in ports if port in found]
+    return [found[port] for port in ports if port in found and found[port].service != "klaw"]
+
+
+async def loads(base_url: str, model: str) -> bool:
+    """Whether an Ollama has a model in its memory, or is loading it."""
+    root = base_url.rstrip("/").removesuffix("/v1")
+    with suppress(ProviderError):
+        async with client_of(root, {}, LOCAL_WITHIN_S) as client:
+            inquiry = _Inquiry(client, root, LOCAL_WITHIN_S, "")
+            return any(row.get("model") == model for row in services.rows(await inquiry.ask(f"{root}/api/ps")) or ())
+    return False
 
 
 @attrs.frozen
-class _Answer:
-    service: ServiceName
-    base_url: str
-    models: Iterable[ModelFacts]
-    count: int
-
-
 class _Inquiry:
     """The questions to one service."""
 
-    def __init__(self, client: httpx2.AsyncClient, base: str, within_s: float) -> None:
-        self._client = client
-        self._base = base
-        self._root = base.removesuffix("/v1").rstrip("/")
-        self._within_s = within_s
+    _client: httpx2.AsyncClient
+    _base: str
+    _within_s: float
+    _at: str
 
-    async def find(self, named: ServiceName | None, *, with_key: bool) -> _Answer:
+    @property
+    def _root(self) -> str:
+        return self._base.removesuffix("/v1").rstrip("/")
+
+    def _found(
+        self, service: ServiceName, rows: list[Mapping[str, Any]], models: Iterable[ModelFacts], base: str
+    ) -> DiscoveredService:
+        read, note = tuple(islice(models, MOST_MODELS)), ""
+        if not read:
+            note = f"it lists no models{_GETTING_ONE.get(service, '')}"
+        elif len(rows) > MOST_MODELS:
+            note = f"it lists {len(rows)} models, of which {MOST_MODELS} are read"
+        return DiscoveredService(service=service, base_url=base, at=self._at, models=read, note=note).dated()
+
+    async def find(self, named: ServiceName | None, *, with_key: bool) -> DiscoveredService:
         if named == "anthropic":
-            return await self._anthropic()
-        if named == "gemini":
-            root = self._base.removesuffix("/openai")
-            rows = _rows(await self._ask(f"{root}/models?pageSize=1000"))
-            return _Answer("gemini", self._base, services.of_gemini(rows), len(rows))
-        if named in _ELSEWHERE:
-            rows = _rows(await self._ask(f"{self._base}/models"))
-            if named == "openrouter" and with_key:
-                await self._ask(f"{self._base}/key")  # its list is for everybody
-            return _Answer(named, self._base, services.listed(rows), len(rows))
-        return await self._unknown()
+            rows = await self._pages()
+            return self._found(named, rows, services.of_anthropic(rows), self._base)
+        if named is None or named not in _ELSEWHERE:
+            return await self._unknown()
+        of_gemini = f"{self._base.removesuffix('/openai')}/models?pageSize=1000"
+        rows = _rows(await self.ask(of_gemini if named == "gemini" else f"{self._base}/models"))
+        if named == "openrouter" and with_key:
+            await self.ask(f"{self._base}/key")  # its list is for everybody
+        return self._found(named, rows, services.listed(rows), self._base)
 
-    async def _anthropic(self) -> _Answer:
+    async def _pages(self) -> list[Mapping[str, Any]]:
         rows: list[Mapping[str, Any]] = []
         more = ""
         for _ in range(MOST_PAGES):
-            page = await self._ask(f"{self._root}/v1/models?limit=1000{more}")
+            page = await self.ask(f"{self._root}/v1/models?limit=1000{more}")
             rows += _rows(page)
             last = page.get("last_id") if isinstance(page, dict) and page.get("has_more") is True else None
             if not isinstance(last, str):
                 break
             more = f"&after_id={quote(last, safe='')}"
-        return _Answer("anthropic", self._base, services.of_anthropic(rows), len(rows))
+        return rows
 
-    async def _unknown(self) -> _Answer:
-        """Ask for what only one kind of service has, and for the list that all have."""
-        paths = ("/props", "/api/v0/models", "/api/tags", "/model/info")
+    async def _told(self, **urls: str) -> tuple[dict[str, object], dict[str, ProviderError]]:
+        """The answers of several addresses, and the errors of the others."""
         told: dict[str, object] = {}
-        errors: list[ProviderError] = []
+        errors: dict[str, ProviderError] = {}
 
-        async def look(path: str) -> None:
-            with suppress(ProviderError):  # it is another service, or the list says what is wrong
-                told[path] = await self._ask(f"{self._root}{path}")
-
-        async def look_at_list() -> None:
+        async def look(name: str, url: str) -> None:
             try:
-                told["/models"] = await self._ask(f"{self._base}/models")
+                told[name] = await self.ask(url)
             except ProviderError as error:
-                errors.append(error)
+                errors[name] = error
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(look_at_list)
-            for path in paths:
-                nursery.start_soon(look, path)
-        return await self._recognised(told, errors)
+            for name, url in urls.items():
+                nursery.start_soon(look, name, url)
+        return told, errors
 
-    async def _recognised(self, told: Mapping[str, object], errors: list[ProviderError]) -> _Answer:
-        props, tags = told.get("/props"), services.rows(told.get("/api/tags"))
-        studio, proxied = services.rows(told.get("/api/v0/models")), services.rows(told.get("/model/info"))
-        face = f"{self._root}/v1"
-        rows = services.rows(told.get("/models"))
+    async def _unknown(self) -> DiscoveredService:
+        """Ask for what only one kind of service has, and for the list that all have."""
+        root, base = self._root, self._base
+        own = {"props": "/props", "studio": "/api/v0/models", "tags": "/api/tags", "proxied": "/model/info"}
+        told, errors = await self._told(list=f"{base}/models", **{name: root + path for name, path in own.items()})
+        props, face = told.pop("props", None), f"{root}/v1"
+        found = {name: rows for name, answer in told.items() if (rows := services.rows(answer)) is not None}
+        rows = found.get("list")
         if isinstance(props, dict) and "default_generation_settings" in props:
-            rows = rows if rows is not None else _rows(await self._ask(f"{face}/models"))
-            return _Answer("llamacpp", face, services.of_llamacpp(rows, props), len(rows))
-        if studio is not None:
-            return _Answer("lmstudio", face, services.of_lmstudio(studio), len(studio))
-        if tags is not None and all("digest" in row for row in tags):
-            return await self._ollama(tags)
-        if proxied and all("model_name" in row for row in proxied):
-            return _Answer("litellm", self._base, services.of_litellm(proxied), len(proxied))
-        base = self._base
-        if rows is None and self._root == base:
-            try:
-                base, rows = face, services.rows(await self._ask(f"{face}/models"))
-            except ProviderError as error:
-                errors.append(error)
+            rows = rows if rows is not None else _rows(await self.ask(f"{face}/models"))
+            return self._found("llamacpp", rows, services.of_llamacpp(rows, props), face)
+        if (studio := found.get("studio")) is not None:
+            return self._found("lmstudio", studio, services.of_lmstudio(studio), face)
+        if (tags := found.get("tags")) is not None and all("digest" in row for row in tags):
+            return self._found("ollama", tags, await self._ollama(tags), face)
+        if (proxied := found.get("proxied")) and all("model_name" in row for row in proxied):
+            return self._found("litellm", proxied, services.of_litellm(proxied), base)
+        if rows is None and root == base:
+            told, more = await self._told(list=f"{face}/models")
+            base, rows, errors = face, services.rows(told.get("list")), {**more, **errors}
         if rows is None:
-            raise errors[0] if errors else _no_list()
-        return _Answer(services.by_rows(rows), base, services.listed(rows), len(rows))
+            raise errors.get("list") or _no_list()
+        return self._found(services.by_rows(rows), rows, services.listed(rows), base)
 
-    async def _ollama(self, tags: list[Mapping[str, Any]]) -> _Answer:
+    async def _ollama(self, tags: list[Mapping[str, Any]]) -> Iterable[ModelFacts]:
         names = services.ollama_names(tags)[:MOST_MODELS]
         running: list[Mapping[str, Any]] = []
         shows: dict[str, object] = {}
         limit = trio.CapacityLimiter(SHOWN_AT_ONCE)
 
-        async def look() -> None:
-            running.extend(services.rows(await self._ask(f"{self._root}/api/ps")) or ())
-
-        async def show(name: str) -> None:
+        async def look(name: str | None) -> None:
             async with limit:
-                shows[name] = await self._ask(f"{self._root}/api/show", {"model": name})
-
-        async def quietly(ask: Callable[[], Awaitable[None]]) -> None:
-            with suppress(ProviderError):  # less is known then
-                await ask()
+                with suppress(ProviderError):  # less is known then
+                    if name is None:
+                        running.extend(services.rows(await self.ask(f"{self._root}/api/ps")) or ())
+                    else:
+                        shows[name] = await self.ask(f"{self._root}/api/show", {"model": name})
 
         with trio.move_on_after(SHOW_S):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(quietly, look)
-                for name in names[:MOST_SHOWN]:
-                    nursery.start_soon(quietly, partial(show, name))
-        models = [services.of_ollama(name, shows.get(name), running) for name in names]
-        return _Answer("ollama", f"{self._root}/v1", models, len(tags))
+                for name in (None, *names[:MOST_SHOWN]):
+                    nursery.start_soon(look, name)
+        return [services.of_ollama(name, shows.get(name), running) for name in names]
 
-    async def _ask(self, url: str, asked: Mapping[str, Any] | None = None) -> object:
+    async def ask(self, url: str, asked: Mapping[str, Any] | None = None) -> object:
         """The JSON of an address. Raises ProviderError."""
         body = BoundedBody(MAX_LIST_BYTES)
         method = "GET" if asked is None else "POST"
         with translated(self._within_s):
             async with self._client.stream(method, url, json=asked) as response:
+                if response.is_redirect:
+                    away = ProviderRefused(
+                        "the service redirects elsewhere", status=response.status_code, retryable=False
+                    )
+                    away.said = response.headers.get("location", "").partition("?")[0]
+                    raise away
                 if response.status_code != 200:
-                    raise await _refused(response)
+                    raise await refusal(response)
                 try:
                     whole = await body.read(response.aiter_raw())
                 except ToolRefused:
@@ -263,41 +290,3 @@ def _rows(answer: object) -> list[Mapping[str, Any]]:
 
 def _no_list() -> ProviderMalformed:
     return ProviderMalformed("what answers there is not a list of models")
-
-
-async def _refused(response: httpx2.Response) -> ProviderError:
-    if response.is_redirect:
-        target = response.headers.get("location", "")
-        error = ProviderRefused("the service redirects elsewhere", status=response.status_code, retryable=False)
-        error.said = target.partition("?")[0]
-        return error
-    return await refusal(response)
-
-
-def _report(found: _Answer, at: str) -> DiscoveredService:
-    models = tuple(islice(found.models, MOST_MODELS))
-    note = ""
-    if not models:
-        note = f"it lists no models{_GETTING_ONE.get(found.service, '')}"
-    elif found.count > MOST_MODELS:
-        note = f"it lists {found.count} models, of which {MOST_MODELS} are read"
-    answer = DiscoveredService(service=found.service, base_url=found.base_url, at=at, models=models, note=note)
-    return answer.dated()
-
-
-def _explain(error: ProviderError, base: str, secrets: list[str], *, with_key: bool) -> None:
-    """Whose error it is, what to look at, and no secret in it."""
-    error.said = shown(error.said, secrets)
-    error.known_words = loggable(error.said)
-    error.args = (masked(str(error.args[0]), secrets), *error.args[1:])
-    error.origin = base
-    if isinstance(error, ProviderRefused):
-        # The question has nothing else that could be wrong: Google and LiteLLM refuse keys so.
-        if error.status in _KEY_REFUSED or (error.status == 400 and with_key):
-            error.hint = "is the key right?" if with_key else "it wants a key"
-        elif error.status in (404, 405) or 300 <= error.status < 400:
-            error.hint = "is the address right? It mostly ends in /v1"
-    elif isinstance(error, ProviderMalformed):
-        error.hint = "is the address right? It mostly ends in /v1"
-    elif isinstance(error, ProviderUnreachable | ProviderTimeout):
-        error.hint = "is it running, and is the address right?"

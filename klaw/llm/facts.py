@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
 
 import attrs
@@ -94,15 +94,9 @@ class ModelCheck:
 
 def configured(own: ProviderModelConfig) -> ModelFacts:
     """What the configuration says of a model."""
-
-    def rate(price: float | None) -> Rate | None:
-        return Rate(Decimal(str(price))) if price is not None else None
-
-    price, output = rate(own.input_price), rate(own.output_price)
-    prices = None
-    if price is not None and output is not None:
-        cached, written = rate(own.cached_input_price), rate(own.cache_write_price)
-        prices = Prices(input=price, output=output, cached_input=cached, cache_write=written)
+    told = (own.input_price, own.output_price, own.cached_input_price, own.cache_write_price)
+    price, output, cached, written = (None if each is None else Rate(Decimal(str(each))) for each in told)
+    prices = Prices(input=price, output=output, cached_input=cached, cache_write=written) if price and output else None
     return ModelFacts(
         name="",
         context_tokens=own.context_tokens,
@@ -144,8 +138,7 @@ _HOSTS: Mapping[str, ServiceName] = {
 }
 _OWNERS: Mapping[str, ServiceName] = {"llamacpp": "llamacpp", "vllm": "vllm", "klaw": "klaw"}
 _NO_CHAT = re.compile(r"embed|\bbge-|\bgte-|\be5-|minilm|rerank|whisper|\btts\b|dall-e|moderation", re.IGNORECASE)
-_CHATS = frozenset({"chat", "language", "llm", "model", "vlm"})
-_EMBEDS = frozenset({"embedding", "embeddings"})
+_KINDS = frozenset({"chat", "language", "llm", "model", "vlm", "embedding", "embeddings"})
 
 
 def by_address(url: str) -> ServiceName | None:
@@ -172,79 +165,66 @@ def by_rows(answer: Sequence[Mapping[str, Any]]) -> ServiceName:
     return "other"
 
 
-def listed(answer: Sequence[Mapping[str, Any]]) -> Iterator[ModelFacts]:
-    """The models of ``/models``: of OpenAI, and of all who answer like it and say more."""
-    for row in answer:
-        name = _name(_first(row, "id", "key", "name", "model"))
-        if name is not None:
-            yield _named(of_row(name, row))
+# -- what a service says of a model ------------------------------------------------------------------------------------
 
-
-def of_row(name: str, row: Mapping[str, Any]) -> ModelFacts:
-    """Whatever of a model's row has a meaning that all who use the word agree on."""
-    said = _abilities(row)
-    top, meta = _object(row.get("top_provider")), _object(row.get("meta"))
-    kind = str(row.get("type") or row.get("mode"))
-    lengths = [
-        _count(_first(row, "context_length", "context_window", "max_model_len", "max_input_tokens", "inputTokenLimit")),
-        _count(top.get("context_length")),
-        _count(meta.get("n_ctx")),
-        _count(row.get("max_context_length")),
-    ]
-    methods = row.get("supportedGenerationMethods")
-    if isinstance(methods, list):
-        said["embedding"] = "generateContent" not in methods
-    if "embedding" not in said and kind in _CHATS | _EMBEDS:
-        said["embedding"] = kind in _EMBEDS
-    if kind == "vlm":
-        said["images"] = True
-    most = _first(row, "max_completion_tokens", "max_output_tokens", "outputTokenLimit", "max_tokens")
-    return ModelFacts(
-        name=name,
-        context_tokens=min(filter(None, lengths), default=None),
-        output_tokens=_count(top.get("max_completion_tokens") or most),
-        prices=_prices(row),
-        **said,
-    )
-
-
-_PARAMETERS = {"tools": "tools", "thinking": "reasoning", "json_schema": "structured_outputs"}
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "tools": ("tools", "tool_use", "function_calling", "trained_for_tool_use"),
     "images": ("vision", "image_input", "multimodal"),
     "thinking": ("thinking", "reasoning"),
-    "json_schema": ("structured_outputs",),
+    "json_schema": ("structured_outputs", "response_schema"),
     "embedding": ("embedding",),
 }
-_MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "tools": ("supports_tools", "supports_function_calling"),
-    "images": ("supports_vision", "supports_image_input"),
-    "thinking": ("supports_reasoning", "thinking"),
-    "json_schema": ("supports_response_schema",),
-}
+"""What services call an ability: in a list of capabilities, as a member of an object, or behind ``supports_``."""
+_PARAMETERS = ("tools", "thinking", "json_schema")
+"""Those that ``supported_parameters`` are whole about."""
+_CONTEXT = ("context_length", "context_window", "max_model_len", "max_input_tokens", "inputTokenLimit")
+_OUTPUT = ("max_completion_tokens", "max_output_tokens", "outputTokenLimit", "max_tokens")
+
+
+def listed(answer: Iterable[Mapping[str, Any]]) -> Iterator[ModelFacts]:
+    """The models of ``/models``: of OpenAI, and of all who answer like it and say more. Whatever of a row has a meaning
+    that all who use the word agree on."""
+    for row in answer:
+        name = _first(row, "id", "key", "name", "model")
+        name = name.removeprefix("models/") if isinstance(name, str) and "id" not in row else name  # as Gemini has it
+        if not _is_name(name):
+            continue
+        top, meta = _object(row.get("top_provider")), _object(row.get("meta"))
+        lengths = _first(row, *_CONTEXT), top.get("context_length"), meta.get("n_ctx"), row.get("max_context_length")
+        told, said = ModelFacts(name=name), _abilities(row)
+        if "embedding" not in said and _NO_CHAT.search(name):
+            said["embedding"], told = True, attrs.evolve(told, origins={"embedding": ASSUMED})
+        yield attrs.evolve(
+            told,
+            context_tokens=min(filter(None, map(_count, lengths)), default=None),
+            output_tokens=_count(top.get("max_completion_tokens") or _first(row, *_OUTPUT)),
+            prices=_prices(row),
+            **said,
+        )
 
 
 def _abilities(row: Mapping[str, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        field: flag for field, names in _MEMBERS.items() if isinstance(flag := _first(row, *names), bool)
-    }
-    if isinstance(parameters := row.get("supported_parameters"), list):
-        said |= {field: word in parameters for field, word in _PARAMETERS.items()}
+    told, parameters, said = row.get("capabilities"), row.get("supported_parameters"), dict[str, Any]()
+    for field, words in _WORDS.items():
+        flags = [row.get(f"supports_{word}") for word in words] + [row.get(field)] * (field == "thinking")
+        if isinstance(parameters, list) and field in _PARAMETERS:
+            flags.append(any(word in parameters for word in words))
+        if isinstance(told, list):
+            flags += [True for word in words if word in told]
+        inner = [_object(told).get(word) for word in words]
+        flags += [each.get("supported") if isinstance(each, dict) else each for each in inner]
+        if known := [flag for flag in flags if isinstance(flag, bool)]:
+            said[field] = known[-1]
     if isinstance(inputs := _object(row.get("architecture")).get("input_modalities"), list):
         said["images"] = "image" in inputs
-    told = row.get("capabilities")
-    if isinstance(told, list):
-        said |= {field: True for field, words in _WORDS.items() if any(word in told for word in words)}
-    for field, words in _WORDS.items():
-        flag = _first(_object(told), *words)
-        flag = flag.get("supported") if isinstance(flag, dict) else flag
-        said |= {field: flag} if isinstance(flag, bool) else {}
-    if isinstance(told, dict) and told.get("completion_chat") is False:  # Mistral
+    kind, methods = str(row.get("type") or row.get("mode")), row.get("supportedGenerationMethods")
+    if isinstance(methods, list):
+        said["embedding"] = "generateContent" not in methods
+    elif _object(told).get("completion_chat") is False:  # Mistral
         said["embedding"] = True
-    return said
-
-
-# -- forms of their own ------------------------------------------------------------------------------------------------
+    elif kind in _KINDS:
+        said.setdefault("embedding", kind.startswith("embedding"))
+    return said | ({"images": True} if kind == "vlm" else {})
 
 
 def of_anthropic(answer: Sequence[Mapping[str, Any]]) -> Iterator[ModelFacts]:
@@ -253,15 +233,8 @@ def of_anthropic(answer: Sequence[Mapping[str, Any]]) -> Iterator[ModelFacts]:
         yield attrs.evolve(model, tools=True, images=model.images is not False)
 
 
-def of_gemini(answer: Sequence[Mapping[str, Any]]) -> Iterator[ModelFacts]:
-    for row in answer:
-        name = _name(str(row.get("name")).removeprefix("models/"))
-        if name is not None:
-            yield of_row(name, row)
-
-
 def ollama_names(tags: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [name for row in tags if (name := _name(_first(row, "model", "name"))) is not None]
+    return [name for row in tags if _is_name(name := _first(row, "model", "name"))]
 
 
 def of_ollama(name: str, show: object, running: Sequence[Mapping[str, Any]]) -> ModelFacts:
@@ -269,77 +242,59 @@ def of_ollama(name: str, show: object, running: Sequence[Mapping[str, Any]]) -> 
     longer prompts are cut without a word."""
     told = _object(show)
     loaded = next((_count(row.get("context_length")) for row in running if row.get("model") == name), None)
-    info, capabilities = _object(told.get("model_info")), told.get("capabilities")
+    info, can = _object(told.get("model_info")), told.get("capabilities")
     longest = next((_count(value) for key, value in info.items() if str(key).endswith(".context_length")), None)
     set_to = re.search(r"^num_ctx\s+(\d{1,9})$", str(told.get("parameters")), re.MULTILINE)
     now = loaded or (_count(int(set_to[1])) if set_to is not None else None)
     # Models in Ollama's cloud have all of their context.
     now = now or (longest if told.get("remote_host") or told.get("remote_model") else None)
     said: dict[str, Any] = {}
-    if isinstance(capabilities, list):
-        said = {"tools": "tools" in capabilities, "images": "vision" in capabilities}
-        said |= {"thinking": "thinking" in capabilities, "embedding": "completion" not in capabilities}
-    return ModelFacts(
-        name=name,
-        context_tokens=min(filter(None, (longest, now or UNLOADED_CONTEXT))),
-        longest_context=longest,
-        json_schema=True,
-        origins={} if now else {"context_tokens": ASSUMED},
-        **said,
-    )
+    if isinstance(can, list):
+        said = {"tools": "tools" in can, "images": "vision" in can, "thinking": "thinking" in can}
+        said["embedding"] = "completion" not in can
+    context = min(filter(None, (longest, now or UNLOADED_CONTEXT)))
+    model = ModelFacts(name=name, context_tokens=context, longest_context=longest, json_schema=True, **said)
+    return model if now else attrs.evolve(model, origins={"context_tokens": ASSUMED})
 
 
 def of_llamacpp(answer: Sequence[Mapping[str, Any]], props: Mapping[str, Any]) -> Iterator[ModelFacts]:
     """It serves one model: what its properties say is about that."""
-    caps, modes = _object(props.get("chat_template_caps")), _object(props.get("modalities"))
+    caps, sees = _object(props.get("chat_template_caps")), _object(props.get("modalities")).get("vision")
     context = _count(_object(props.get("default_generation_settings")).get("n_ctx"))
     flags = [caps.get(key) for key in ("supports_tools", "supports_tool_calls")]
-    for model in listed(answer):
-        yield attrs.evolve(
-            model,
-            context_tokens=context or model.context_tokens,
-            tools=all(flags) if all(isinstance(flag, bool) for flag in flags) else model.tools,
-            images=modes["vision"] if isinstance(modes.get("vision"), bool) else model.images,
-        )
+    said: dict[str, Any] = {"context_tokens": context} if context else {}
+    said |= {"tools": all(flags)} if all(isinstance(flag, bool) for flag in flags) else {}
+    said |= {"images": sees} if isinstance(sees, bool) else {}
+    return (attrs.evolve(model, **said) for model in listed(answer))
 
 
 def of_lmstudio(answer: Sequence[Mapping[str, Any]]) -> Iterator[ModelFacts]:
     for row, model in ((each, model) for each in answer for model in listed([each])):
         longest, loaded = model.context_tokens, _count(row.get("loaded_context_length"))
-        now = loaded or (min(longest or UNLOADED_CONTEXT, UNLOADED_CONTEXT))
+        assumed = {} if loaded else {"context_tokens": ASSUMED}
         yield attrs.evolve(
             model,
-            context_tokens=now,
+            context_tokens=loaded or min(longest or UNLOADED_CONTEXT, UNLOADED_CONTEXT),
             longest_context=longest,
             images=row.get("type") == "vlm",
-            origins={**model.origins, **({} if loaded else {"context_tokens": ASSUMED})},
+            origins={**model.origins, **assumed},
         )
 
 
-def of_litellm(answer: Sequence[Mapping[str, Any]]) -> Iterator[ModelFacts]:
+def of_litellm(answer: Sequence[Mapping[str, Any]]) -> Iterable[ModelFacts]:
     """The models of ``/model/info``; of several behind one name the first counts."""
-    seen = set()
-    for row in answer:
-        name = _name(row.get("model_name"))
-        if name is not None and name not in seen:
-            seen.add(name)
-            yield _named(of_row(name, _object(row.get("model_info"))))
+    found: dict[str, ModelFacts] = {}
+    for model in listed({**_object(row.get("model_info")), "id": row.get("model_name")} for row in answer):
+        found.setdefault(model.name, model)
+    return found.values()
 
 
 # -- single values -----------------------------------------------------------------------------------------------------
 
 
-def _named(model: ModelFacts) -> ModelFacts:
-    """Mark what cannot chat, by its name if nobody says it."""
-    if model.embedding is not None or not _NO_CHAT.search(model.name):
-        return model
-    return attrs.evolve(model, embedding=True, origins={**model.origins, "embedding": ASSUMED})
-
-
-def _name(value: object) -> str | None:
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_CHARS:
-        return None
-    return None if any(char.isspace() or not char.isprintable() for char in value) else value
+def _is_name(value: object) -> TypeGuard[str]:
+    fits = isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARS
+    return fits and not any(char.isspace() or not char.isprintable() for char in str(value))
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -357,10 +312,8 @@ def _count(value: object) -> int | None:
 def _prices(row: Mapping[str, Any]) -> Prices | None:
     """Dollars for a token, as OpenRouter and LiteLLM have them."""
     told = _object(row.get("pricing"))
-    price, output = (
-        _rate(_first(told, short) if told else row.get(f"{long}_cost_per_token"))
-        for short, long in (("prompt", "input"), ("completion", "output"))
-    )
+    price = _rate(_first(told, "prompt") if told else row.get("input_cost_per_token"))
+    output = _rate(_first(told, "completion") if told else row.get("output_cost_per_token"))
     if price is None or output is None:
         return None
     cached, written = _rate(told.get("input_cache_read")), _rate(told.get("input_cache_write"))

@@ -4,10 +4,9 @@ while the service cannot be reached. Services are asked when they are first used
 changed model would explain."""
 
 import datetime as dt
-import ipaddress
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import structlog
@@ -19,14 +18,14 @@ from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig, ProviderModelConfig
 from klaw.config.schema import EngineConfig
+from klaw.config.services import ANTHROPIC_URL, is_near
 from klaw.errors import ConfigError, NoPriceList
 from klaw.llm.discovery import DiscoveredService, discover
 from klaw.llm.errors import ContextTooLong, ProviderError, ProviderRefused
 from klaw.llm.facts import FactOrigin, ModelFacts, configured, merged
-from klaw.llm.prices import FREE, ListedPrices, WantedPrice, look_up
+from klaw.llm.prices import FREE, ListedPrices, Prices, WantedPrice, look_up
 from klaw.llm.provider_record import ProviderRecord, read_records, record_text, secrets_of
 from klaw.llm.providers.adapt import Habits
-from klaw.llm.providers.anthropic import BASE_URL
 from klaw.llm.providers.thinking_members import is_known_thinker
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ LOOK_S = 3_600.0
 """Between two looks whether a service is due, also one that did not answer."""
 DOUBT_S = 60.0
 """A service is not asked again sooner, whatever fails."""
+HURRY_S = 3.0
+"""A turn waits no longer for a service that was never asked."""
 TRIED_FOR_S = 30 * DAY_S
 """After this time what was tried or refused counts no more."""
 _CHANGED = frozenset({400, 404, 422})
@@ -64,7 +65,6 @@ class Registry:
         self._threads = Threads("secrets", 1)
         self._listed: dict[str, ListedPrices | None] = {}
         self._records: dict[str, ProviderRecord] = {}
-        self._models: dict[str, dict[str, ModelFacts]] = {}
         self._asking: dict[str, trio.Lock] = {}
         self._asked_at: dict[str, float] = {}
         """When a service was last asked in this run, with or without an answer (Trio's time)."""
@@ -81,15 +81,20 @@ class Registry:
     async def restore(self, kept: Mapping[str, str]) -> None:
         """Take what an earlier run has kept."""
         oldest = iso(self._clock.now() - TRIED_FOR_S)
-        for provider, record in (await self._threads.run(read_records, kept, oldest)).items():
-            self._put(provider, record)
+        self._records |= await self._threads.run(read_records, kept, oldest)
 
-    async def know(self, *names: str) -> bool:
+    async def know(self, *names: str, hurry: bool = False) -> bool:
         """Ask for ``provider/model`` who may know more than the configuration: the service, if it was never asked, and
-        the price list. First it takes seconds. Returns whether anybody was asked."""
-        new = dict.fromkeys(provider for name in names if self._is_new(provider := name.partition("/")[0]))
+        the price list. First it takes seconds; in a ``hurry`` a service is waited for only where nothing is known, for
+        ``HURRY_S``, and asked again in the background. Returns whether anybody was asked."""
+        asked = [name for name in names if not (hurry and self._is_told(name))]
+        new = [each for each in dict.fromkeys(name.partition("/")[0] for name in asked) if self._is_new(each)]
         for provider in new:
-            await self._ask(provider, only_new=True)
+            with trio.move_on_after(HURRY_S if hurry else math.inf) as waiting:
+                await self._ask(provider, only_new=True)
+            if waiting.cancelled_caught:
+                self._asked_at.setdefault(provider, trio.current_time())
+                self._doubt(provider)
         if not self._unknown(names):
             return bool(new)
         async with self._lock:
@@ -114,9 +119,8 @@ class Registry:
         self._wanted.set()
 
     def problems(self) -> Mapping[str, str]:
-        if not self.failed:
-            return {}
-        return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
+        text = "the price list could not be read: costs are known only where prices are configured"
+        return {"no_price_list": text} if self.failed else {}
 
     def facts(self, name: str) -> ModelFacts:
         """What is known of ``provider/model``."""
@@ -135,13 +139,21 @@ class Registry:
         settings = self._config.providers.get(provider)
         if settings is None:
             return ModelFacts(name=name)
-        said = self._said(name)
-        sources = [self._configured(name, said), self._tried(name), said, self._from_list(name)]
-        if settings.type == "anthropic" and settings.base_url is None:
-            sources.append(ModelFacts(name=name, images=True).dated(_DEFAULT))
-        if is_known_thinker(name.partition("/")[2]):
-            sources.append(ModelFacts(name=name, thinking=True).dated(_DEFAULT))
-        return merged(name, filter(None, sources))
+        (record, model), own, said = self._of(name), self._own(name), self._said(name)
+        longest = said.longest_context if said is not None and self.loads_context(name) else None
+        if longest is not None and own is not None and own.context_tokens is not None:
+            own = attrs.evolve(own, context_tokens=min(own.context_tokens, longest))  # it is loaded with no more
+        images = True if settings.type == "anthropic" and settings.base_url is None else None
+        assumed = ModelFacts(name=name, images=images, thinking=is_known_thinker(model) or None).dated(_DEFAULT)
+        told = configured(own).dated(_CONFIG) if own is not None else None
+        return merged(name, filter(None, (told, record.tried.get(model), said, self._from_list(name), assumed)))
+
+    def charged(self, name: str) -> Prices | None:
+        """What a person pays; nothing for a service at home that wants no key and tells no prices. Limits count such a
+        model as one of unknown price: it may be a proxy."""
+        settings, told = self._config.providers.get(name.partition("/")[0]), self.facts(name).prices
+        free = settings is not None and settings.api_key is None and is_near(_address(settings))
+        return told or (FREE if free else None)
 
     def context_tokens(self, name: str) -> int:
         """Context length to plan with: ``context.defaultBudgetTokens`` where it is not known."""
@@ -154,32 +166,37 @@ class Registry:
 
     def service(self, provider: str) -> DiscoveredService | None:
         """What the service said the last time."""
-        record = self._record(provider)
-        return record.service if record is not None else None
+        return self._record(provider).service
 
     def left_out(self, name: str) -> tuple[str, ...]:
         """What ``provider/model`` is asked without, because it refuses it."""
-        provider, _, model = name.partition("/")
-        habits = self.habits(provider).get(model)
-        return habits.told() if habits is not None else ()
+        record, model = self._of(name)
+        return record.habits[model].told() if model in record.habits else ()
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def habits(self, provider: str) -> dict[str, Habits]:
         """What its models were found to take, to be changed by who asks them (then ``note_habits``)."""
-        record = self._record(provider)
-        return record.habits if record is not None else {}
+        return self._record(provider).habits
 
     def note_habits(self, provider: str) -> None:
         now, habits = iso(self._clock.now()), self.habits(provider)
         habits |= {model: attrs.evolve(each, at=now) for model, each in habits.items() if not each.at}
+        self._keep_soon(provider)
+
+    def learn(self, provider: str, found: DiscoveredService) -> None:
+        """Take what a service said."""
+        self._record(provider).service = found
+        self._keep_soon(provider)
+
+    def _keep_soon(self, provider: str) -> None:
         self._unsaved.add(provider)
         self._wanted.set()
 
     def unlearn(self, name: str) -> None:
         """Forget what a model was found to refuse: it is tried anew."""
-        provider, _, model = name.partition("/")
-        self.habits(provider).pop(model, None)
+        record, model = self._of(name)
+        record.habits.pop(model, None)
 
     def has_thought(self, name: str) -> None:
         """A model sent thinking."""
@@ -189,22 +206,17 @@ class Registry:
 
     def note_checks(self, name: str, checks: "Sequence[ModelCheck]") -> None:
         """Take what tiny calls showed. A model that only did not want to call a tool may still be able to."""
-        said, found = self._said(name), {}
-        for check in checks:
-            field = _CHECKED.get(check.name)
-            is_said = said is not None and field is not None and getattr(said, field) is not None
-            if field is not None and check.found is not None and (check.sure or not is_said):
-                found[field] = check.found
-        self._note(name, found)
+        found, said = {_CHECKED[each.name]: each for each in checks if each.name in _CHECKED}, self._said(name)
+        is_said = said.known() if said is not None else ()
+        self._note(name, {field: each.found for field, each in found.items() if each.sure or field not in is_said})
 
-    def _note(self, name: str, found: Mapping[str, bool]) -> None:
-        provider, _, model = name.partition("/")
-        record = self._record(provider)
-        if record is not None and found:
-            tried = attrs.evolve(record.tried.get(model, ModelFacts(name=model)), **found, origins={})  # type: ignore[arg-type]
+    def _note(self, name: str, found: Mapping[str, bool | None]) -> None:
+        record, model = self._of(name)
+        known: dict[str, Any] = {field: each for field, each in found.items() if each is not None}
+        if known:
+            tried = attrs.evolve(record.tried.get(model, ModelFacts(name=model)), **known, origins={})
             record.tried[model] = tried.dated(FactOrigin(source="tried", at=iso(self._clock.now())))
-            self._unsaved.add(provider)
-            self._wanted.set()
+            self._keep_soon(name.partition("/")[0])
 
     def answered(self, name: str) -> None:
         """A call went well: what is only assumed of a model that was not loaded can be asked now, and what nobody says
@@ -221,8 +233,7 @@ class Registry:
             self._doubt(name)
 
     def _doubt(self, name: str) -> None:
-        provider = name.partition("/")[0]
-        if provider in self._config.providers:
+        if (provider := name.partition("/")[0]) in self._config.providers:
             self._doubted.add(provider)
             self._wanted.set()
 
@@ -276,12 +287,7 @@ class Registry:
                 log.info("service_not_asked", provider=provider, error=error_class(error))
             else:
                 self.errors.pop(provider, None)
-                record = self._record(provider)
-                if record is not None:
-                    record.service = found
-                    self._put(provider, record)
-                    self._unsaved.add(provider)
-                    self._wanted.set()
+                self.learn(provider, found)
                 log.info("service_asked", provider=provider, kind=found.service, count=len(found.models))
             self._asked_at[provider] = trio.current_time()
             self._doubted.discard(provider)
@@ -305,47 +311,32 @@ class Registry:
 
     # -- single sources ------------------------------------------------------------------------------------------------
 
-    def _record(self, provider: str) -> ProviderRecord | None:
+    def _record(self, provider: str) -> ProviderRecord:
         """What was learned at the provider's present address."""
         settings, record = self._config.providers.get(provider), self._records.get(provider)
         if settings is None:
-            return None
+            return ProviderRecord(base_url="")
         if record is None or record.base_url != _address(settings):
-            record = ProviderRecord(base_url=_address(settings))
-            self._put(provider, record)
+            record = self._records[provider] = ProviderRecord(base_url=_address(settings))
         return record
 
-    def _put(self, provider: str, record: ProviderRecord) -> None:
-        self._records[provider] = record
-        models = record.service.models if record.service is not None else ()
-        self._models[provider] = {model.name: model for model in models}
+    def _of(self, name: str) -> tuple[ProviderRecord, str]:
+        """What was learned at a model's provider, and the provider's name of the model."""
+        provider, _, model = name.partition("/")
+        return self._record(provider), model
+
+    def _is_told(self, name: str) -> bool:
+        """Whether more than an assumption is known of a model."""
+        return any(origin.source != "default" for origin in self.facts(name).origins.values())
 
     def _own(self, name: str) -> ProviderModelConfig | None:
         provider, _, model = name.partition("/")
         settings = self._config.providers.get(provider)
         return settings.models.get(model) if settings is not None else None
 
-    def _configured(self, name: str, said: ModelFacts | None) -> ModelFacts | None:
-        own = self._own(name)
-        if own is None:
-            return None
-        context = own.context_tokens
-        if context is not None and said is not None and said.longest_context is not None and self.loads_context(name):
-            context = min(context, said.longest_context)  # it is loaded with no more
-        return attrs.evolve(configured(own), name=name, context_tokens=context).dated(_CONFIG)
-
-    def _tried(self, name: str) -> ModelFacts | None:
-        provider, _, model = name.partition("/")
-        record = self._record(provider)
-        return record.tried.get(model) if record is not None else None
-
     def _said(self, name: str) -> ModelFacts | None:
-        """What the service says of a model, also of a variant that it does not list."""
-        provider, _, model = name.partition("/")
-        self._record(provider)  # at another address others would be
-        models = self._models.get(provider, {})
-        names = (model, f"{model}:latest", model.rpartition(":")[0], model.removeprefix("models/"))
-        return next((models[each] for each in names if each in models), None)
+        record, model = self._of(name)
+        return record.service.model(model) if record.service is not None else None
 
     def _from_list(self, name: str) -> ModelFacts | None:
         listed = self._listed.get(name)
@@ -361,14 +352,11 @@ class Registry:
     def _question(self, name: str) -> WantedPrice | None:
         """None where the list cannot know anything."""
         provider, _, model = name.partition("/")
-        settings = self._config.providers.get(provider)
-        if settings is None or not model:
-            return None
-        facts = self.facts(name)
-        if facts.context_tokens is not None and facts.prices is not None:
+        settings, facts = self._config.providers.get(provider), self.facts(name)
+        if settings is None or not model or None not in (facts.context_tokens, facts.prices):
             return None
         url = settings.base_url
-        if url is not None and not _is_public(url):
+        if url is not None and is_near(url):
             return None
         return WantedPrice(model=model, api_url=url, service=settings.type if url is None else None)
 
@@ -378,14 +366,4 @@ _CHECKED = {"tools": "tools", "images": "images", "json": "json_schema"}
 
 
 def _address(settings: ProviderConfig) -> str:
-    return settings.base_url or BASE_URL
-
-
-def _is_public(url: str) -> bool:
-    """Known services have names with a dot."""
-    host = urlsplit(url).hostname or ""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return "." in host
-    return False
+    return settings.base_url or ANTHROPIC_URL

@@ -3,8 +3,9 @@
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import trio
@@ -12,14 +13,15 @@ import trio
 from klaw.config.document import join_path
 from klaw.config.keys import file_key
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.domain.tokens import estimate
 from klaw.llm.endpoint import ModelEndpoint, Path, read_scores, read_vectors
 from klaw.llm.errors import ProviderError, ProviderRefused
 from klaw.llm.facts import ModelCheck
-from klaw.llm.types import ChatMessage, Completion, Delta, Image, JsonSchema, Request, Route, ToolDescription
+from klaw.llm.types import ChatMessage, Completion, Image, JsonSchema, Request, Route, ToolDescription
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.router import Router
+    from klaw.llm.client import LlmClient
 
 MAX_TOKENS = 512
 ENDPOINT_S = 30.0
@@ -40,40 +42,74 @@ _COLOUR = JsonSchema(
     },
 )
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
-_RED_SQUARE = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w"
-    "/SM9AAAAAElFTkSuQmCC"
+_RED_SQUARE = Image(
+    data=base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w"
+        "/SM9AAAAAElFTkSuQmCC"
+    ),
+    media_type="image/png",
 )
 
 
+_Ability: TypeAlias = Literal["tools", "images", "json"]
 Trial: TypeAlias = Callable[[], Awaitable[list[ModelCheck]]]
 """Never raises ProviderError."""
 
 
-def trials_of(config: "EngineConfig", router: "Router", name: str) -> list[Trial]:
+def trials_of(config: "EngineConfig", llm: "LlmClient", name: str) -> list[Trial]:
     """All tests of a model, ``provider/model``. Raises ConfigError: there is no such model."""
     trials: list[Trial] = [
-        partial(_try_endpoint, router.endpoint(*named, path), path, config.embedding.dimensions)
+        partial(_try_endpoint, llm, llm.router.endpoint(*named, path), path, config.embedding.dimensions)
         for path, named in config.endpoints.items()
         if "/".join(named) == name
     ]
     if trials and name not in {routed for _, routed in config.routing.places()}:
         return trials
-    route = router.route(name, key="NAME", alone=True)
-    return [*trials, partial(_try_chat, route, config.llm.temperature, _switched_off(config, name))]
+    asking = Asking(llm, llm.router.route(name, key="NAME", alone=True), config.llm.temperature)
+    return [*trials, partial(_try_chat, asking, _switched_off(config, name))]
 
 
 async def try_abilities(
-    config: "EngineConfig", router: "Router", name: str, abilities: Sequence[str]
+    config: "EngineConfig", llm: "LlmClient", name: str, abilities: Sequence[str]
 ) -> list[ModelCheck]:
     """Whether a model takes ``tools`` and ``images``. Never raises ProviderError."""
-    route = router.route(name, key="routing", alone=True)
-    return [await ask(route, config.llm.temperature) for name, ask in _TRIES.items() if name in abilities]
+    asking = Asking(llm, llm.router.route(name, key="routing", alone=True), config.llm.temperature)
+    return [await _try(asking, name) for name in _TRIES if name in abilities]
 
 
-async def say_hello(route: Route, temperature: float | None) -> "TimedAnswer | ProviderError":
-    """Let a model say a word."""
-    return await _ask(route, temperature, "Reply with one word: hello.")
+@attrs.frozen
+class TimedAnswer:
+    completion: Completion
+    seconds: float
+
+
+@attrs.frozen
+class Asking:
+    """A model that is asked; what it costs counts against the daily limits."""
+
+    llm: "LlmClient"
+    route: Route
+    temperature: float | None
+    arrived_s: list[float] = attrs.field(factory=list, init=False)
+    """When each piece of the last answer came."""
+
+    async def hello(self) -> "TimedAnswer | ProviderError":
+        return await self.ask("Reply with one word: hello.")
+
+    async def ask(self, text: str, images: tuple[Image, ...] = (), **wanted: Any) -> TimedAnswer | ProviderError:
+        """The answer, or why there is none. ``wanted``: fields of the request."""
+        # Whatever is believed of JSON schemas: it is tried.
+        began, route = trio.current_time(), attrs.evolve(self.route, json_schema=True)
+        self.arrived_s.clear()
+        said, most = ChatMessage(role="user", content=text, images=images), min(route.max_output_tokens, MAX_TOKENS)
+        request = Request(model=route.model, messages=(said,), max_tokens=most, temperature=self.temperature, **wanted)
+        try:
+            completion = await self.llm.meter().stream(
+                route, request, lambda _: self.arrived_s.append(trio.current_time() - began)
+            )
+        except ProviderError as error:
+            return error
+        return TimedAnswer(completion, trio.current_time() - began)
 
 
 def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
@@ -91,123 +127,75 @@ def _switched_off(config: "EngineConfig", name: str) -> dict[str, str]:
     }
 
 
-async def _try_chat(route: Route, temperature: float | None, off: Mapping[str, str]) -> list[ModelCheck]:
-    answer = await say_hello(route, temperature)
+async def _try_chat(asking: Asking, off: Mapping[str, str]) -> list[ModelCheck]:
+    answer = await asking.hello()
     if isinstance(answer, ProviderError):
-        rest: tuple[Literal["stream", "tools", "images", "json"], ...] = ("stream", "tools", "images", "json")
-        not_tried = [ModelCheck(name, "not tried", "the model does not answer") for name in rest]
-        return [ModelCheck("chat", "fails", answer.told()), *not_tried]
-    pieces = f"{len(answer.arrived_s)} pieces, the first after {answer.arrived_s[0]:.1f} s" if answer.arrived_s else ""
-    streamed = pieces if len(answer.arrived_s) > 1 else "the answer came in one piece"
+        not_tried = "the model does not answer"
+        rest = [ModelCheck(name, "not tried", not_tried) for name in _TRIES]
+        return [ModelCheck("chat", "fails", answer.told()), ModelCheck("stream", "not tried", not_tried), *rest]
+    came = asking.arrived_s
+    streamed = f"{len(came)} pieces, the first after {came[0]:.1f} s" if came[1:] else "the answer came in one piece"
     if answer.completion.usage is None:
         streamed += "; the service does not count tokens"
     checks = [ModelCheck("chat", "works", "it answers", answer.seconds), ModelCheck("stream", "works", streamed)]
     for name in _TRIES:
-        why = off.get(name)
-        checks.append(await _TRIES[name](route, temperature) if why is None else ModelCheck(name, "not tried", why))
+        checks += [ModelCheck(name, "not tried", off[name]) if name in off else await _try(asking, name)]
     return checks
 
 
-async def _try_tools(route: Route, temperature: float | None) -> ModelCheck:
-    answer = await _ask(route, temperature, "Use the tool say_ping for Anna.", tools=(_TOOL,))
+async def _try(asking: Asking, name: _Ability) -> ModelCheck:
+    asked, judge = _TRIES[name]
+    answer = await asking.ask(**asked)
     if isinstance(answer, ProviderError):
-        return _failed("tools", answer)
-    called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
-    refused = "tools" in answer.completion.adapted
+        refused = isinstance(answer, ProviderRefused) and answer.status in _REFUSALS
+        return ModelCheck(name, "fails", answer.told(), found=False if refused else None)
+    works, sure, text = judge(answer.completion)
+    return ModelCheck(name, "works" if works else "fails", text, answer.seconds, found=works, sure=sure)
+
+
+def _calls(said: Completion) -> tuple[bool, bool, str]:
+    """Whether it works, whether that is sure, and what was seen."""
+    called, refused = any(call.name == _TOOL.name for call in said.tool_calls), "tools" in said.adapted
     text = "it calls a tool" if called else "it refuses tools" if refused else "it answered and called no tool"
-    state: Literal["works", "fails"] = "works" if called else "fails"
-    return ModelCheck("tools", state, text, answer.seconds, found=called, sure=called or refused)
+    return called, called or refused, text
 
 
-async def _try_images(route: Route, temperature: float | None) -> ModelCheck:
-    square = Image(data=_RED_SQUARE, media_type="image/png")
-    answer = await _ask(route, temperature, "Which colour is this? One word.", images=(square,))
-    if isinstance(answer, ProviderError):
-        return _failed("images", answer)
-    seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
-    text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
-    return ModelCheck("images", "works" if seen else "fails", text, answer.seconds, found=seen, sure=seen)
+def _sees(said: Completion) -> tuple[bool, bool, str]:
+    seen = any(word in said.text.lower() for word in ("red", "красн"))
+    return seen, seen, "it sees a red square" if seen else "it accepts images, but failed the colour test"
 
 
-async def _try_json(route: Route, temperature: float | None) -> ModelCheck:
-    answer = await _ask(route, temperature, "Which colour has the sky on a clear day?", schema=_COLOUR)
-    if isinstance(answer, ProviderError):
-        return _failed("json", answer)
-    if "json_schema" in answer.completion.adapted:
-        return ModelCheck("json", "fails", "it refuses a JSON schema", answer.seconds, found=False)
-    try:
-        fits = isinstance(json.loads(answer.completion.text)["colour"], str)
-    except (ValueError, RecursionError, TypeError, KeyError):
-        fits = False
-    text = "its answer fits a JSON schema" if fits else "its answer does not fit the JSON schema"
-    return ModelCheck("json", "works" if fits else "fails", text, answer.seconds, found=fits, sure=fits)
+def _fits(said: Completion) -> tuple[bool, bool, str]:
+    if "json_schema" in said.adapted:
+        return False, True, "it refuses a JSON schema"
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        if isinstance(json.loads(said.text)["colour"], str):
+            return True, True, "its answer fits a JSON schema"
+    return False, False, "its answer does not fit the JSON schema"
 
 
-_TRIES: Mapping[Literal["tools", "images", "json"], Callable[[Route, float | None], Awaitable[ModelCheck]]] = {
-    "tools": _try_tools,
-    "images": _try_images,
-    "json": _try_json,
+_TRIES: Mapping[_Ability, tuple[dict[str, Any], Callable[[Completion], tuple[bool, bool, str]]]] = {
+    "tools": ({"text": "Use the tool say_ping for Anna.", "tools": (_TOOL,)}, _calls),
+    "images": ({"text": "Which colour is this? One word.", "images": (_RED_SQUARE,)}, _sees),
+    "json": ({"text": "Which colour has the sky on a clear day?", "json_schema": _COLOUR}, _fits),
 }
 
 
-def _failed(name: Literal["tools", "images", "json"], error: ProviderError) -> ModelCheck:
-    refused = isinstance(error, ProviderRefused) and error.status in _REFUSALS
-    return ModelCheck(name, "fails", error.told(), found=False if refused else None)
-
-
-@attrs.frozen(kw_only=True)
-class TimedAnswer:
-    completion: Completion
-    seconds: float
-    arrived_s: list[float]
-    """When each piece came."""
-
-
-async def _ask(
-    route: Route,
-    temperature: float | None,
-    text: str,
-    tools: tuple[ToolDescription, ...] = (),
-    images: tuple[Image, ...] = (),
-    schema: JsonSchema | None = None,
-) -> TimedAnswer | ProviderError:
-    """The answer, or why there is none."""
-    arrived_s: list[float] = []
-    began = trio.current_time()
-
-    def note(_: Delta) -> None:
-        arrived_s.append(trio.current_time() - began)
-
-    request = Request(
-        model=route.model,
-        messages=(ChatMessage(role="user", content=text, images=images),),
-        tools=tools,
-        max_tokens=min(route.max_output_tokens, MAX_TOKENS) + route.thinking_tokens,
-        thinking=route.thinking,
-        temperature=temperature,
-        json_schema=schema,
-        context_tokens=route.context_tokens if route.loads_context else None,
-    )
+async def _try_endpoint(llm: "LlmClient", endpoint: ModelEndpoint, path: Path, size: int | None) -> list[ModelCheck]:
+    began, count = trio.current_time(), len(TEXTS)
+    asked: dict[str, Any] = {"query": QUESTION, "documents": list(TEXTS), "top_n": count}
+    read: Callable[[Mapping[str, Any]], Any] = partial(read_scores, count=count)
+    if path == "embeddings":
+        asked = {"input": list(TEXTS)} | ({} if size is None else {"dimensions": size})
+        read = partial(read_vectors, count=count, dimension=size)
+    tokens = sum(map(estimate, (QUESTION, *TEXTS)))
     try:
-        completion = await route.provider.stream(request, note)
-    except ProviderError as error:
-        return error
-    return TimedAnswer(completion=completion, seconds=trio.current_time() - began, arrived_s=arrived_s)
-
-
-async def _try_endpoint(endpoint: ModelEndpoint, path: Path, dimensions: int | None) -> list[ModelCheck]:
-    began = trio.current_time()
-    try:
-        if path == "embeddings":
-            asked = {"input": list(TEXTS)} | ({} if dimensions is None else {"dimensions": dimensions})
-            read = partial(read_vectors, count=len(TEXTS), dimension=dimensions)
-            vectors, _ = await endpoint.post(asked, read, ENDPOINT_S)
-            said = f"vectors of {len(vectors[0])} numbers"
-        else:
-            query = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
-            scores, _ = await endpoint.post(query, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
-            right = max(scores, key=lambda at: scores[at]) == 0
-            said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
+        found = await llm.meter().post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
     except ProviderError as error:
         return [ModelCheck(path, "fails", error.told())]
+    if path == "embeddings":
+        said = f"vectors of {len(found[0])} numbers"
+    else:
+        right = max(found, key=lambda at: found[at]) == 0
+        said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
     return [ModelCheck(path, "works", said, trio.current_time() - began)]

@@ -282,7 +282,7 @@ async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, A
     if wanted is not None and wanted.lower() != DEFAULT:
         _check(parts.llm, wanted)
         chosen = wanted
-    await parts.llm.registry.know(chosen or default)
+    await parts.llm.registry.know(chosen or default, hurry=True)
     return {"model": _known(parts.llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
 
 
@@ -325,7 +325,7 @@ async def _models_of(chat: ChatId, parts: Parts) -> ChatModels:
     config, session = parts.llm.core.config, await parts.readers.run(stored.messages.session, chat)
     used = (session.model if session is not None else None) or config.routing.default
     names = list(dict.fromkeys([*configured_models(config), used]))
-    await parts.llm.registry.know(*names)
+    await parts.llm.registry.know(*names, hurry=True)
     return {
         "models": [_known(parts.llm, name) for name in names],
         "this_chat": used,
@@ -372,11 +372,11 @@ def _check(llm: "Llm", wanted: str) -> None:
 
 
 def _known(llm: "Llm", name: str) -> ChatModel:
-    facts = llm.registry.facts(name)
+    facts, prices = llm.registry.facts(name), llm.registry.charged(name)
     return {
         "name": name,
         "context_tokens": facts.context_tokens,
         "tools": bool(facts.tools),
         "images": bool(facts.images),
-        "prices": told_prices(facts.prices) if facts.prices is not None else "price unknown",
+        "prices": told_prices(prices) if prices is not None else "price unknown",
     }

@@ -3,7 +3,8 @@
 The command line imports this module, so it imports none of the parts itself.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from klaw.memory.recall.recall import Recall
     from klaw.memory.search.search import MemorySearch
     from klaw.runs.parts import TaskParts
+    from klaw.settings import ChangeResult
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer
@@ -91,8 +93,17 @@ class DatabaseParts(HasReaders, Protocol):
         """The daily limits, which only a server counts."""
         ...
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment of the server; nothing without one: it may not have this shell's."""
+        ...
+
     async def registry(self) -> "Registry":
         """What is known of models."""
+        ...
+
+    async def change(self, changes: Mapping[str, Any]) -> "ChangeResult":
+        """Change settings (``config.edit``). Raises ConfigError: nothing was changed."""
         ...
 
 
@@ -137,6 +148,7 @@ class Parts:
     recall: "Recall" = attrs.field(init=False, default=_at("memory.recall"))
     search: "MemorySearch" = attrs.field(init=False, default=_at("memory.search"))
     budget: "DailyBudget | None" = attrs.field(init=False, default=_at("llm.budget"))
+    environ: Mapping[str, str] = attrs.field(init=False, factory=lambda: os.environ, repr=False)
 
     @property
     def config(self) -> "EngineConfig":
@@ -149,6 +161,11 @@ class Parts:
 
     async def registry(self) -> "Registry":
         return self.llm.registry
+
+    async def change(self, changes: Mapping[str, Any]) -> "ChangeResult":
+        from klaw.settings import change_settings
+
+        return await change_settings(self.core, changes)
 
     def now(self) -> str:
         """The time, as it is stored."""

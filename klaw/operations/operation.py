@@ -232,6 +232,8 @@ class Operation:
     """It changes something; what only reads may be repeated."""
     offline: bool = False
     """The command line may carry it out over the database, without a server."""
+    bare: bool = False
+    """Also without a database, if no server is there."""
     alone: bool = False
     """A running server is never asked."""
     deadline_s: float = 10.0

@@ -305,20 +305,23 @@ async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> Mode
 
 def _known(registry: "Registry", name: str) -> KnownModel:
     facts, values = registry.facts(name), dict[str, KnownValue]()
-    for field, origin in sorted(facts.origins.items()):
-        if field == "embedding" and not facts.embedding:  # as nearly all
-            continue
-        value = told_prices(facts.prices) if field == "prices" and facts.prices else getattr(facts, field)
-        values[field] = {"value": value, "source": origin.source, "at": origin.at}
+    for field in facts.known():
+        if field != "embedding" or facts.embedding:  # as hardly any
+            value = told_prices(facts.prices) if field == "prices" and facts.prices else getattr(facts, field)
+            values[field] = {"value": value, "source": facts.origins[field].source, "at": facts.origins[field].at}
     return {"name": name, "values": values, "left_out": list(registry.left_out(name))}
 
 
 def _service_told(registry: "Registry", provider: str) -> AskedService:
     found, error = registry.service(provider), registry.errors.get(provider)
-    if found is None:
-        return {"provider": provider, "service": None, "asked_at": None, "models": 0, "note": "", "error": error}
-    about = {"service": found.service, "asked_at": found.at, "models": len(found.models), "note": found.note}
-    return cast("AskedService", {"provider": provider, **about, "error": error})
+    return {
+        "provider": provider,
+        "service": found.service if found is not None else None,
+        "asked_at": found.at if found is not None else None,
+        "models": len(found.models) if found is not None else 0,
+        "note": found.note if found is not None else "",
+        "error": error,
+    }
 
 
 @MODELS.operation("models_test", ModelToTest, scope=Scope.OPERATOR, changes=True, deadline_s=120)
@@ -327,7 +330,7 @@ async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> TestedModel
     from klaw.llm.trial import trials_of
 
     try:
-        trials = trials_of(parts.llm.core.config, parts.llm.router, asked.model)
+        trials = trials_of(parts.config, parts.llm, asked.model)
     except ConfigError as error:
         raise OperationError("bad_model", str(error), field="model") from None
     parts.llm.registry.unlearn(asked.model)

@@ -12,15 +12,13 @@ from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.errors import ConfigError
 from klaw.operations import stored
-from klaw.operations.handler import Caller, Parts
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import ShownLines, Table, minute, size
 from klaw.operations.operation import Nothing, Noun, OperationError, Scope, argument
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_text, spent_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from klaw.config.listed import Setting
     from klaw.operations.answers import DegradedSince
     from klaw.settings import ChangeResult
@@ -294,45 +292,39 @@ async def show(_asked: Nothing, _caller: Caller, parts: Parts) -> ConfigAnswer:
     }
 
 
-@CONFIG.operation("config_set", ConfigChange, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
-async def change(asked: ConfigChange, _caller: Caller, parts: Parts) -> "ChangeResult":
+_CHANGE: Any = {"scope": Scope.OPERATOR, "changes": True, "deadline_s": CHANGE_S}
+
+
+@CONFIG.operation("config_set", ConfigChange, offline=True, bare=True, **_CHANGE)
+async def change(asked: ConfigChange, _caller: Caller, parts: DatabaseParts) -> "ChangeResult":
     """Change settings: they are checked as a whole, written to the configuration file, and in effect at once, but for
     those that need a restart."""
     from klaw.config.edit import UNSET
-    from klaw.settings import change_settings
 
-    return await _done(change_settings(parts.core, {**asked.values, **dict.fromkeys(asked.unset, UNSET)}))
+    return await parts.change({**asked.values, **dict.fromkeys(asked.unset, UNSET)})
 
 
-@CONFIG.operation("config_unset", ConfigKeys, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
-async def unset(asked: ConfigKeys, _caller: Caller, parts: Parts) -> "ChangeResult":
+@CONFIG.operation("config_unset", ConfigKeys, offline=True, bare=True, **_CHANGE)
+async def unset(asked: ConfigKeys, _caller: Caller, parts: DatabaseParts) -> "ChangeResult":
     """Take settings out of the configuration file, so that they have their defaults."""
     from klaw.config.edit import UNSET
-    from klaw.settings import change_settings
 
-    return await _done(change_settings(parts.core, dict.fromkeys(asked.keys, UNSET)))
+    return await parts.change(dict.fromkeys(asked.keys, UNSET))
 
 
-@CONFIG.operation("config_undo", Nothing, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
+@CONFIG.operation("config_undo", Nothing, **_CHANGE)
 async def undo(_asked: Nothing, _caller: Caller, parts: Parts) -> "ChangeResult":
     """Take the last change of settings back; a second time, make it again."""
     from klaw.settings import change_settings
 
     if not parts.core.changing.undo:
         raise OperationError("cannot_undo", "no setting was changed since the server was started")
-    return await _done(change_settings(parts.core, parts.core.changing.undo, undo=True))
+    return await change_settings(parts.core, parts.core.changing.undo, undo=True)
 
 
-@CONFIG.operation("config_reload", Nothing, scope=Scope.OPERATOR, changes=True, deadline_s=CHANGE_S)
+@CONFIG.operation("config_reload", Nothing, **_CHANGE)
 async def reload(_asked: Nothing, _caller: Caller, parts: Parts) -> "ChangeResult":
     """Read the configuration file again. If it is wrong, nothing changes, and the answer says what is wrong."""
     from klaw.settings import reload_settings
 
-    return await _done(reload_settings(parts.core))
-
-
-async def _done(change: "Awaitable[ChangeResult]") -> "ChangeResult":
-    try:
-        return await change
-    except ConfigError as error:
-        raise OperationError("bad_config", str(error), problems=error.problems) from None
+    return await reload_settings(parts.core)

@@ -1,16 +1,20 @@
 """The tools that there are, and what carries them out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 import trio
 
 from klaw.actor.threads import Threads
+from klaw.config.describe import secrets_in
+from klaw.config.environment import Secret
 from klaw.config.schema import EngineConfig
 from klaw.config.tools import McpServerConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
+from klaw.errors import ConfigError
 from klaw.memory.parts import MemoryParts
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.file_tools import file_tools
@@ -33,11 +37,14 @@ class Tools:
     threads: Threads
     """Slow file tools must not hold back the reading of prompt files."""
     _sdk_threads: Threads = attrs.field(factory=lambda: Threads("mcp", 1), init=False)
+    _secrets: dict[str, list[str | None]] = attrs.field(factory=dict, init=False, repr=False)
+    """What the secrets of each MCP server were when it was connected."""
     _registered: list[str] = attrs.field(factory=list, init=False)
     """Names of the tools that follow from the settings."""
 
     async def start(self) -> None:
         """MCP servers are not waited for until they are connected."""
+        self._secrets.update(await self.core.files.run(self._revealed))
         await self._connect()
 
     async def stop(self) -> None:
@@ -50,8 +57,10 @@ class Tools:
         self.approvals.wait_s = config.exec.approval_s
         if config != before.tools:
             self.register(await self.core.files.run(self.by_settings))
-        wanted = self._servers()
-        gone = [server for server in self.mcp if wanted.get(server.name) != server.config]
+        wanted, secrets = self._servers(), await self.core.files.run(self._revealed)
+        changed = {name for name in wanted if secrets[name] != self._secrets.get(name)}
+        self._secrets.update(secrets)
+        gone = [each for each in self.mcp if each.name in changed or wanted.get(each.name) != each.config]
         self.mcp[:] = [server for server in self.mcp if server not in gone]
         await self._disconnect(gone)
         await self._connect()
@@ -71,6 +80,16 @@ class Tools:
 
     def _servers(self) -> dict[str, McpServerConfig]:
         return {name: each for name, each in sorted(self.core.config.mcp.servers.items()) if each.enabled}
+
+    def _revealed(self) -> dict[str, list[str | None]]:
+        """The secrets of each server as they are now; None: it is missing. Blocks."""
+
+        def text(path: str, secret: Secret) -> str | None:
+            with suppress(ConfigError):
+                return secret.reveal(path)
+            return None
+
+        return {name: [text(*each) for each in secrets_in(server)] for name, server in self._servers().items()}
 
     async def _connect(self) -> None:
         core, known = self.core, {server.name for server in self.mcp}

@@ -58,10 +58,12 @@ class Scripted:
         return Asker(llm=client(self), clock=SystemClock())
 
 
-def client(router: Any = None, *, clock: Any = None, tokens_a_day: int | None = None) -> LlmClient:
+def client(
+    router: Any = None, *, clock: Any = None, tokens_a_day: int | None = None, registry: Registry | None = None
+) -> LlmClient:
     """A client over a router that a test has written; without prices, and without a limit unless one is given."""
     clock = clock or SystemClock()
-    registry, budget = Registry(EngineConfig(), clock), DailyBudget(None, tokens_a_day, 0.8, clock)
+    registry, budget = registry or Registry(EngineConfig(), clock), DailyBudget(None, tokens_a_day, 0.8, clock)
     return LlmClient(router=router, registry=registry, budget=budget, slots=Slots(1))
 
 

@@ -41,41 +41,34 @@ def most_tokens(
 
 # -- OpenAI's API and those that look like it -------------------------------------------------------------------------
 
-_Ask = Callable[[ThinkingLevel, int], dict[str, Any]]
-
 
 def effort_word(level: ThinkingLevel) -> str:
     return "none" if level == "off" else level
 
 
-def _with_effort(level: ThinkingLevel, _tokens: int) -> dict[str, Any]:
-    return {"reasoning_effort": effort_word(level)}
-
-
-def _with_switch(level: ThinkingLevel, _tokens: int) -> dict[str, Any]:
-    return {"thinking": {"type": "disabled" if level == "off" else "enabled"}}
-
-
-def _with_reasoning(level: ThinkingLevel, _tokens: int) -> dict[str, Any]:
-    return {"reasoning": {"enabled": False} if level == "off" else {"effort": level}}
-
-
-def _with_budget(level: ThinkingLevel, tokens: int) -> dict[str, Any]:
-    return {"enable_thinking": level != "off", **({"thinking_budget": tokens} if level != "off" and tokens else {})}
-
-
-def _with_template(level: ThinkingLevel, _tokens: int) -> dict[str, Any]:
+def _told_to_template(level: ThinkingLevel) -> dict[str, Any]:
     """For llama.cpp and vLLM, whose templates take it, and Ollama and LM Studio, which take the effort."""
     effort = {} if level == "off" else {"reasoning_effort": level}
-    return {"chat_template_kwargs": {"enable_thinking": level != "off", **effort}, **_with_effort(level, 0)}
+    own = {"enable_thinking": level != "off", **effort}
+    return {"chat_template_kwargs": own, "reasoning_effort": effort_word(level)}
 
 
-_BY_HOST: Mapping[str, _Ask] = {
-    **dict.fromkeys(("openai.com", "azure.com", "googleapis.com", "groq.com", "x.ai", "mistral.ai"), _with_effort),
-    **dict.fromkeys(("cerebras.ai", "fireworks.ai", "perplexity.ai"), _with_effort),
-    **dict.fromkeys(("deepseek.com", "z.ai", "bigmodel.cn", "moonshot.ai", "moonshot.cn", "volces.com"), _with_switch),
-    **dict.fromkeys(("aliyuncs.com", "siliconflow.cn", "siliconflow.com"), _with_budget),
-    "openrouter.ai": _with_reasoning,
+_WAYS: Mapping[str, Callable[[ThinkingLevel, int], dict[str, Any]]] = {
+    "effort": lambda level, _: {"reasoning_effort": effort_word(level)},
+    "switch": lambda level, _: {"thinking": {"type": "disabled" if level == "off" else "enabled"}},
+    "reasoning": lambda level, _: {"reasoning": {"enabled": False} if level == "off" else {"effort": level}},
+    "budget": lambda level, tokens: {
+        "enable_thinking": level != "off",
+        **({"thinking_budget": tokens} if level != "off" and tokens else {}),
+    },
+    "template": lambda level, _: _told_to_template(level),
+}
+_BY_HOST: Mapping[str, str] = {
+    **dict.fromkeys(("openai.com", "azure.com", "googleapis.com", "groq.com", "x.ai", "mistral.ai"), "effort"),
+    **dict.fromkeys(("cerebras.ai", "fireworks.ai", "perplexity.ai"), "effort"),
+    **dict.fromkeys(("deepseek.com", "z.ai", "bigmodel.cn", "moonshot.ai", "moonshot.cn", "volces.com"), "switch"),
+    **dict.fromkeys(("aliyuncs.com", "siliconflow.cn", "siliconflow.com"), "budget"),
+    "openrouter.ai": "reasoning",
 }
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
@@ -86,11 +79,12 @@ def of_openai(request: Request, base_url: str) -> dict[str, Any]:
     if request.thinking is None:
         return {}
     host = urlsplit(base_url).hostname or ""
-    ask = next((ask for name, ask in _BY_HOST.items() if host == name or host.endswith(f".{name}")), _with_template)
-    wants_it_back = ask is _with_switch or (ask is _with_reasoning and request.model.startswith("anthropic/"))
+    way = next((way for name, way in _BY_HOST.items() if host == name or host.endswith(f".{name}")), "template")
+    wants_it_back = way == "switch" or (way == "reasoning" and request.model.startswith("anthropic/"))
     if wants_it_back and not _has_its_thoughts(request.messages):
-        return ask("off", 0)
-    return ask(request.thinking.level, request.thinking.tokens) if request.thinking.level is not None else {}
+        return _WAYS[way]("off", 0)
+    level = request.thinking.level
+    return _WAYS[way](level, request.thinking.tokens) if level is not None else {}
 
 
 def _has_its_thoughts(messages: Sequence[ChatMessage]) -> bool:

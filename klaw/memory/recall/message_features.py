@@ -58,7 +58,8 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
     near, dated = ([each.rowid for each in ranking] for ranking in rankings)
     fused = reciprocal_rank_fusion([(VECTOR_WEIGHT, near), (TEXT_WEIGHT, by_words), (DATED_WEIGHT, dated)])
     # What has no place is out of reach, or in an index only.
-    best = sorted((rowid for rowid in fused if rowid in places), key=lambda rowid: (-fused[rowid], -rowid))[:size]
+    found = sorted((rowid for rowid in fused if rowid in places), key=lambda rowid: (-fused[rowid], -rowid))
+    best, rest = found[:size], found[size:] if size is not None else []
     distances = {each.rowid: each.distance for ranking in rankings[::-1] for each in ranking}
     vector_ranks, text_ranks, dated_ranks = ranks_of(near), ranks_of(by_words), ranks_of(dated)
     hits = {hit.rowid: hit for hit in lists.hits}
@@ -69,7 +70,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
     most = max(own_scores.values(), default=0.0) or 1.0
     asked_words = max(1, len(query.content_stems))
     traits, before = np.array([(place.traits, place.before) for place in there], int).reshape(-1, 2).T
-    speaker = [not query.stems.isdisjoint(speaker_stems(place.head)) for place in there]
+    speaker = [_is_named(place, query) for place in there]
     in_days = [_in_periods(place, query.periods) for place in there]
     own = np.array([own_scores.get(rowid, 0.0) for rowid in best]) / most
     shared = [hits[rowid].shared if rowid in hits else 0 for rowid in best]
@@ -98,8 +99,9 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
     features = np.zeros((len(best), len(MESSAGES.names)))
     for name, column in columns.items():
         features[:, MESSAGES.names.index(name)] = column
-    entries = [
-        RankedEntry(
+
+    def entry(rowid: int, named: bool, in_days: bool) -> RankedEntry[MessagePlace]:
+        return RankedEntry(
             item=places[rowid],
             rowid=rowid,
             score=fused[rowid],
@@ -108,21 +110,30 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
             text_rank=text_ranks.get(rowid),
             dated_rank=dated_ranks.get(rowid),
             bm25=hits[rowid].bm25 if rowid in hits else None,
-            shared_words=shared[at],
+            shared_words=hits[rowid].shared if rowid in hits else 0,
             added_words=hits[rowid].added if rowid in hits else 0,
-            boosts=("speaker",) * speaker[at] + ("date",) * any(in_days[at]),
+            boosts=("speaker",) * named + ("date",) * in_days,
         )
-        for at, rowid in enumerate(best)
-    ]
+
+    def others() -> list[RankedEntry[MessagePlace]]:
+        of = ((rowid, places[rowid]) for rowid in rest)
+        return [entry(at, _is_named(each, query), any(_in_periods(each, query.periods))) for at, each in of]
+
     return Pool(
         found=len(fused),
-        entries=entries,
+        entries=[entry(*each) for each in zip(best, speaker, map(any, in_days), strict=True)],
         features=features,
         has_vector=bool(lists.neighbours),
         of=MESSAGES,
         again=Sessions.of(there).columns if there else None,
-        long=sum(place.tokens >= LONGEST for place in there) > LONG_SHARE * len(there),
+        other=sum(place.tokens >= LONGEST for place in there) > LONG_SHARE * len(there),
+        rest=others,
     )
+
+
+def _is_named(place: MessagePlace, query: Query) -> bool:
+    """Whether the query has the name of the speaker in front of a message."""
+    return not query.stems.isdisjoint(speaker_stems(place.head))
 
 
 def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[int, float], list[int]]:

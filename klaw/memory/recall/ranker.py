@@ -64,8 +64,8 @@ class Ranker:
     tokens: Mapping[str, float] = attrs.Factory(dict)
     again: Mapping[str, Mapping[str, float]] = attrs.Factory(dict)
     """Weights of the second pass, by the names of these sets; without them there is none."""
-    long: "Ranker | None" = None
-    """The ranker for chats with long messages, if that is another."""
+    other: "Ranker | None" = None
+    """The ranker for chats with long messages, or for documents without pages, if that is another."""
 
     def weights(self, state: str, names: Sequence[str], *, again: bool = False) -> Float64:
         found = self.again.get(state, {}) if again else getattr(self, state)
@@ -94,8 +94,10 @@ class Pool(Generic[T]):
     of: FeatureSet
     again: Callable[[Float64], Mapping[str, Float64]] | None = None
     """Gives the columns of a second pass, by the scores of the first."""
-    long: bool = False
-    """Many of the candidates are long."""
+    other: bool = False
+    """Ranked by ``Ranker.other``."""
+    rest: Callable[[], Sequence[RankedEntry[T]]] = tuple
+    """Gives what else was found, the best of the fusion first."""
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
         """The features with token scores in standard deviations from their mean, which stands for what is unknown."""
@@ -118,7 +120,7 @@ class Pool(Generic[T]):
     def contributions(self, token_scores: Mapping[int, float]) -> Float64:
         """What each feature adds to each score, against the mean of the candidates."""
         ranker, features = built_in(self.of.package), self.matrix(token_scores)
-        ranker = (ranker.long if self.long else None) or ranker
+        ranker = (ranker.other if self.other else None) or ranker
         state = TOKENS if token_scores else "vectors" if self.has_vector else "words"
         added: Float64 = centred(features) * ranker.weights(state, self.of.names)
         if self.again is not None and ranker.again:

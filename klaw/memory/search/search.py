@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -27,14 +28,15 @@ from klaw.errors import InvalidValue
 from klaw.memory.embed.embedder import QUERY_S, Embedder
 from klaw.memory.recall.gate import calibrated
 from klaw.memory.recall.message_features import gather
-from klaw.memory.recall.pipeline import Account
+from klaw.memory.recall.pipeline import POOL, Account
 from klaw.memory.recall.query import Query, read_query, read_search_words
-from klaw.memory.recall.ranker import RankedEntry, mix
+from klaw.memory.recall.ranker import Pool, RankedEntry, mix
 from klaw.memory.search.named_people import find_people
 from klaw.memory.search.passage_search import ResultEntry, find_kept, read_results
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tokenizer import words
+from klaw.store.search import token_codes
 from klaw.store.search.history_search import HistoryFilters, history_end, search_history
 from klaw.store.search.ranked_lists import HEAD_CHARACTERS, Lists, MessagePlace
 
@@ -217,7 +219,13 @@ class MemorySearch:
         if account.take(found).vectors_failed:
             self._embedder.report_damage()
         with account.step("rank"):
-            said = await self._threads.run(_rank, found, query, random_cosine)
+            pool = await self._threads.run(partial(gather, found, query, random_cosine=random_cosine, size=POOL))
+        if account.query_tokens is not None:
+            rowids = [each.rowid for each in pool.entries]
+            with account.step("tokens"):
+                account.codes = await self._readers.run(token_codes.of_user, rowids, filters.user)
+        with account.step("rank"):
+            said = await self._threads.run(_rank, pool, account, random_cosine)
         entries = mix([kept["fact"], said, kept["note"], kept["file"]])
         whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.words_left_out
         topics = await self._find_topics(account.vector, asked, [each.rowid for each in entries], filters)
@@ -242,8 +250,10 @@ class MemorySearch:
         return await self._topics.find(vector, asked, rowids, filters, limit=TOPICS)
 
 
-def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:
-    ranked = newer_first(matches_first(gather(found, query, random_cosine=random_cosine).rank()))
+def _rank(pool: Pool[MessagePlace], account: Account, random_cosine: float) -> list[ResultEntry]:
+    best = pool.rank(account.token_scores())
+    behind = best[-1].score - 1 if best else 0.0
+    ranked = newer_first([*matches_first(best), *(attrs.evolve(each, score=behind) for each in pool.rest())])
     near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
     return [
         ResultEntry(kind="message", rowid=each.rowid, **fields_of(each, RankDetails))

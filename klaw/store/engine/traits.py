@@ -26,26 +26,36 @@ def _stems(words: str) -> frozenset[str]:
     return frozenset(map(stem, words.split()))
 
 
+def _forms(words: str) -> frozenset[str]:
+    """Words whose stem others share: «годится» has that of «год», «семья» that of «семь»."""
+    return frozenset(words.split())
+
+
 _TIMES = _stems("""
-yesterday today tomorrow tonight ago last next since recently just week weekend month year morning evening night monday
-tuesday wednesday thursday friday saturday sunday january february march april may june july august september october
+yesterday today tomorrow tonight ago next since recently just week weekend month year morning evening night monday
+tuesday wednesday thursday friday saturday sunday january february april june july august september october
 november december summer winter autumn
-вчера позавчера сегодня завтра послезавтра назад недавно скоро неделя выходные месяц год года лет понедельник вторник
-среда четверг пятница суббота воскресенье январь февраль март апрель май июнь июль август сентябрь октябрь ноябрь
-декабрь утро утром вечер вечером ночь ночью лето летом зима зимой весна весной осень осенью
+вчера позавчера сегодня завтра послезавтра назад недавно неделя выходные месяц понедельник вторник
+четверг пятница суббота воскресенье январь февраль март апрель июнь июль август сентябрь октябрь ноябрь
+декабрь утро вечер ночь зима весна осень
+""")
+_TIME_FORMS = _forms("""
+last march год года году годом годе годы годов годам годами годах лет лето лета лету летом лете скоро
+среда среды среду средам май мая маю маем мае
 """)
 _NUMBERS = _stems("""
 one two three four five six seven eight nine ten eleven twelve dozen couple hundred thousand million once twice half
 several few
-один одна одно два две три четыре пять шесть семь восемь девять десять сто тысяча миллион пара дважды трижды полтора
-половина несколько много
+один одна одно два двух две три трёх четыре четырёх пять шесть восемь девять десять тысяча миллион пара дважды трижды
+полтора половина несколько много
 """)
-_FIRST = frozenset(
-    """
+_NUMBER_FORMS = _forms("семь семи сто ста")
+_FIRST = _forms("""
 i my mine me we our
 я мой моя моё мое мои моего моей моему моих моим моими мою мне меня мной мы наш наша наше наши нашего нашей нашу наших
-""".split()  # noqa: SIM905
-)
+""")
+_MAY = re.compile(r"\bMay\b|\b(?:in|of|last|next|since|by) may\b|\bmay \d")
+"""The month, not the verb."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMERIC = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)(?:(?:19|20)\d\d(?!\d)|\d\d?(?::\d\d)? ?[ap]\.?m\b|\d\d?:\d\d(?!\d))", re.IGNORECASE)
@@ -61,9 +71,10 @@ def traits_of(text: str) -> int:
     forms = set(map(stem, words))
     found = 0
     numeric = _NUMERIC.search(said) is not None
-    if not forms.isdisjoint(_TIMES) or (numeric and _CLOCK.search(said)):
+    of_time = not forms.isdisjoint(_TIMES) or not words.isdisjoint(_TIME_FORMS)
+    if of_time or _MAY.search(said) or (numeric and _CLOCK.search(said)):
         found |= TIME
-    if numeric or not forms.isdisjoint(_NUMBERS):
+    if numeric or not forms.isdisjoint(_NUMBERS) or not words.isdisjoint(_NUMBER_FORMS):
         found |= NUMBER
     if _NAME.search(said):
         found |= NAME

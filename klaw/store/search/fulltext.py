@@ -77,9 +77,11 @@ class Scores:
         columns = (column[order].tolist() for column in (self.rowids, self.values, self.shared))
         return [TextHit(*row) for row in zip(*columns, strict=True)]
 
-    def ranked(self) -> list[tuple[int, float]]:
+    def ranked(self) -> list[tuple[int, float, int]]:
+        """What each hit is made of, the best first."""
         order = np.lexsort((-self.rowids, self.values))
-        return list(zip(self.rowids[order].tolist(), self.values[order].tolist(), strict=True))
+        columns = (column[order].tolist() for column in (self.rowids, self.values, self.shared))
+        return list(zip(*columns, strict=True))
 
 
 def scores(

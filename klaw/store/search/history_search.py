@@ -168,13 +168,13 @@ _ALLOWED = f"SELECT m.rowid {_FOUND} WHERE {_FILTER}"
 
 
 def _allowed(
-    connection: apsw.Connection, ranked: Sequence[tuple[int, float]], filters: HistoryFilters
+    connection: apsw.Connection, ranked: Sequence[tuple[int, float, int]], filters: HistoryFilters
 ) -> Iterator[fulltext.TextHit]:
     for start in range(0, len(ranked), _CHECKED_AT_ONCE):
         part = ranked[start : start + _CHECKED_AT_ONCE]
-        rowids = json.dumps([rowid for rowid, _score in part])
+        rowids = json.dumps([rowid for rowid, *_ in part])
         allowed = {row[0] for row in connection.execute(_ALLOWED, (rowids, *_bindings(filters)))}
-        yield from (fulltext.TextHit(rowid, score) for rowid, score in part if rowid in allowed)
+        yield from (fulltext.TextHit(*each) for each in part if each[0] in allowed)
 
 
 _PLACES = place_statements(_FILTER, "n.segment = m.segment", "n.segment = m.segment")

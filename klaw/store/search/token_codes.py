@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import apsw
 import attrs
 
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, UserId
 from klaw.store.engine import meta
 from klaw.store.kinds.messages import MESSAGE
 
@@ -52,11 +52,10 @@ def put(connection: apsw.Connection, codes: Mapping[int, bytes], as_of: int | No
     connection.executemany(_PUT, [(rowid, blob, as_of) for rowid, blob in codes.items()])
 
 
-_OF_SCOPE = f"""
+_OF = f"""
 SELECT t.rowid, t.codes FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value
-CROSS JOIN token_codes AS t ON t.rowid = m.rowid
-WHERE m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4
-"""  # noqa: S608 - a constant name
+CROSS JOIN token_codes AS t ON t.rowid = m.rowid WHERE """  # noqa: S608 - a constant name
+_OF_SCOPE, _OF_USER = f"{_OF} m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4", f"{_OF} m.user_id = ?2"
 
 
 def of_scope(
@@ -64,6 +63,11 @@ def of_scope(
 ) -> dict[int, bytes]:
     """The codes of some rows of a chat, as far as there are any, by row id."""
     return dict(connection.execute(_OF_SCOPE, (json.dumps(list(rowids)), chat, first_seq, end_seq)))
+
+
+def of_user(connection: apsw.Connection, rowids: Sequence[int], user: UserId) -> dict[int, bytes]:
+    """The same, of a user's chats."""
+    return dict(connection.execute(_OF_USER, (json.dumps(list(rowids)), user)))
 
 
 def read(connection: apsw.Connection, rowid: int) -> bytes | None:

@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, moveTo, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -23,7 +23,7 @@ async function begin() {
     app.me = await get("/me");
   } catch (error) {
     if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : "");
-    document.body.replaceChildren(h("main", { class: "alone" }, h("p", {}, t("The server does not answer."))));
+    document.body.replaceChildren(h("main.alone", h("p", t("The server does not answer."))));
     setTimeout(begin, 2000);
     return;
   }
@@ -34,12 +34,12 @@ async function begin() {
 
 function showLogin(problem) {
   const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
-  const told = h("p", { class: "error", role: "alert" }, problem);
-  const form = h("form", { class: "alone login" },
-    h("h1", {}, "Klaw"),
+  const told = h("p.error", { role: "alert" }, problem);
+  const form = h("form.alone.login",
+    h("h1", "Klaw"),
     h("label", { htmlFor: "token" }, t("Token")), token,
-    h("p", { class: "hint" }, t("Make one on the server with"), " ", h("code", {}, "klaw token add local")),
-    told, h("button", { class: "main" }, t("Log in")), tools());
+    h("p.hint", t("Make one on the server with"), " ", h("code", "klaw token add local")),
+    told, h("button.main", t("Log in")), tools());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
@@ -50,7 +50,7 @@ function showLogin(problem) {
       told.textContent = error.status === 401 ? t("This token is not valid.") : error.message;
     }
   });
-  document.body.replaceChildren(h("main", {}, form));
+  document.body.replaceChildren(h("main", form));
   token.focus();
 }
 
@@ -70,9 +70,10 @@ async function entered() {
 function tools(given = {}) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
-  return h("div", { class: "tools", ...given }, language,
-    h("button", { type: "button", class: "icon", title: t("Light or dark"), "aria-label": t("Light or dark"),
+  return h("div.tools", given, language,
+    h("button.icon", { type: "button", title: t("Light or dark"), "aria-label": t("Light or dark"),
       onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
+    app.me && h("button.icon.keys", { type: "button", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
       location.reload();
@@ -80,9 +81,9 @@ function tools(given = {}) {
 }
 
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
-function notice(href, read) {
-  const line = h(app.me.operator ? "a" : "span", { href: app.me.operator && href });
-  const place = h("p", { class: "degraded", hidden: true }, h("span", { role: "status" }, line), h("button", { class: "quiet", "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+function notice(href, read, onclick) {
+  const line = app.me.operator ? h("a", { href, onclick }) : h("span");
+  const place = h("p.degraded", { hidden: true }, h("span", { role: "status" }, line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
     const text = read();
     if (text === line.textContent) return;
@@ -94,6 +95,22 @@ function notice(href, read) {
   return place;
 }
 
+/** What keys do wherever one is. With another alphabet, the place of a key says which it is. */
+function pressed(event) {
+  const { key, code = "", ctrlKey, metaKey, altKey, shiftKey, target } = event, letter = /^[a-z]$/i.test(key) ? key.toLowerCase() : code.slice(3).toLowerCase();
+  const held = (ctrlKey || metaKey) && !altKey;
+  if (key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog, details.menu[open], :popover-open")) document.querySelector("klaw-chat .doing button:not([hidden])")?.click();
+  const act = held ? { k: !shiftKey && "go", o: shiftKey && "begin" }[letter] : key === "?" && !target.closest("input, textarea, select") && "keys";
+  if (!act) return;
+  event.preventDefault();
+  opened("go").then((view) => view[act]());
+}
+
+function connect(event) {
+  event.preventDefault();
+  opened("connect").then((view) => view.connect());
+}
+
 function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
@@ -103,8 +120,8 @@ function showFrame() {
     closed();
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } });
-  document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links,
-    h("button", { class: "more", popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div", { class: "frame" }, notice("#/system/connect", () => said(app.socket.hint)),
+  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
+    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
       notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
@@ -126,6 +143,7 @@ function showFrame() {
   };
   if (!location.hash) moveTo("#/chats/");
   addEventListener("hashchange", show);
+  addEventListener("keydown", pressed);
   app.socket.addEventListener("online", ({ detail }) => {
     if (detail && missed === location.hash) show();
     if (detail) missed = "";

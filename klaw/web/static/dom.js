@@ -2,9 +2,13 @@
 
 import { rendered } from "/static/api.js";
 
-/** An element. Keys of `given` that begin with "on" are listeners, the others properties or attributes. */
-export function h(name, given = {}, ...children) {
-  const made = document.createElement(name);
+/** An element; its name may have classes ("p.hint"). Keys of `given` that begin with "on" are listeners, the others
+ * properties or attributes. It may be left out, or be only what a click does. */
+export function h(name, given, ...children) {
+  if (typeof given === "function") return h(name, { onclick: given }, ...children);
+  if (given?.constructor !== Object) return h(name, {}, given, ...children);
+  const [tag, ...classes] = name.split("."), made = document.createElement(tag);
+  made.classList.add(...classes);
   for (const [key, value] of Object.entries(given)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
@@ -25,7 +29,7 @@ function setRendered(element, html) {
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
 export function markdown(text, done = () => null) {
-  const shown = h("div", { class: "text plain" }, text);
+  const shown = h("div.text.plain", text);
   if (/[*_`#>|\[\]~\-\d]/.test(text)) {
     rendered(text).then((html) => {
       shown.classList.remove("plain");
@@ -82,10 +86,10 @@ export function showDialog(dialog) {
 /** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */
 export function confirmed(text, yes, no) {
   return new Promise((resolve) => {
-    const dialog = h("dialog", { class: "ask", onclose: () => resolve(dialog.returnValue === "yes") },
+    const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
       h("form", { method: "dialog" },
-        h("p", {}, text),
-        h("div", { class: "buttons" },
+        h("p", { id: "asked" }, text),
+        h("div.buttons",
           h("button", { value: "no" }, no),
           h("button", { value: "yes", class: "main" }, yes))));
     showDialog(dialog);
@@ -94,7 +98,7 @@ export function confirmed(text, yes, no) {
 
 /** Show a short text for a moment. */
 export function toast(text, ms = 5000) {
-  const made = h("div", { class: "toast", role: "status" }, text);
+  const made = h("div.toast", { role: "status" }, text);
   [document.body, ...document.querySelectorAll("dialog[open]")].pop().append(made); // what is outside of a dialog is behind it
   setTimeout(() => made.remove(), ms);
 }
@@ -127,13 +131,13 @@ export function setCurrent(link, current) {
 
 /** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {
-  const summary = h("summary", { role: "button", "aria-label": label, title: label }, "⋯");
+  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, "⋯");
   let closed = () => null;
   const close = () => {
     made.open = false;
     closed();
   };
-  const made = h("details", { class: "menu",
+  const made = h("details.menu", {
     onkeydown: (event) => {
       if (event.key === "Escape" && made.open) {
         event.stopPropagation();
@@ -144,11 +148,12 @@ export function menu(label, entries) {
     onfocusout: (event) => made.contains(event.relatedTarget) || event.relatedTarget === null || close(),
     ontoggle: () => {
       closed();
+      summary.ariaExpanded = made.open;
       if (!made.open) return;
       closed = opensOver(made, close);
       addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });
     } },
-  summary, h("div", {}, entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
+  summary, h("div", entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
   return made;
 }
 

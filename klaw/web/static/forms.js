@@ -13,12 +13,12 @@ let made = 0;
  * `edits`, when something is there already, only those that were changed, and without a change its dialog is closed.
  */
 export function form(fields, send, { button = t("Save"), more = [], edits = false } = {}) {
-  const told = h("p", { class: "error", role: "alert" });
+  const told = h("p.error", { role: "alert" });
   const inputs = new Map(fields.map((field) => [field.name, input(field)]));
   const values = () => [...inputs].map(([name, each]) => [name, each.value()]), before = Object.fromEntries(values());
-  const save = h("button", { class: "main" }, button);
-  const whole = h("form", { class: "fields", noValidate: true }, [...inputs.values()].map((each) => each.row), told,
-    h("div", { class: "buttons" }, more, save));
+  const save = h("button.main", button);
+  const whole = h("form.fields", { noValidate: true }, [...inputs.values()].map((each) => each.row), told,
+    h("div.buttons", more, save));
   whole.addEventListener("submit", async (event) => {
     event.preventDefault();
     const given = values().filter(([name, value]) => !edits || value !== before[name]);
@@ -43,7 +43,7 @@ const firstOf = (field) => (field || "").split(/[.[]/)[0];
 
 function input({ name, label, value = "", rows, choices, hint, ...how }) {
   made += 1;
-  const id = `field-${made}`, problem = h("span", { class: "error", id: `${id}-problem` });
+  const id = `field-${made}`, problem = h("span.error", { id: `${id}-problem` });
   const given = { id, name, "aria-describedby": problem.id, ...how };
   const ticked = typeof value === "boolean";
   const element = choices
@@ -52,25 +52,31 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
   return {
     element,
     row: h("div", { class: ticked ? "tick" : "field" }, h("label", { htmlFor: id }, label), element,
-      hint && h("span", { class: "hint" }, hint), problem),
+      hint && h("span.hint", hint), problem),
     value: () => (ticked ? element.checked : element.type === "number" ? (element.value === "" ? "" : Number(element.value)) : element.value.trim()),
     complain: (text) => {
       problem.textContent = text;
-      element.toggleAttribute("aria-invalid", Boolean(text));
+      element.ariaInvalid = text ? "true" : null;
     },
   };
 }
 
-/** A dialog with a title and a place for what it shows: that something is loading, until it is there. */
+/** A dialog with a title and a place for what it shows: that something is loading, until it is there. In place of content
+ * a function may load it, which gets the dialog; when that fails, the dialog says why. */
 export function openDialog(title, ...content) {
-  const body = h("div", { class: "dialog-body" }, content.length ? content : h("p", { class: "hint", role: "status" }, t("Loading …")));
-  const dialog = h("dialog", { class: "wide", "aria-label": title },
-    h("header", {}, h("h1", {}, title), h("button", { class: "icon", "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+  const load = typeof content[0] === "function" && content.pop();
+  const body = h("div.dialog-body", { tabIndex: -1 }, content.length ? content : h("p.hint", { role: "status" }, t("Loading …")));
+  const dialog = h("dialog.wide", { "aria-label": title },
+    h("header", h("h1", title), h("button.icon", { "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+  const begin = () => (matchMedia("(pointer: fine)").matches && body.querySelector("input:not([hidden]), textarea, select") || body).focus();
   showDialog(dialog);
-  return { body, show: (...more) => body.replaceChildren(...more.flat()), close: () => dialog.close() };
+  begin();
+  const made = { body, show: (...more) => { body.replaceChildren(...more.flat().filter(Boolean)); begin(); }, close: () => dialog.close() };
+  if (load) load(made).catch((error) => made.show(failure(error)));
+  return made;
 }
 
 /** A failure as a paragraph. */
 export function failure(error) {
-  return h("p", { class: "error", role: "alert" }, error.message);
+  return h("p.error", { role: "alert" }, error.message);
 }

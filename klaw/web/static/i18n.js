@@ -53,7 +53,7 @@ export function inShort({ code, text }) {
 const MEANING = "Search by meaning does not work now: only words are looked for.", BUILT_IN = "The built-in model does not work now.";
 const IN_SHORT = {
   llm: "{name}: the last try failed.", mcp: "The tools of {name} are not connected.", graph: "The graph {name} cannot be asked now.",
-  actor: "A part of the server is being started again.", no_embeddings: MEANING, embeddings_failing: MEANING, no_llm: BUILT_IN, no_local_llm: BUILT_IN,
+  actor: "A part of the server is being started again.", embeddings_loading: "Search by meaning is starting.", no_embeddings: MEANING, embeddings_failing: MEANING, no_llm: BUILT_IN, no_local_llm: BUILT_IN,
   backup_failed: "The last backup failed.",
 };
 

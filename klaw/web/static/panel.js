@@ -23,7 +23,7 @@ export class Panel extends HTMLElement {
   go(where) {
     this.where = where;
     this.drawn = null;
-    this.replaceChildren(h("p", { class: "hint" }, t("Loading …")));
+    this.replaceChildren(h("p.hint", t("Loading …")));
     this.refresh();
   }
 
@@ -36,7 +36,7 @@ export class Panel extends HTMLElement {
       if (asked !== this.asked) return;
       if (error.status === 401) return location.reload();
       this.drawn = null;
-      return this.replaceChildren(h("p", { class: "error", role: "alert" }, error.message));
+      return this.replaceChildren(h("p.error", { role: "alert" }, error.message));
     }
     const text = JSON.stringify(data);
     if (asked !== this.asked || text === this.drawn) return;

@@ -1,6 +1,6 @@
 // Forms and lines of what people keep, made from what the server says of its operations (/api/openapi.json).
 
-import { failure, form, openDialog } from "/static/forms.js";
+import { form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
 
 const LONG = 200; // characters: what may have more gets several lines
@@ -36,20 +36,15 @@ export async function fieldsOf(name, values = {}, own = {}) {
  * Ask for what an operation is told, in a dialog. `send` gets what was given; a function that it returns is called when
  * the dialog is closed. `own`: see `fieldsOf`; all else: see `form`.
  */
-export async function askFor(title, name, values, send, { own, ...how } = {}) {
-  const dialog = openDialog(title);
-  try {
-    const fields = await fieldsOf(name, values, own), needed = new Set(fields.filter((each) => each["data-needed"]).map((each) => each.name));
-    dialog.show(form(fields, async (given) => {
-      const said = Object.entries(given).filter(([key, value]) => how.edits || needed.has(key) || (value !== "" && value !== null));
-      const then = await send(Object.fromEntries(said));
-      dialog.close();
-      then?.();
-    }, how));
-  } catch (error) {
-    dialog.show(failure(error));
-  }
-}
+export const askFor = (title, name, values, send, { own, ...how } = {}) => openDialog(title, async (dialog) => {
+  const fields = await fieldsOf(name, values, own), needed = new Set(fields.filter((each) => each["data-needed"]).map((each) => each.name));
+  dialog.show(form(fields, async (given) => {
+    const said = Object.entries(given).filter(([key, value]) => how.edits || needed.has(key) || (value !== "" && value !== null));
+    const then = await send(Object.fromEntries(said));
+    dialog.close();
+    then?.();
+  }, how));
+});
 
 function inputOf({ type, minimum, maximum, maxLength, examples, enum: values }, value) {
   const kind = [type].flat()[0], offered = values || examples;

@@ -18,6 +18,7 @@ from klaw.config.edit import UNSET, Draft
 from klaw.config.load import load
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ConfigError
+from klaw.llm.local_model import ACTOR_NAME
 from klaw.llm.slots import Priority, Slots
 from klaw.settings import change_settings, reload_settings
 from klaw.toolbox.spec import ToolContext
@@ -138,6 +139,37 @@ async def test_an_mcp_server_is_connected_and_let_go(tmp_path: Path) -> None:
         await change_settings(w.app.core, {"mcp.servers": UNSET})
         assert tools.mcp == []
         assert not any(spec.name.startswith("notes__") for spec in tools.executor.toolbox.all())
+
+
+async def test_an_mcp_server_gets_a_new_secret_behind_the_same_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with written(tmp_path) as w:
+        monkeypatch.setenv("NOTES_KEY", "first")
+        server = {**program(), "env": {"KEY": "${NOTES_KEY}"}}
+        await change_settings(w.app.core, {"mcp.servers.notes": server})
+        (first,) = w.app.tools.mcp
+        await reload_settings(w.app.core)
+        assert w.app.tools.mcp == [first]
+        monkeypatch.setenv("NOTES_KEY", "second")
+        await reload_settings(w.app.core)
+        (second,) = w.app.tools.mcp
+        assert second is not first
+        await until(lambda: any(spec.name == "notes__greet" for spec in w.app.tools.executor.toolbox.all()))
+
+
+async def test_the_local_model_runs_only_while_a_route_leads_to_it(tmp_path: Path) -> None:
+    async with written(tmp_path) as w:
+        core, built_in = w.app.core, "local/smollm2-135m-instruct"
+        assert not core.supervisor.alive(ACTOR_NAME)
+        await change_settings(core, {"routing.fallback": [built_in]})
+        assert core.supervisor.alive(ACTOR_NAME)
+        await change_settings(core, {"autoRag.topK": 5})
+        assert core.supervisor.alive(ACTOR_NAME)
+        await change_settings(core, {"routing.fallback": []})
+        assert not core.supervisor.alive(ACTOR_NAME)
+        await change_settings(core, {"routing.tasks.topics": [built_in]})
+        assert core.supervisor.alive(ACTOR_NAME)
 
 
 async def test_a_wrong_file_changes_nothing_until_it_is_mended(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import socket
 import yaml
 
 from tests.support.llm_server import serve_llm, text_reply
+from tests.support.repository import REPOSITORY
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
 from tests.support.waiting import until
@@ -79,6 +80,23 @@ async def test_a_signal_reads_the_file_again_and_a_wrong_one_is_told_everywhere(
         hang_up(logging={"format": "json", "level": "debug"})
         status = await server.status_when(lambda status: status["log_level"] == "debug")
         assert (status["config"]["wrong"], status["degraded"]) == (None, [])
+
+
+async def test_what_systemd_runs_at_a_reload(tmp_path):
+    """The command of the unit itself, which only gets the unit's environment."""
+    unit = (REPOSITORY / "conf" / "klaw.service").read_text()
+    (command,) = [line.split()[1:] for line in unit.splitlines() if line.startswith("ExecReload=")]
+    environ = {"KLAW_HOME": str(write_home(tmp_path))}
+    async with served(tmp_path) as server:
+        file = server.home / "config" / "engine.yaml"
+        right = json.loads(file.read_text())
+        file.write_text(json.dumps({**right, "autoRag": {"topK": 5}}))
+        code, out, _ = await run_klaw(*command, environ=environ)
+        assert (code, "autoRag.topK: changed" in out) == (0, True)
+        file.write_text(json.dumps({**right, "autoRag": {"topK": 0}}))
+        code, _, err = await run_klaw(*command, environ=environ)
+        assert (code, "autoRag.topK: must be >= 1" in err) == (1, True)
+        assert server.process.returncode is None
 
 
 async def test_an_address_that_would_stop_the_next_start_is_refused(tmp_path):

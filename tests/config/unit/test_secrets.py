@@ -4,6 +4,7 @@ import stat
 
 import pytest
 
+from klaw.config.edit import change_file
 from klaw.config.load import load
 from klaw.config.secrets import FILE, store, with_secrets
 from klaw.errors import ConfigError
@@ -50,6 +51,18 @@ def test_a_file_of_another_form_is_named_without_its_content(tmp_path, text, sai
     with pytest.raises(ConfigError, match=said) as refused:
         load(tmp_path / "engine.yaml", {})
     assert "canary" not in str(refused.value)
+
+
+def test_a_configuration_behind_a_link_has_its_keys_beside_the_link(tmp_path):
+    target = tmp_path / "dotfiles" / "engine.yaml"
+    target.parent.mkdir()
+    target.write_text("providers: {cloud: {baseUrl: 'http://x', apiKey: '${CLOUD_KEY}'}}")
+    store(target.parent, "CLOUD_KEY", "of-the-target")
+    (tmp_path / "engine.yaml").symlink_to(target)
+    store(tmp_path, "CLOUD_KEY", "sk-1")
+    assert key_of(tmp_path, {}) == ("sk-1", [])
+    change_file(tmp_path / "engine.yaml", {"autoRag.topK": 5})
+    assert key_of(tmp_path, {}) == ("sk-1", [])
 
 
 def test_a_link_is_not_followed(tmp_path):

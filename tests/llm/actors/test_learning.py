@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -13,6 +14,7 @@ from klaw.actor.clock import FixedClock
 from klaw.actor.supervisor import Vitals
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
+from klaw.llm import registry as registries
 from klaw.llm.errors import ProviderRefused
 from klaw.llm.providers.adapt import fitted
 from klaw.llm.providers.thinking_members import CONTEXT_SHARE
@@ -20,7 +22,8 @@ from klaw.llm.registry import DAY_S, Registry
 from klaw.llm.router import Router
 from klaw.llm.trial import trials_of, try_abilities
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription
-from tests.support.llm_server import Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
+from tests.support.llm_server import Hang, Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
+from tests.support.scripted import client
 from tests.support.services.ollama import OllamaModel, OllamaService
 from tests.support.services.openai import LmStudioService, OpenAiService, lmstudio_row, openai_rows
 from tests.support.waiting import until
@@ -48,7 +51,7 @@ class Kept:
 @asynccontextmanager
 async def watched(registry: Registry, router: Router, config: EngineConfig) -> AsyncIterator[None]:
     """The actor that asks and tries, for the body."""
-    actor = registry.spec(partial(try_abilities, config, router))
+    actor = registry.spec(partial(try_abilities, config, client(router, registry=registry)))
     async with trio.open_nursery() as nursery:
         await nursery.start(lambda task_status: actor.run(Vitals(FixedClock(NOW)), task_status))
         yield
@@ -220,7 +223,8 @@ async def test_a_service_that_lies_about_tools_is_found_out_by_the_test() -> Non
         await registry.know("some/liar")
         assert seen(registry, "some/liar")["tools"] == (True, "service")
         router = router_of(config, registry)
-        checks = [check for trial in trials_of(config, router, "some/liar") for check in await trial()]
+        llm = client(router, registry=registry)
+        checks = [check for trial in trials_of(config, llm, "some/liar") for check in await trial()]
         registry.note_checks("some/liar", checks)
         await router.aclose()
     assert {check.name: check.state for check in checks}["tools"] == "fails"
@@ -273,3 +277,25 @@ async def test_an_error_that_a_changed_model_explains_lets_the_service_be_asked_
             assert len(service.asked("/api/tags")) == asked
             registry.failed_with("ollama/qwen3:8b", ProviderRefused("no tools", status=400, retryable=False))
             await until(lambda: registry.facts("ollama/qwen3:8b").tools is False)
+
+
+@pytest.mark.parametrize("own", [None, {"qwen3:8b": {"tools": True}}])
+async def test_a_turn_waits_for_a_hanging_service_only_where_nothing_is_known_and_not_for_long(
+    monkeypatch: pytest.MonkeyPatch, own: Any
+) -> None:
+    """It is asked again in the background, with all the time that it gets there."""
+    monkeypatch.setattr(registries, "HURRY_S", 0.2)
+    async with serve_llm(service := OllamaService(QWEN)):
+        service.replaced = dict.fromkeys(("/api/tags", "/v1/models"), Reply(before_head=(Hang(),)))
+        config = config_of("ollama", f"{service.root}/v1", "qwen3:8b", own)
+        registry = Registry(config, FixedClock(NOW))
+        asked = await registry.know("ollama/qwen3:8b", hurry=True)
+        assert asked is (own is None)
+        assert bool(service.requests) is (own is None)
+        assert not registry.errors
+        assert not await registry.know("ollama/qwen3:8b", hurry=True)
+        service.replaced = {}
+        if own is None:
+            registry._asked_at["ollama"] -= 100  # that was a while ago
+        async with watched(registry, router_of(config, registry), config):
+            await until(lambda: registry.facts("ollama/qwen3:8b").longest_context == 40_960)

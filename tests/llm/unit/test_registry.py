@@ -56,6 +56,20 @@ async def test_nothing_is_asked_where_the_list_cannot_know(monkeypatch: pytest.M
     assert facts.problems() == {}
 
 
+def test_a_model_at_home_is_free_where_nobody_tells_its_price_or_wants_a_key() -> None:
+    own = {"m": {"inputPrice": 2, "outputPrice": 3}}
+    facts = registry(
+        near={"baseUrl": "http://192.168.1.20:11434/v1"},
+        proxy={"baseUrl": "http://gpu.lan:4000/v1", "apiKey": "sk-1"},
+        priced={"baseUrl": "http://127.0.0.1:8080/v1", "models": own},
+        far={"baseUrl": "https://llm.example.com/v1"},
+    )
+    assert facts.charged("near/m") == facts.charged("local/smollm2-135m-instruct") == FREE
+    assert facts.charged("proxy/m") is facts.charged("far/m") is facts.charged("nobody/m") is None
+    assert facts.charged("priced/m") == facts.facts("priced/m").prices != FREE
+    assert facts.facts("near/m").prices is None  # a limit of tokens counts it
+
+
 async def test_a_list_that_cannot_be_read_leaves_prices_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prices.sys, "executable", "/bin/false")
     facts = registry(router={"baseUrl": OPENROUTER})

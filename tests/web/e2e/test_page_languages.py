@@ -163,6 +163,27 @@ class Look:
         self.check("system")
 
 
+async def lived_in(tmp_path, llm):
+    """A home with talks, topics and a fact in both languages."""
+    llm.respond = respond
+    tools = {"exec": {"enabled": True, "sandbox": "none"}}
+    provider = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
+    context = {"context": {"slidingWindow": 2}, "autoRag": {"topK": 1}}
+    home = write_home(tmp_path, llm=llm.url, providers={"stub": provider}, tools=tools, **context)
+    async with inside(home) as here:
+        user = UserId("local")
+        saved = read(operations()["fact_add"], {"fields": {"text": "4711", "category": "constructor"}})
+        await perform(saved, Caller(user=user, client="mcp:desk"), here.app)
+        for locale in WORDS:
+            chat, text = WORDS[locale]["chat"], WORDS[locale]["said"]
+            said = await store(
+                here.app.core.store, f"{text} 1", f"{text} 22", f"{text} 333", "4", "5", user=user, chat=chat
+            )
+            put = topic_edits.store, user, chat_id(user, chat), [draft(chat, *said)], AT
+            await here.app.core.store.writer.run(*put)
+    return home
+
+
 async def test_every_view_in_both_languages_on_a_phone(tmp_path):
     def look(page, wrong):
         walk = Look(page, locale)
@@ -171,24 +192,7 @@ async def test_every_view_in_both_languages_on_a_phone(tmp_path):
         walk.rest()
         assert wrong == []
 
-    tools = {"exec": {"enabled": True, "sandbox": "none"}}
-    async with serve_llm() as llm:
-        llm.respond = respond
-        provider = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
-        context = {"context": {"slidingWindow": 2}, "autoRag": {"topK": 1}}
-        home = write_home(tmp_path, llm=llm.url, providers={"stub": provider}, tools=tools, **context)
-        async with inside(home) as here:
-            user = UserId("local")
-            saved = read(operations()["fact_add"], {"fields": {"text": "4711", "category": "constructor"}})
-            await perform(saved, Caller(user=user, client="mcp:desk"), here.app)
-            for locale in WORDS:
-                chat, text = WORDS[locale]["chat"], WORDS[locale]["said"]
-                said = await store(
-                    here.app.core.store, f"{text} 1", f"{text} 22", f"{text} 333", "4", "5", user=user, chat=chat
-                )
-                put = topic_edits.store, user, chat_id(user, chat), [draft(chat, *said)], AT
-                await here.app.core.store.writer.run(*put)
-        async with served(home) as server:
-            for locale in WORDS:
-                phone = {"locale": locale, "viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
-                await in_browser(look, base(server), **phone)
+    async with serve_llm() as llm, served(await lived_in(tmp_path, llm)) as server:
+        for locale in WORDS:
+            phone = {"locale": locale, "viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+            await in_browser(look, base(server), **phone)

@@ -7,6 +7,8 @@ from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.llm_server import serve_llm
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base
+from tests.web.e2e.test_page_languages import ENGLISH
+from tests.web.e2e.test_page_memory import call
 
 pytestmark = needs_chromium
 WORDS = {
@@ -18,6 +20,7 @@ WORDS = {
         "limit": "must be >= 1, got 0",
         "meaning": "At most this many recalled messages in one context.",
         "secret": "must be a reference such as",
+        "by hand": "The file was changed and is wrong",
     },
     "ru-RU": {
         "settings": "Настройки",
@@ -27,6 +30,7 @@ WORDS = {
         "limit": "должно быть не меньше 1, а не 0",
         "meaning": "Не больше стольких найденных сообщений в одном контексте.",
         "secret": "нужна ссылка, например",
+        "by hand": "в нём ошибка",
     },
 }
 WIDE = "() => document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
@@ -110,7 +114,10 @@ async def test_a_provider_is_added_with_a_reference_and_not_with_a_key(tmp_path)
         await in_browser(look, base(server), locale="en-US")
 
 
-async def test_two_pages_change_different_settings_and_lose_none(tmp_path):
+@pytest.mark.parametrize("locale", WORDS)
+async def test_two_pages_change_different_settings_and_lose_none(tmp_path, locale):
+    now = WORDS[locale]["now"].partition(" autoRag")[0]
+
     def look(page, wrong):
         other = page.context.new_page()
         other.goto(page.url)
@@ -123,7 +130,7 @@ async def test_two_pages_change_different_settings_and_lose_none(tmp_path):
         for each, path, value in ((page, "autoRag.topK", "5"), (other, "llm.maxReplyTokens", "99")):
             each.locator(f"{row(path)} input").fill(value)
             each.click("[data-key=save]")
-            each.wait_for_selector(f"text=In effect now: >> text={path}")
+            each.wait_for_selector(f"text={now} >> text={path}")
         made = settings(file)
         assert (made["autoRag"]["topK"], made["llm"]["maxReplyTokens"], made["chats"]["maxPerUser"]) == (5, 99, 77)
         assert file.read_text().startswith("# by hand\n")
@@ -131,4 +138,31 @@ async def test_two_pages_change_different_settings_and_lose_none(tmp_path):
 
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
         file = server.home / "config" / "engine.yaml"
-        await in_browser(look, base(server), locale="en-US")
+        await in_browser(look, base(server), locale=locale)
+
+
+@pytest.mark.parametrize("locale", WORDS)
+async def test_a_mistake_made_by_hand_is_told_and_not_in_effect(tmp_path, locale):
+    words = WORDS[locale]
+
+    def look(page, wrong):
+        tree = settings(file)
+        file.write_text(yaml.safe_dump({**tree, "autoRag": {"topK": "many"}}))
+        call(page, "POST", "/config/reload")
+        page.evaluate("location.hash = '#/settings'")
+        page.wait_for_selector("klaw-settings details")
+        told = page.inner_text("klaw-settings > .error[role=alert]")
+        assert words["by hand"] in told
+        assert "autoRag.topK" in told
+        if locale == "ru-RU":
+            assert ENGLISH.findall(told) == []
+        file.write_text(yaml.safe_dump(tree))
+        call(page, "POST", "/config/reload")
+        page.reload()
+        page.wait_for_selector("klaw-settings details")
+        assert page.locator("klaw-settings > .error").count() == 0
+        assert wrong == []
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        file = server.home / "config" / "engine.yaml"
+        await in_browser(look, base(server), locale=locale, viewport={"width": 360, "height": 740})

@@ -27,10 +27,11 @@ class Chat extends HTMLElement {
     this.rows = new Map();
     this.first = this.last = 0;
     this.detached = false;
-    this.scroll = h("div", { class: "messages", role: "log", "aria-label": t("Message"), tabIndex: 0, onscroll: () => this.scrolled() });
+    this.scroll = h("div", { class: "messages", role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0, onscroll: () => this.scrolled() });
     this.pending = h("div", { class: "pending" });
     this.live = h("div", { class: "live" });
     this.state = h("p", { class: "state", role: "status" });
+    this.heard = h("p", { class: "unseen", role: "status" }); // what a screen reader says: whole answers, not their pieces
     this.newest = h("button", { class: "newest", hidden: true, onclick: () => this.load() }, t("The newest"));
     this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
@@ -47,7 +48,7 @@ class Chat extends HTMLElement {
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
       h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
-      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer);
+      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
     this.scroll.replaceChildren(this.body, this.live, this.pending);
@@ -99,7 +100,7 @@ class Chat extends HTMLElement {
     clearTimeout(this.timer);
   }
 
-  // -- what was said ---------------------------------------------------------------------------------------------------
+  // -- what was said --
 
   /** Show the newest messages, or those around one. */
   async show(seq) {
@@ -224,7 +225,7 @@ class Chat extends HTMLElement {
     });
   }
 
-  // -- what happens ----------------------------------------------------------------------------------------------------
+  // -- what happens --
 
   take(frame) {
     const known = TAKES[frame.type];
@@ -266,6 +267,7 @@ class Chat extends HTMLElement {
       h("div", { class: "buttons" }, h("button", { onclick: () => answer(false) }, t("Refuse")),
         h("button", { class: "main", onclick: () => answer(true) }, t("Allow"))));
     this.live.append(section);
+    this.heard.textContent = `${t("Allow")}? ${asked.tool}: ${what}`;
     section.scrollIntoView({ block: "nearest" });
   }
 
@@ -281,7 +283,7 @@ class Chat extends HTMLElement {
     this.stop.hidden = !running;
   }
 
-  // -- what is written -------------------------------------------------------------------------------------------------
+  // -- what is written --
 
   typed() {
     this.tooLong.hidden = true;
@@ -347,6 +349,7 @@ const TAKES = {
     const thinking = frame.role === "assistant" && this.answer?.turn === frame.turn && this.answer.thinking;
     if (frame.role === "assistant" || frame.kind === "tool_call") this.hideLive();
     if (!this.detached) this.put(frame);
+    if (frame.role === "assistant") this.heard.textContent = spoken(frame.content);
     if (thinking) this.rows.get(frame.seq)?.prepend(thinking.node);
     if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
@@ -450,6 +453,9 @@ function messageRow(chat, message, changed) {
 function folded(head, text, failed) {
   return h("details", { class: "fold", "data-state": failed && "failed" }, h("summary", {}, head), h("pre", { tabIndex: 0 }, text));
 }
+
+/** Markdown as one would read it aloud. */
+const spoken = (text) => text.replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/[*_`#>|~]+/g, " ");
 
 /** JSON with a line for each of its parts; anything else as it is. */
 function readable(text) {

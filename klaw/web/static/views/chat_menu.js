@@ -37,10 +37,10 @@ function gone(chat, changed) {
 
 /** Ask for one text in a dialog; `done` is called when it is to be saved. */
 export function asked(field, done) {
-  const dialog = h("dialog", { class: "ask", "aria-label": field.getAttribute("aria-label"),
+  const dialog = h("dialog.ask", { "aria-label": field.getAttribute("aria-label"),
     onclose: () => dialog.returnValue === "yes" && field.value.trim() && done() },
-  h("form", { method: "dialog" }, field, h("div", { class: "buttons" },
-    h("button", { value: "yes", class: "main" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
+  h("form", { method: "dialog" }, field, h("div.buttons",
+    h("button.main", { value: "yes" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
   showDialog(dialog);
   field.select();
 }

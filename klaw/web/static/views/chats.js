@@ -6,7 +6,7 @@ import { h, keepPlace, listening, nameOf, placeOf, setCurrent, toast } from "/st
 import { currentLanguage, day, number, t } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { chatMenu } from "/static/views/chat_menu.js";
-import { newChat, titleOf } from "/static/views/new_chat.js";
+import { newChat, openNew, titleOf } from "/static/views/new_chat.js";
 
 const SEEN = "klaw.seen.";
 const FOLLOWED = 40;
@@ -28,16 +28,15 @@ class Chats extends HTMLElement {
   rows = new Map();
 
   connectedCallback() {
-    this.list = h("ul", { class: "list" });
+    this.list = h("ul.list");
     this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
       oninput: () => this.findSoon() });
-    this.more = h("button", { class: "quiet", hidden: true }, t("More"));
-    this.place = h("div", { class: "chat-place" });
-    this.side = h("section", { class: "side", "aria-label": t("Chats") }, h("h1", { class: "unseen" }, t("Chats")),
-      h("div", { class: "row" }, h("button", { class: "main", onclick: () => this.begin("") }, t("New chat")),
-        h("button", { title: t("Temporary chat"), "aria-label": t("Temporary chat"), onclick: () => this.begin("/temporary") }, "◌")), this.search,
+    this.more = h("button.quiet", { hidden: true }, t("More"));
+    this.place = h("div.chat-place");
+    this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
+      h("div.row", h("button.main", () => openNew(), t("New chat")), h("button", { title: t("Temporary chat"), "aria-label": t("Temporary chat"), onclick: () => openNew("/temporary") }, "◌")), this.search,
       this.list, this.more,
-      h("button", { class: "quiet", onclick: (event) => this.toggleArchived(event.target) }, t("Archived chats")));
+      h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
     const back = () => document.hidden || this.refreshSoon();
     this.deaf = listening([[app.socket, "frame", ({ detail }) => ["message", "ack", "chat"].includes(detail.type) && this.refreshSoon()],
@@ -98,7 +97,7 @@ class Chats extends HTMLElement {
     let last;
     for (const chat of chats) { // its row stays the same element
       const text = JSON.stringify(chat), row = this.rows.get(chat.name) || h("li", { "data-chat": chat.name }), group = groupOf(chat);
-      if (group !== last) shown.push(h("li", { class: "group" }, h("h2", {}, last = group)));
+      if (group !== last) shown.push(h("li.group", h("h2", last = group)));
       if (row.text === text) same.push(row);
       else row.replaceChildren(...this.entry(chat));
       row.text = text;
@@ -133,9 +132,9 @@ class Chats extends HTMLElement {
 
   entry(chat) {
     return [h("a", { href: `#/chats/${encodeURIComponent(chat.name)}`, "data-chat": chat.name },
-      h("span", { class: "name" }, titleOf(chat)), chat.temporary && h("span", { class: "badge" }, t("Temporary")),
-      chat.unread > 0 && h("span", { class: "badge", title: t("new messages") }, number(chat.unread)), h("time", {}, day(chat.updated_at)),
-      chat.preview && h("span", { class: "excerpt" }, chat.preview)),
+      h("span.name", titleOf(chat)), chat.temporary && h("span.badge", t("Temporary")),
+      chat.unread > 0 && h("span.badge", { title: t("new messages") }, number(chat.unread)), h("time", day(chat.updated_at)),
+      chat.preview && h("span.excerpt", chat.preview)),
     chatMenu(chat, () => this.refresh())];
   }
 
@@ -149,12 +148,6 @@ class Chats extends HTMLElement {
     this.archived = !this.archived;
     button.textContent = this.archived ? t("Chats") : t("Archived chats");
     this.refresh();
-  }
-
-  /** Open a new chat; where it is open already, put the cursor there. */
-  begin(kind) {
-    location.hash = `#/chats/${kind}`;
-    this.querySelector("textarea")?.focus();
   }
 
   findSoon() {
@@ -173,7 +166,7 @@ class Chats extends HTMLElement {
       return toast(error.message);
     }
     if (query !== this.search.value.trim()) return;
-    const hits = [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
+    const hits = hitsOf(found);
     if (page) this.list.append(...hits);
     else this.list.replaceChildren(...(found.degraded.length ? [hint("Only words are looked for now, not meaning.")] : []), ...(hits.length ? hits : [hint("Nothing was found.")]));
     this.more.hidden = !found.next;
@@ -181,7 +174,7 @@ class Chats extends HTMLElement {
   }
 }
 
-const hint = (text) => h("li", { class: "hint" }, t(text));
+const hint = (text) => h("li.hint", t(text));
 
 /** Under which heading a chat stands in the list. */
 function groupOf({ pinned, updated_at }) {
@@ -191,25 +184,28 @@ function groupOf({ pinned, updated_at }) {
     : new Intl.DateTimeFormat(currentLanguage(), { month: "long", year: "numeric" }).format(new Date(updated_at));
 }
 
-// -- what a search finds ---------------------------------------------------------------------------------------------------
+// -- what a search finds --
+
+/** A row for each person, topic, fact, file and message that a search found. */
+export const hitsOf = (found) => [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
 
 function hit(href, name, time, ...more) {
-  return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, day(time)), more));
+  return h("li", h("a", { href }, h("span.name", name), time && h("time", day(time)), more));
 }
 
 const called = (chat) => titles.get(nameOf(chat)) || titleOf({ name: nameOf(chat) });
 
 function person(found) {
   return hit(`#/memory/people/${found.id}`, `${t("person")}: ${found.name}`, found.last_at,
-    h("span", { class: "excerpt" }, [found.relation, ...found.facts.map((fact) => fact.text)].filter(Boolean).join(" · ")));
+    h("span.excerpt", [found.relation, ...found.facts.map((fact) => fact.text)].filter(Boolean).join(" · ")));
 }
 
 function topic(found) {
-  return hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${called(found.chat)}`, found.last_at, h("span", { class: "excerpt" }, found.summary));
+  return hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${called(found.chat)}`, found.last_at, h("span.excerpt", found.summary));
 }
 
 function result(found) {
-  const text = h("span", { class: "excerpt" }, marked(found.snippet, found.marks));
+  const text = h("span.excerpt", marked(found.snippet, found.marks));
   if (found.kind === "fact") return hit(`#/memory/facts/${found.id}`, t("fact"), found.updated_at, text);
   if (found.kind === "file") return hit(null, `${t("file")}: ${found.path}:${found.line}`, null, text);
   const about = found.kind === "note" ? ` · ${found.tool}` : "";
@@ -221,7 +217,7 @@ function marked(text, marks) {
   const characters = Array.from(text), pieces = [];
   let at = 0;
   for (const [begin, end] of marks) {
-    pieces.push(characters.slice(at, begin).join(""), h("mark", {}, characters.slice(begin, end).join("")));
+    pieces.push(characters.slice(at, begin).join(""), h("mark", characters.slice(begin, end).join("")));
     at = end;
   }
   return [...pieces, characters.slice(at).join("")];

@@ -12,8 +12,8 @@ export function cite(row, text, { passages: used }) {
   mark(text, given);
   row.querySelector(".sources")?.remove();
   const cited = used.filter((each) => each.cited);
-  if (cited.length) text.after(h("ol", { class: "sources" }, cited.map((each) => h("li", { value: each.number },
-    h("button", { class: "quiet", onclick: () => show(each) }, each.name), placeOf(each)))));
+  if (cited.length) text.after(h("ol.sources", cited.map((each) => h("li", { value: each.number },
+    h("button.quiet", () => show(each), each.name), placeOf(each)))));
 }
 
 /** Put buttons in place of the marks; those in code stay as they are. */
@@ -24,7 +24,7 @@ function mark(text, given) {
   for (const node of nodes) {
     node.replaceWith(...node.data.split(/(\[\d+\])/).map((part) => {
       const each = given.get(Number((/^\[(\d+)\]$/.exec(part) || [])[1]));
-      return each ? h("button", { class: "cite", title: each.name, "aria-label": `${t("Source")} ${each.number}: ${each.name}`, onclick: () => show(each) }, String(each.number)) : part;
+      return each ? h("button.cite", { title: each.name, "aria-label": `${t("Source")} ${each.number}: ${each.name}`, onclick: () => show(each) }, String(each.number)) : part;
     }));
   }
 }
@@ -32,10 +32,10 @@ function mark(text, given) {
 /** What a mark refers to, as the document has it now. */
 async function show(each) {
   const dialog = openDialog(`[${each.number}] ${each.name}`);
-  const text = h("p", { class: "quote" }, each.text || "");
-  const links = each.document ? [h("a", { class: "button", href: addressOf(each.base, each), onclick: dialog.close }, t("Read on")),
-    h("a", { class: "button", href: originalOf(each.document, each.first_page), target: "_blank", rel: "noopener" }, t("Open the file"))] : [];
-  dialog.show(h("p", {}, placeOf(each)), text, each.iri ? h("p", { class: "hint" }, each.iri) : "", h("div", { class: "buttons" }, links));
+  const text = h("p.quote", each.text || "");
+  const links = each.document ? [h("a.button", { href: addressOf(each.base, each), onclick: dialog.close }, t("Read on")),
+    h("a.button", { href: originalOf(each.document, each.first_page), target: "_blank", rel: "noopener" }, t("Open the file"))] : [];
+  dialog.show(h("p", placeOf(each)), text, each.iri ? h("p.hint", each.iri) : "", h("div.buttons", links));
   if (each.text || !each.document) return;
   try {
     const { passages } = await get(`/kb/documents/${each.document}`, { start: each.start, end: each.end, around: 0 });

@@ -1,5 +1,5 @@
-// Connecting a model: which service, its address and key, which of its models, and what for. The model answers once
-// before anything is changed.
+// Connecting a model: which service, its address and key, which of its models, and what for. It answers once before
+// anything is changed.
 
 import { app } from "/static/app.js";
 import { get, post } from "/static/api.js";
@@ -11,17 +11,17 @@ import { modelList } from "/static/views/models.js";
 const FEATURES = { summaries: "summaries of long chats", topics: "topics and facts" };
 
 /** Ask for a model in a dialog and connect it; `changed` is called then. */
-export async function connect(changed) {
+export async function connect(changed = () => null) {
   const dialog = openDialog(t("Connect a model"));
-  const busy = (text) => dialog.show(h("p", { class: "hint", role: "status" }, text));
+  const busy = (text) => dialog.show(h("p.hint", { role: "status" }, text));
   const back = (act) => h("button", { type: "button", onclick: act }, t("Back"));
 
   async function begin() {
     try {
       const { services } = await get("/models/services");
-      dialog.show(h("p", {}, t("Which service has your model?")), h("ul", { class: "list" }, services.map((service) => h("li", {},
-        h("button", { type: "button", class: "choice", onclick: () => (service.found ? look(service) : where(service)) }, h("strong", {}, t(service.name)),
-          h("span", { class: "hint about" }, service.found ? t("answers on this machine") : service.has_key ? t("a key is known") : service.url))))));
+      dialog.show(h("p", t("Which service has your model?")), h("ul.list", services.map((service) => h("li",
+        h("button.choice", { type: "button", onclick: () => (service.found ? look(service) : where(service)) }, h("strong", t(service.name)),
+          h("span.hint.about", t(service.found ? "answers on this machine" : service.has_key ? "a key is known" : service.key_page ? "needs a key" : service.url ? "was not found on this machine" : "")))))));
     } catch (error) {
       dialog.show(failure(error));
     }
@@ -34,8 +34,9 @@ export async function connect(changed) {
       { name: "url", label: t("Address"), value: service.url, hint: t("up to its version, mostly /v1") },
       { name: "key", label: t("Key"), type: "password", autocomplete: "off", hint: service.has_key ? t("A key is known; leave this empty to use it.") : t("It is kept in secrets.env on the server and not shown again.") },
     ];
-    dialog.show(h("h2", {}, t(service.name)), problem && failure(problem),
-      page && h("p", {}, h("a", { href: page, target: "_blank", rel: "noreferrer" }, t("Get a key"))),
+    if (page) fields.reverse(); // its address is right already
+    dialog.show(h("h2", t(service.name)), problem && failure(problem),
+      page && h("p", h("a", { href: page, target: "_blank", rel: "noreferrer" }, t("Get a key"))),
       form(fields, (given) => look(service, Object.fromEntries(Object.entries(given).filter(([, value]) => value)), true), { button: t("Show its models"), more: back(begin) }));
   }
 
@@ -45,7 +46,7 @@ export async function connect(changed) {
     try {
       const { models } = await post("/models/look", asked);
       const chats = models.filter((each) => !each.embedding);
-      dialog.show(h("h2", {}, t(service.name)), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
+      dialog.show(h("h2", t(service.name)), chats.some((each) => each.prices) && h("p.hint", t("Prices are per million tokens.")), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
     } catch (error) {
       if (inForm) throw error;
       where(service, error);
@@ -54,8 +55,8 @@ export async function connect(changed) {
 
   function uses(service, asked) {
     const fields = [["chats", t("Chats")], ["background", t("Summaries, topics and facts")], ["tasks", t("Tasks")]].map(([name, label]) => ({ name, label, value: true }));
-    const told = h("p", { class: "hint", role: "status" });
-    dialog.show(h("h2", {}, asked.model), h("p", {}, t("Use it for")), form(fields, async (given) => {
+    const told = h("p.hint", { role: "status" });
+    dialog.show(h("h2", asked.model), h("p", t("Use it for")), form(fields, async (given) => {
       const use = Object.keys(given).filter((name) => given[name]);
       told.textContent = t("Asking the model …");
       try {
@@ -68,18 +69,19 @@ export async function connect(changed) {
 
   function tried(asked, done) {
     const { chats, background } = done.cost;
-    const cost = chats === null ? t("What a day costs is not known: nobody tells its prices.") : !chats ? t("It is free.")
+    const cost = chats === null ? t("The cost of a day is unknown: the service gives no prices.") : !chats ? t("It is free.")
       : t("A day of 50 questions costs about {whole}, of it {background} for summaries, topics and facts.", { whole: dollars(chats + background), background: dollars(background) });
     const features = done.switched_on.map((each) => t(FEATURES[each])).join(", ");
-    dialog.show(h("h2", {}, asked.model), h("p", {}, t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", {}, done.answer),
-      done.tools !== null && h("p", {}, done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", {}, cost),
-      features && h("p", {}, t("Switched on with it: {features}.", { features })),
+    dialog.show(h("h2", asked.model), h("p", t("It answers after {seconds} s:", { seconds: number(done.seconds) })), h("blockquote", done.answer),
+      done.tools !== null && h("p", done.tools ? t("It calls tools.") : t("It calls no tools: Klaw's stay unused.")), h("p", cost),
+      features && h("p", t("This also switches on: {features}.", { features })),
       form([], async () => {
         const { model } = await post("/models/connect", { ...asked, test: false });
         dialog.close();
         toast(t("Connected: {model}", { model }));
         app.socket.hint = "";
         app.socket.say("frame", {});
+        document.querySelector("klaw-chat")?.know();
         changed();
       }, { button: t("Use this model"), more: back(begin) }));
   }

@@ -12,43 +12,43 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
   const dialog = openDialog(title);
   const asked = { with_facts: false, with_messages: false };
   const look = async () => {
-    dialog.show(h("p", { class: "hint", role: "status" }, t("Looking for what would go …")));
+    dialog.show(h("p.hint", { role: "status" }, t("Looking for what would go …")));
     try {
       show(await ask({ ...asked, dry_run: true }));
     } catch (error) {
       dialog.show(failure(error));
     }
   };
-  const box = (name, text) => h("label", { class: "tick" }, text, h("input", { type: "checkbox", checked: asked[name], onchange: (event) => {
+  const box = (name, text) => h("label.tick", text, h("input", { type: "checkbox", checked: asked[name], onchange: (event) => {
     asked[name] = event.target.checked;
     look();
   } }));
   const show = (found) => {
     const going = found.things.filter((each) => each.goes), staying = found.things.filter((each) => !each.goes);
     const problem = h("div", { role: "status" });
-    const button = h("button", { class: "main danger", disabled: !going.length, onclick: async () => {
+    const button = h("button.main.danger", { disabled: !going.length, onclick: async () => {
       button.disabled = true;
       problem.replaceChildren(t("Deleting …"));
       try {
         const proof = await ask({ ...asked, dry_run: false });
         done();
-        dialog.show(h("p", { role: "status" }, h("strong", {}, t("Forgotten."))), proven(proof),
-          h("div", { class: "buttons" }, h("button", { class: "main", autofocus: true, onclick: () => dialog.close() }, t("Close"))));
+        dialog.show(h("p", { role: "status" }, h("strong", t("Forgotten."))), proven(proof),
+          h("div.buttons", h("button.main", { autofocus: true, onclick: () => dialog.close() }, t("Close"))));
       } catch (error) {
         problem.replaceChildren(failure(error));
         button.disabled = false;
       }
     } }, deed);
     dialog.show(
-      going.length ? [h("h2", {}, t("This will be deleted permanently:")), things(going)] : h("p", {}, t("Nothing goes.")),
-      staying.length ? [h("h2", {}, t("This stays:")), things(staying)] : [],
+      going.length ? [h("h2", t("This will be deleted permanently:")), things(going)] : h("p", t("Nothing goes.")),
+      staying.length ? [h("h2", t("This stays:")), things(staying)] : [],
       again(found),
-      found.named && found.named.messages ? h("p", {}, `${t("Messages that name them and stay:")} ${found.named.messages}`) : [],
-      found.searched ? [] : h("p", { class: "hint" }, t("The text is too short, or too common, to be looked for elsewhere.")),
+      found.named && found.named.messages ? h("p", `${t("Messages that name them and stay:")} ${found.named.messages}`) : [],
+      found.searched ? [] : h("p.hint", t("The text is too short, or too common, to be looked for elsewhere.")),
       box("with_facts", t("Also delete facts, people, files and tasks that came from it")),
       found.named || asked.with_messages ? box("with_messages", t("Also the messages that name them")) : [],
-      problem, h("p", { class: "hint" }, t("This cannot be undone.")),
-      h("div", { class: "buttons" }, h("button", { onclick: () => dialog.close() }, t("Cancel")), button));
+      problem, h("p.hint", t("This cannot be undone.")),
+      h("div.buttons", h("button", () => dialog.close(), t("Cancel")), button));
     button.focus();
   };
   look();
@@ -56,26 +56,26 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
 
 function things(found) {
   const more = found.length - MOST;
-  return h("ul", { class: "things" }, found.slice(0, MOST).map((each) => h("li", {}, h("strong", {}, t(each.kind)), ` ${each.name}`,
-    each.text && h("span", { class: "quote" }, each.text), each.remedy && h("span", { class: "hint" }, said(each.remedy)))),
-  more > 0 && h("li", {}, t("and {count} more", { count: more })));
+  return h("ul.things", found.slice(0, MOST).map((each) => h("li", h("strong", t(each.kind)), ` ${each.name}`,
+    each.text && h("span.quote", each.text), each.remedy && h("span.hint", said(each.remedy)))),
+  more > 0 && h("li", t("and {count} more", { count: more })));
 }
 
 function again(found) {
-  return found.again.length ? h("p", {}, `${t("Said again in messages that stay:")} ${found.again.map((each) => `${nameOf(each.chat)}#${each.seq}`).join(", ")}`) : [];
+  return found.again.length ? h("p", `${t("Said again in messages that stay:")} ${found.again.map((each) => `${nameOf(each.chat)}#${each.seq}`).join(", ")}`) : [];
 }
 
 /** What was looked through afterwards, and what still says it. */
 function proven(proof) {
   const still = Object.values(proof.still_kept).length + Object.values(proof.still_named).length + proof.again.length;
-  const files = (title, found) => (found.length ? [h("p", {}, title), h("ul", {}, found.map((each) => h("li", {}, `${each.path}: ${said(each.remedy)}`)))] : []);
+  const files = (title, found) => (found.length ? [h("p", title), h("ul", found.map((each) => h("li", `${each.path}: ${said(each.remedy)}`)))] : []);
   return [
     again(proof),
-    still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", {}, `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`))
-      : h("p", {}, t(proof.searched ? "Nothing else of yours says it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
-    proof.everywhere && proof.searched && !proof.still_held.length ? h("p", {}, t("A search of all files finds its words nowhere.")) : [],
+    still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`))
+      : h("p", t(proof.searched ? "Nothing else of yours says it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
+    proof.everywhere && proof.searched && !proof.still_held.length ? h("p", t("A search of all files finds its words nowhere.")) : [],
     files(t("Its words are still in:"), proof.still_held),
-    proof.names?.length ? h("p", {}, `${t("Kept as a name only, in folders and logs:")} ${proof.names.map((each) => `${t(each.kind)} ${each.name}`).join(", ")}`) : [],
+    proof.names?.length ? h("p", `${t("Kept as a name only, in folders and logs:")} ${proof.names.map((each) => `${t(each.kind)} ${each.name}`).join(", ")}`) : [],
     files(t("Kept aside and not searched:"), proof.aside),
   ].flat();
 }

@@ -32,16 +32,16 @@ class Knowledge extends Panel {
     return told.base ? this.drawBase(told) : this.drawList(told);
   }
 
-  // -- all bases -------------------------------------------------------------------------------------------------------
+  // -- all bases --
 
   drawList({ bases }) {
     return [
-      h("header", { class: "row" }, h("h1", {}, t("Knowledge")), h("button", { class: "main", onclick: () => this.write() }, t("New base"))),
-      bases.length ? h("ul", { class: "cards" }, bases.map((base) => h("li", {},
-        h("h2", {}, h("a", { href: `#${of(base.id).replace("/kb", "/knowledge")}` }, base.name)),
-        base.description && h("p", { class: "clamp" }, base.description),
-        h("p", { class: "hint" }, [counted(base), roleOf(base)].join(" · "))))) :
-        h("p", { class: "hint" }, t("A base holds documents, web pages and graphs. Linked chats answer from these and cite the page.")),
+      h("header.row", h("h1", t("Knowledge")), h("button.main", () => this.write(), t("New base"))),
+      bases.length ? h("ul.cards", bases.map((base) => h("li",
+        h("h2", h("a", { href: `#${of(base.id).replace("/kb", "/knowledge")}` }, base.name)),
+        base.description && h("p.clamp", base.description),
+        h("p.hint", [counted(base), roleOf(base)].join(" · "))))) :
+        h("p.hint", t("A base holds documents, web pages and graphs. Linked chats answer from these and cite the page.")),
     ];
   }
 
@@ -56,26 +56,26 @@ class Knowledge extends Panel {
     }, { edits: Boolean(base) });
   }
 
-  // -- one base --------------------------------------------------------------------------------------------------------
+  // -- one base --
 
   drawBase({ base, sources, unembedded, documents }) {
     const may = base.role !== "viewer";
     return [
-      h("header", { class: "row" }, h("a", { href: "#/knowledge", class: "button", "aria-label": t("Knowledge") }, "‹"), h("h1", {}, base.name),
-        h("button", { class: "main", onclick: () => this.begin(base) }, t("Ask it in a new chat")), this.menuOf(base)),
-      base.description && h("p", {}, base.description),
-      h("p", { class: "hint" }, [counted(base), roleOf(base), ...Object.entries(base.members).map(([user, role]) => `${user}: ${t(ROLES[role])}`)].join(" · ")),
-      unembedded > 0 && h("p", { class: "hint", role: "status" }, t("{count} passages are found by their words only, until their vectors are made.", { count: number(unembedded) })),
+      h("header.row", h("a.button", { href: "#/knowledge", "aria-label": t("Knowledge") }, "‹"), h("h1", base.name),
+        h("button.main", () => this.begin(base), t("Ask it in a new chat")), this.menuOf(base)),
+      base.description && h("p", base.description),
+      h("p.hint", [counted(base), roleOf(base), ...Object.entries(base.members).map(([user, role]) => `${user}: ${t(ROLES[role])}`)].join(" · ")),
+      unembedded > 0 && h("p.hint", { role: "status" }, t("{count} passages are found by their words only, until their vectors are made.", { count: number(unembedded) })),
       this.search(base),
-      may && h("div", { class: "drop", ondragover: (event) => event.preventDefault(), ondrop: (event) => {
+      may && h("div.drop", { ondragover: (event) => event.preventDefault(), ondrop: (event) => {
         event.preventDefault();
         upload(this, base.id, event.dataTransfer.files);
-      } }, addMenu(this, base.id), h("span", { class: "hint" }, t("or drop files here"))),
-      h("section", { "aria-label": t("Sources") }, h("h2", {}, t("Sources")),
-        sources.length ? h("ul", { class: "cards" }, sources.map((each) => this.source(each, may))) : h("p", { class: "hint" }, t("Nothing is here yet."))),
-      documents.documents.length > 0 && h("section", { "aria-label": t("Documents") }, h("h2", {}, t("Documents")),
-        h("ul", { class: "lines" }, documents.documents.map((each) => this.document(base, each))),
-        documents.next && h("p", { class: "hint" }, t("Only the first {count} are shown.", { count: documents.documents.length }))),
+      } }, addMenu(this, base.id), h("span.hint", t("or drop files here"))),
+      h("section", { "aria-label": t("Sources") }, h("h2", t("Sources")),
+        sources.length ? h("ul.cards", sources.map((each) => this.source(each, may))) : h("p.hint", t("Nothing is here yet."))),
+      documents.documents.length > 0 && h("section", { "aria-label": t("Documents") }, h("h2", t("Documents")),
+        h("ul.lines", documents.documents.map((each) => this.document(base, each))),
+        documents.next && h("p.hint", t("Only the first {count} are shown.", { count: documents.documents.length }))),
     ];
   }
 
@@ -102,37 +102,37 @@ class Knowledge extends Panel {
   search(base) {
     const found = h("div", { role: "status" });
     const field = h("input", { type: "search", placeholder: t("Search this base"), "aria-label": t("Search this base"), "data-key": "search" });
-    return h("form", { class: "search", onsubmit: async (event) => {
+    return h("form.search", { onsubmit: async (event) => {
       event.preventDefault();
       const query = field.value.trim();
       if (!query) return;
       const dialog = openDialog(query, found);
       try {
         const { passages } = await get(`${of(base.id)}/search`, { query });
-        found.replaceChildren(passages.length ? h("ul", { class: "lines" }, passages.map((each) => passageLine(base.id, each, () => dialog.close()))) : t("Nothing was found."));
+        found.replaceChildren(passages.length ? h("ul.lines", passages.map((each) => passageLine(base.id, each, () => dialog.close()))) : t("Nothing was found."));
       } catch (error) {
-        found.replaceChildren(h("p", { class: "error" }, error.message));
+        found.replaceChildren(h("p.error", error.message));
       }
-    } }, h("div", { class: "row" }, field, h("button", {}, t("Search"))));
+    } }, h("div.row", field, h("button", t("Search"))));
   }
 
   source(each, may) {
     const read = each.documents - each.waiting - each.failed, path = `/kb/sources/${each.id}`;
     const counts = [read > 0 && t("documents: {count}", { count: number(read) }), each.waiting && `${t("waiting")}: ${number(each.waiting)}`, each.failed && `${t("failed")}: ${number(each.failed)}`];
-    return h("li", {}, h("h3", {}, each.name), h("p", { class: "hint" }, [t(KINDS[each.kind]), each.where !== each.name && each.where, ...counts].filter(Boolean).join(" · ")),
-      each.state?.text && h("p", { class: "error" }, said(each.state.text, `kb_${each.state.code}`)),
-      may && h("div", { class: "buttons" },
+    return h("li", h("h3", each.name), h("p.hint", [t(KINDS[each.kind]), each.where !== each.name && each.where, ...counts].filter(Boolean).join(" · ")),
+      each.state?.text && h("p.error", said(each.state.text, `kb_${each.state.code}`)),
+      may && h("div.buttons",
         h("button", { "data-key": `again-${each.id}`, onclick: () => this.change(() => post(`${path}/refresh`)) }, t("Read again")),
         h("button", { "data-key": `remove-${each.id}`, onclick: () => this.removed(path, `${t("Remove")}: ${each.name}`) }, t("Remove"))));
   }
 
   document(base, each) {
     const name = each.state === "read" && each.passages ? h("a", { href: `#/knowledge/${encodeURIComponent(base.id)}/${each.id}` }, each.name) : each.name;
-    return h("li", {}, h("p", {}, name), h("p", { class: "hint" }, [each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("pages: {count}", { count: number(each.pages) }),
+    return h("li", h("p", name), h("p.hint", [each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("pages: {count}", { count: number(each.pages) }),
       each.size && size(each.size), each.read_at && when(each.read_at)].filter(Boolean).join(" · ")),
     each.problems.map((problem) => {
       const plain = problem.text.replace(`${each.name}: `, ""), told = said(plain, problem.code);
-      return h("p", { class: "error" }, told === plain ? problem.text : [problem.page && `${t("page")} ${problem.page}: `, told]);
+      return h("p.error", told === plain ? problem.text : [problem.page && `${t("page")} ${problem.page}: `, told]);
     }));
   }
 
@@ -140,7 +140,7 @@ class Knowledge extends Panel {
   async removed(path, title, then) {
     try {
       const found = await remove(path, { dry_run: true });
-      if (!await confirmed(h("span", {}, h("strong", {}, title), h("br"), going(found)), t("Remove"), t("Cancel"))) return;
+      if (!await confirmed(h("span", h("strong", title), h("br"), going(found)), t("Remove"), t("Cancel"))) return;
       const proof = await remove(path, { dry_run: false });
       toast(going(proof), 15000);
       if (then) location.hash = then;

@@ -36,24 +36,16 @@ const NUMBERS = {
   score: "score", tokens: "tokens",
 };
 /** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
-export async function showMadeFrom(chat, turn, changed) {
-  const dialog = openDialog(t("Why this answer"));
-  const load = async () => {
-    try {
-      dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(); }));
-    } catch (error) {
-      dialog.show(failure(error));
-    }
-  };
-  await load();
-}
+export const showMadeFrom = (chat, turn, changed) => openDialog(t("Why this answer"), async function load(dialog) {
+  dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(dialog).catch((error) => dialog.show(failure(error))); }));
+});
 
 function sections(chat, told, changed) {
   const { receipt, texts, usage } = told;
-  const head = (usage.models?.length ? usage.models : [{ ...usage, model: told.model || "–" }]).map((each) => h("p", { class: "hint" },
+  const head = (usage.models?.length ? usage.models : [{ ...usage, model: told.model || "–" }]).map((each) => h("p.hint",
     t(each.calls > 1 ? "{model}, {calls} calls, together {input} tokens in, {output} out" : "{model}, {input} tokens in, {output} out",
       { model: each.model, calls: number(each.calls ?? 1), input: number(each.prompt_tokens ?? 0), output: number(each.completion_tokens ?? 0) })));
-  if (!receipt.layers) return [...head, h("p", {}, t("No context was put together for this turn.")), whyNot(chat, told)];
+  if (!receipt.layers) return [...head, h("p", t("No context was put together for this turn.")), whyNot(chat, told)];
   const { recall, window } = receipt, topics = receipt.topics ? receipt.topics.candidates : [];
   const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed);
   const topic = (each) => topicLine(each, texts.topics[each.id], changed);
@@ -64,16 +56,16 @@ function sections(chat, told, changed) {
     head, bar(receipt),
     group(t("Facts Klaw always keeps in mind"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
     receipt.context_used && fromKnowledge(receipt.context_used),
-    group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
-    recall.expansion && h("p", { class: "hint" }, t("A model added to the question: {words}", { words: recall.expansion.join(", ") })),
+    group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", nothing(recall.guard)),
+    recall.expansion && h("p.hint", t("A model added to the question: {words}", { words: recall.expansion.join(", ") })),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
-    receipt.thinking && h("p", { class: "hint" }, t("The model thought for {seconds} s, about {tokens} tokens.",
+    receipt.thinking && h("p.hint", t("The model thought for {seconds} s, about {tokens} tokens.",
       { seconds: number(receipt.thinking.seconds), tokens: number(receipt.thinking.tokens) })),
-    window.messages ? h("p", {}, t("The model saw messages {first}–{last} in full.",
+    window.messages ? h("p", t("The model saw messages {first}–{last} in full.",
       { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
-    [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p", { class: "error" }, said(each, each))),
-    cut.length || facts.left_out ? h("details", { class: "cut" }, h("summary", {}, `${t("What was cut")}: ${cut.length + facts.left_out}`),
-      facts.left_out > 0 && h("p", {}, t("Facts without room: {count}", { count: facts.left_out })), h("ul", { class: "lines" }, cut)) : null,
+    [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p.error", said(each, each))),
+    cut.length || facts.left_out ? h("details.cut", h("summary", `${t("What was cut")}: ${cut.length + facts.left_out}`),
+      facts.left_out > 0 && h("p", t("Facts without room: {count}", { count: facts.left_out })), h("ul.lines", cut)) : null,
     whyNot(chat, told),
   ].flat().filter(Boolean);
 }
@@ -87,12 +79,12 @@ const NO_PASSAGE = {
 function fromKnowledge({ query, passages, nothing: why, weak, removed, uncited, sparql = [], degraded = [] }) {
   const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Marks taken out because they did not hold: {count}", { count: removed }),
     uncited && t("The answer refers to none of them."), ...degraded.map((each) => said(each, each))];
-  return [h("h2", {}, t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p", { class: "hint" }, each)),
-    h("ul", { class: "lines" }, passages.map((each) => h("li", {}, h("p", {}, h("strong", {}, `[${each.number}] `),
+  return [h("h2", t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p.hint", each)),
+    h("ul.lines", passages.map((each) => h("li", h("p", h("strong", `[${each.number}] `),
       each.document ? h("a", { href: `#/knowledge/${each.base}/${each.document}/${each.start}-${each.end}`, onclick: (event) => event.target.closest("dialog").close() }, each.name) : each.name,
-      standsAt(each), h("span", { class: "hint" }, [each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`].filter(Boolean))),
-    each.text && h("p", { class: "quote clamp" }, each.text)))),
-    sparql.map((each) => h("details", { class: "fold" }, h("summary", {}, `SPARQL, ${t("rows")}: ${number(each.rows || 0)} ${each.error || ""}`), h("pre", { tabIndex: 0 }, each.sparql)))];
+      standsAt(each), h("span.hint", [each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`].filter(Boolean))),
+    each.text && h("p.quote.clamp", each.text)))),
+    sparql.map((each) => h("details.fold", h("summary", `SPARQL, ${t("rows")}: ${number(each.rows || 0)} ${each.error || ""}`), h("pre", { tabIndex: 0 }, each.sparql)))];
 }
 
 function nothing(guard) {
@@ -111,19 +103,19 @@ function bar({ layers, budget }) {
     part.style.flexGrow = each.tokens;
     return part;
   });
-  return [h("div", { class: "bar", role: "img", "aria-label": spent }, parts), h("p", { class: "hint" }, spent),
-    h("ul", { class: "legend" }, shown.map((each) => h("li", {}, h("span", { class: `layer ${each.name}` }),
+  return [h("div.bar", { role: "img", "aria-label": spent }, parts), h("p.hint", spent),
+    h("ul.legend", shown.map((each) => h("li", h("span", { class: `layer ${each.name}` }),
       `${name(each)}: ${counted(each.tokens)}${each.shortened ? ` (${t("shortened")})` : ""}`)))];
 }
 
 function group(title, lines) {
-  return lines.length ? [h("h2", {}, title), h("ul", { class: "lines" }, lines)] : null;
+  return lines.length ? [h("h2", title), h("ul.lines", lines)] : null;
 }
 
 /** One thing that the prompt had, or had not: its text, why, its numbers, and what can be done about it. */
 function line(text, because, numbers, ...actions) {
-  return h("li", {}, h("p", { class: "quote" }, text ?? t("is not there any more")), h("p", { class: "because" }, because),
-    numbers && h("p", { class: "hint" }, numbers), text !== undefined && h("div", { class: "buttons" }, actions));
+  return h("li", h("p.quote", text ?? t("is not there any more")), h("p.because", because),
+    numbers && h("p.hint", numbers), text !== undefined && h("div.buttons", actions));
 }
 
 function numbersOf({ parts = {}, ...each }) {
@@ -158,7 +150,7 @@ function factLine(each, fact, changed) {
 
 function topicLine(each, summary, changed) {
   return line(summary, t(OF_TOPICS[each.decision] || each.decision), numbersOf({ ...each, distance: undefined }),
-    h("a", { class: "button", href: `#/memory/topics/${each.id}`, onclick: (event) => event.target.closest("dialog").close() }, t("Open")),
+    h("a.button", { href: `#/memory/topics/${each.id}`, onclick: (event) => event.target.closest("dialog").close() }, t("Open")),
     button(t("Wrong"), () => correct(`/topics/${each.id}`, "summary", summary, changed)),
     recallButton(each.decision === "unwanted", `topic:${each.id}`, changed),
     button(t("Forget"), () => forgetting(`topic:${each.id}`, changed)));
@@ -170,7 +162,7 @@ function button(text, onclick) {
 
 function correctMessage(said, changed) {
   const dialog = openDialog(t("Wrong"));
-  dialog.show(h("p", { class: "quote" }, said.text), form([
+  dialog.show(h("p.quote", said.text), form([
     { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is part of every prompt.") },
     { name: "forget", label: t("Then forget this message"), value: false },
   ], async ({ text, forget }) => {
@@ -198,16 +190,16 @@ function whyNot(chat, told) {
   const tell = async (why) => {
     const { why: found } = await get("/receipt", { turn: told.id, why });
     const { seq, chat: of } = found.message, numbers = numbersOf(found.candidate || found.searched_now || {});
-    answer.replaceChildren(h("p", {}, h("a", { href: placeOf(of, seq) }, `${nameOf(of)}#${seq}`)),
-      ...found.text.map((text) => h("p", {}, said(text))), numbers && h("p", { class: "hint" }, numbers));
+    answer.replaceChildren(h("p", h("a", { href: placeOf(of, seq) }, `${nameOf(of)}#${seq}`)),
+      ...found.text.map((text) => h("p", said(text))), numbers && h("p.hint", numbers));
   };
   const asking = form([{ name: "why", label: t("Message"), hint: t("Message number, or a few words from it") }], async ({ why }) => {
     answer.replaceChildren();
     if (/^#?\d+$|#\d+$|^\w{16,}$/.test(why)) return tell(why.replace(/^#/, ""));
     const { results } = await get("/search", { query: why, chat, limit: 20 });
     const found = results.filter((each) => each.kind === "message");
-    answer.replaceChildren(found.length ? h("ul", { class: "lines" }, found.map((each) => h("li", {}, h("button", { class: "quiet",
+    answer.replaceChildren(found.length ? h("ul.lines", found.map((each) => h("li", h("button.quiet", {
       onclick: () => tell(each.seq).catch((error) => answer.replaceChildren(failure(error))) }, `#${each.seq} ${each.snippet}`)))) : t("Nothing was found."));
   }, { button: t("Ask") });
-  return h("section", { class: "why" }, h("h2", {}, t("Why wasn't a message used?")), asking, answer);
+  return h("section.why", h("h2", t("Why wasn't a message used?")), asking, answer);
 }

@@ -32,18 +32,24 @@ export function newChat(temporary) {
   return chat;
 }
 
+/** Go to a new chat; where one is open already, the cursor goes there. */
+export function openNew(kind = "") {
+  location.hash = `#/chats/${kind}`;
+  document.querySelector("klaw-chat textarea")?.focus();
+}
+
 /** What stands in a chat without messages, with some ways to begin. */
 export function beginning(chat) {
   const ways = ["Help me plan ", "Explain to me in simple words: ", "Write a message to ", ...(chat.temporary ? [] : ["Remember that "])];
-  return h("div", { class: "empty" }, h("p", {}, t("What's on your mind?")),
-    chat.temporary && h("p", { class: "hint" }, t("Not used for memory or search, and deleted permanently a day after its last message.")),
-    ways.map((way) => h("button", { type: "button", onclick: () => {
+  return h("div.empty", h("p", t("What's on your mind?")),
+    chat.temporary && h("p.hint", t("Not used for memory or search, and deleted permanently a day after its last message.")),
+    ways.map((way) => h("button", () => {
       chat.field.value = t(way);
       chat.typed();
       chat.field.focus();
-    } }, t(way).replace(/:? $/, " …"))));
+    }, t(way).replace(/:? $/, " …"))));
 }
 
 /** Says in the header that a chat is temporary, and keeps it. */
-export const temporaryMark = (chat, changed) => (chat.temporary ? [h("span", { class: "badge" }, t("Temporary")),
-  chat.last_seq ? h("button", { class: "quiet", onclick: () => post(`/chats/${chat.name}/keep`).then(changed, (error) => toast(error.message)) }, t("Keep this chat")) : ""] : []);
+export const temporaryMark = (chat, changed) => (chat.temporary ? [h("span.badge", t("Temporary")),
+  chat.last_seq ? h("button.quiet", () => post(`/chats/${chat.name}/keep`).then(changed, (error) => toast(error.message)), t("Keep this chat")) : ""] : []);

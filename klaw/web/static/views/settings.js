@@ -35,22 +35,22 @@ class Settings extends Panel {
       oninput: () => { this.wanted = search.value; this.choose(); } });
     const mine = h("input", { type: "checkbox", checked: this.mine, "data-key": "mine", onchange: () => { this.mine = mine.checked; this.choose(); } });
     this.count = h("p", { role: "status" });
-    this.save = h("button", { class: "main", "data-key": "save", onclick: () => this.send() }, t("Save"));
-    this.bar = h("div", { class: "changes", hidden: true }, this.count,
-      h("div", { class: "buttons" }, h("button", { onclick: () => { this.drawn = null; this.refresh(); } }, t("Discard")), this.save));
+    this.save = h("button.main", { "data-key": "save", onclick: () => this.send() }, t("Save"));
+    this.bar = h("div.changes", { hidden: true }, this.count,
+      h("div.buttons", h("button", () => { this.drawn = null; this.refresh(); }, t("Discard")), this.save));
     this.sections = [...sections].map(([name, all]) => {
-      const body = h("div", { class: "fields" }, this.rows(all));
-      return h("details", { "data-key": `section ${name}` }, h("summary", {}, h("h2", {}, name)), body);
+      const body = h("div.fields", this.rows(all));
+      return h("details", { "data-key": `section ${name}` }, h("summary", h("h2", name)), body);
     });
     queueMicrotask(() => this.choose());
     return [
-      h("header", { class: "row" }, h("h1", {}, t("Settings")),
+      h("header.row", h("h1", t("Settings")),
         undo.length > 0 && h("button", { "data-key": "undo", title: undo.join(", "), onclick: () => this.change(async () => this.tell(await post("/config/undo"))) }, t("Undo the last change"))),
-      wrong && h("p", { class: "error", role: "alert" }, t("The file was changed and is wrong, so it is not in effect:"), " ", wrong),
-      restart.length > 0 && h("p", { class: "warn" }, t("In effect after a restart:"), " ", restart.join(", ")),
-      h("p", { role: "status", class: "hint" }, this.told || ""),
-      h("div", { class: "row" }, search, h("label", { class: "row" }, mine, t("only what is not the default"))),
-      this.sections, h("p", { class: "hint" }, t("These stand in"), " ", h("code", {}, file)), this.bar,
+      wrong && h("p.error", { role: "alert" }, t("The file was changed and is wrong, so it is not in effect:"), " ", wrong.replace(/(^|; )(\S+: )([^;]+)/g, (_, before, path, text) => before + path + said(text))),
+      restart.length > 0 && h("p.warn", t("In effect after a restart:"), " ", restart.join(", ")),
+      h("p.hint", { role: "status" }, this.told || ""),
+      h("div.row", search, h("label.row", mine, t("only what is not the default"))),
+      this.sections, h("p.hint", t("These stand in"), " ", h("code", file)), this.bar,
     ];
   }
 
@@ -63,16 +63,16 @@ class Settings extends Panel {
     const { path, description, restart, origin, written, value } = setting;
     made += 1;
     const id = `setting-${made}`, shown = origin === "default" ? setting.default ?? value : written;
-    const problem = h("p", { class: "error", id: `${id}-problem` });
+    const problem = h("p.error", { id: `${id}-problem` });
     const usual = h("button", { "data-key": `default ${path}`, hidden: origin === "default", "aria-label": `${t("Use the default")}: ${path}` }, t("Use the default"));
-    const from = h("span", { class: "badge" }, t(ORIGINS[origin]));
+    const from = h("span.badge", t(ORIGINS[origin]));
     const field = setting.type === "map" ? this.names({ ...setting, id }) : inputOf({ ...setting, id }, shown, () => this.set(path, field.value()));
-    const row = h("div", { class: "field setting", "data-path": path, "data-origin": origin },
-      h("label", { htmlFor: id }, h("code", {}, path)), h("p", { class: "hint", id: `${id}-meaning` }, said(description)),
+    const row = h("div.field.setting", { "data-path": path, "data-origin": origin },
+      h("label", { htmlFor: id }, h("code", path)), h("p.hint", { id: `${id}-meaning` }, said(description)),
       field.element, problem,
-      h("div", { class: "about hint" }, from, restart && h("span", {}, t("needs a restart")), rangeOf(setting),
-        setting.default !== undefined && setting.default !== null && setting.type !== "map" && h("span", {}, `${t("default")}: ${textOf(setting.default)}`),
-        origin === "environment" && !setting.secret && h("span", {}, `${t("in effect")}: ${textOf(value)}`), usual));
+      h("div.about.hint", from, restart && h("span", t("needs a restart")), rangeOf(setting),
+        setting.default !== undefined && setting.default !== null && setting.type !== "map" && h("span", `${t("default")}: ${textOf(setting.default)}`),
+        origin === "environment" && !setting.secret && h("span", `${t("in effect")}: ${textOf(value)}`), usual));
     (field.input || field.element).setAttribute("aria-describedby", `${id}-meaning ${id}-problem`);
     usual.addEventListener("click", () => {
       this.set(path, DEFAULT);
@@ -88,9 +88,9 @@ class Settings extends Panel {
 
   /** The names of a map, with buttons to take one away and a field for another one. */
   names({ id, path, value, entry }) {
-    const list = h("ul", { class: "names" }, value.map((name) => {
+    const list = h("ul.names", value.map((name) => {
       const own = `${path}${keyed(name)}`;
-      const item = h("li", {}, h("strong", {}, name), " ", h("button", { "data-key": `remove ${own}`, "aria-label": `${t("Remove")}: ${own}`, onclick: () => {
+      const item = h("li", h("strong", name), " ", h("button", { "data-key": `remove ${own}`, "aria-label": `${t("Remove")}: ${own}`, onclick: () => {
         this.set(own, DEFAULT);
         item.remove();
         this.querySelectorAll(".setting").forEach((each) => { if (each.dataset.path.startsWith(own) && each.dataset.path !== path) each.remove(); });
@@ -103,12 +103,12 @@ class Settings extends Panel {
       if (!wanted || value.includes(wanted) || this.fields.has(`${own}.`)) return;
       this.fields.set(`${own}.`, null);
       this.set(own, {});
-      const rows = h("div", { class: "fields" }, h("strong", {}, wanted), this.rows(entry, `${own}.`));
+      const rows = h("div.fields", h("strong", wanted), this.rows(entry, `${own}.`));
       element.closest(".setting").after(rows);
       name.value = "";
       rows.querySelector("input, select, textarea")?.focus();
     };
-    const element = h("div", {}, list, h("div", { class: "row" }, name, h("button", { "data-key": `add ${path}`, "aria-label": `${t("Add")}: ${path}`, onclick: add }, t("Add"))));
+    const element = h("div", list, h("div.row", name, h("button", { "data-key": `add ${path}`, "aria-label": `${t("Add")}: ${path}`, onclick: add }, t("Add"))));
     return { element, input: name };
   }
 
@@ -180,7 +180,7 @@ function textOf(value) {
 function rangeOf({ minimum, above, maximum }) {
   const least = minimum ?? (above === null ? null : `> ${above}`);
   if (least === null && maximum === null) return null;
-  return h("span", {}, [least ?? "", maximum ?? ""].join(" – "));
+  return h("span", [least ?? "", maximum ?? ""].join(" – "));
 }
 
 /** The element for a value of a setting, and how to read it. What is a reference is a text, whatever it stands for. */

@@ -74,7 +74,7 @@ class Tasks extends Panel {
         button("Remove", () => this.change(async () => { await remove(url); done(t("Removed."), () => post(`${url}/undo`), location.hash, again); }))));
   }
 
-  // -- the form --------------------------------------------------------------------------------------------------------
+  // -- the form --
 
   async edit(task) {
     const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t("New task"));
@@ -113,7 +113,7 @@ class Tasks extends Panel {
     });
   }
 
-  // -- runs ------------------------------------------------------------------------------------------------------------
+  // -- runs --
 
   drawRuns({ task, runs, next }) {
     return [
@@ -152,7 +152,7 @@ class Tasks extends Panel {
   }
 }
 
-// -- values of the form ------------------------------------------------------------------------------------------------
+// -- values of the form --
 
 const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
 const TIMES = ["cron", "every", "at", "zone"];

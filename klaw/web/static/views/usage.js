@@ -35,22 +35,22 @@ class Usage extends Panel {
 
   draw({ day, model, source }) {
     const measure = MEASURES[this.measure || (day.total.cost_nano ? "cost" : "tokens")];
-    const choose = (key, label, options, chosen, set) => h("label", {}, t(label), " ",
+    const choose = (key, label, options, chosen, set) => h("label", t(label), " ",
       h("select", { "data-key": key, onchange: (event) => { set(event.target.value); this.refresh(); } },
         options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
     return [
-      h("header", { class: "row" }, h("h1", {}, t("Usage")),
+      h("header.row", h("h1", t("Usage")),
         choose("days", "Days", [7, 30, 90, 365].map((each) => [each, number(each)]), this.days, (value) => { this.days = Number(value); }),
         choose("measure", "Show", Object.entries(MEASURES).map(([key, each]) => [key, t(each.name)]), Object.keys(MEASURES).find((key) => MEASURES[key] === measure), (value) => { this.measure = value; })),
       this.limits(day.budget),
       day.total.calls ? [
-        h("section", {}, h("h2", {}, t("By day")), this.daysChart(day, measure),
-          h("details", { "data-key": "days table" }, h("summary", {}, t("As a table")), table("Day", day.groups, day.total, measure, dayText))),
-        h("section", {}, h("h2", {}, t("By model")), table("Model", model.groups, model.total, measure)),
-        h("section", {}, h("h2", {}, t("By source")), table("Source", source.groups, source.total, measure, (key) => t(SOURCES[key] || key))),
-        day.total.unpriced_calls > 0 && h("p", { class: "hint" }, `${t("Calls of unknown price")}: ${number(day.total.unpriced_calls)}`),
-        day.total.estimated_calls > 0 && h("p", { class: "hint" }, `${t("Estimated calls")}: ${number(day.total.estimated_calls)}`),
-      ] : h("p", { class: "hint" }, t("Nothing was used.")),
+        h("section", h("h2", t("By day")), this.daysChart(day, measure),
+          h("details", { "data-key": "days table" }, h("summary", t("As a table")), table("Day", day.groups, day.total, measure, dayText))),
+        h("section", h("h2", t("By model")), table("Model", model.groups, model.total, measure)),
+        h("section", h("h2", t("By source")), table("Source", source.groups, source.total, measure, (key) => t(SOURCES[key] || key))),
+        day.total.unpriced_calls > 0 && h("p.hint", `${t("Calls of unknown price")}: ${number(day.total.unpriced_calls)}`),
+        day.total.estimated_calls > 0 && h("p.hint", `${t("Estimated calls")}: ${number(day.total.estimated_calls)}`),
+      ] : h("p.hint", t("Nothing was used.")),
     ];
   }
 
@@ -60,11 +60,11 @@ class Usage extends Panel {
       budget.limit_tokens !== null && [budget.unpriced_tokens / budget.limit_tokens,
         `${number(budget.unpriced_tokens)} ${t("of")} ${number(budget.limit_tokens)} ${t("tokens of unknown price")}`],
     ].filter(Boolean);
-    return h("section", {}, h("h2", {}, t("Limits of today, of all users together")),
-      rows.length ? rows.map(([share, text]) => h("p", { class: "limit" },
+    return h("section", h("h2", t("Limits of today, of all users together")),
+      rows.length ? rows.map(([share, text]) => h("p.limit",
         h("meter", { min: 0, max: 1, high: budget.warn_share, optimum: 0, value: Math.min(1, share), "aria-label": text }), " ", text))
-        : h("p", { class: "hint" }, t("No limits are set.")),
-      budget && budget.refused > 0 && h("p", { class: "warn" }, `${t("Refused requests")}: ${number(budget.refused)}`));
+        : h("p.hint", t("No limits are set.")),
+      budget && budget.refused > 0 && h("p.warn", `${t("Refused requests")}: ${number(budget.refused)}`));
   }
 
   daysChart({ since, days, groups }, measure) {
@@ -77,9 +77,9 @@ class Usage extends Panel {
       return svg("rect", { x: place * 10 + 1, y: 100 - height, width: 8, height }, svg("title", {}, `${dayText(date)}: ${measure.text(value)}`));
     });
     const label = `${t(measure.name)}, ${dayText(dates[0])} – ${dayText(dates.at(-1))}, ${t("max.")} ${measure.text(highest)}`;
-    return h("figure", {}, svg("svg", { class: "chart", viewBox: `0 0 ${days * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars),
-      h("figcaption", { class: "hint", "aria-hidden": "true" }, h("span", {}, dayText(dates[0])),
-        h("span", {}, `${t("max.")} ${measure.text(highest)}`), h("span", {}, dayText(dates.at(-1)))));
+    return h("figure", svg("svg", { class: "chart", viewBox: `0 0 ${days * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars),
+      h("figcaption.hint", { "aria-hidden": "true" }, h("span", dayText(dates[0])),
+        h("span", `${t("max.")} ${measure.text(highest)}`), h("span", dayText(dates.at(-1)))));
   }
 }
 
@@ -90,15 +90,15 @@ function dayText(date) {
 /** Sums with a bar in each row. */
 function table(name, groups, total, measure, shown = (key) => key) {
   const highest = Math.max(...groups.map(measure.of), 0);
-  const cells = (each) => [each.calls, each.prompt_tokens, each.completion_tokens].map((value) => h("td", { class: "number" }, number(value)));
-  const cost = (each) => h("td", { class: "number" }, each.unpriced_calls >= each.calls ? "–" : dollars(each.cost_usd) + (each.unpriced_calls ? " + ?" : ""));
-  const row = (key, each, bar) => h("tr", {}, h("th", { scope: "row" }, key), cells(each), cost(each), h("td", { "aria-hidden": "true" }, bar));
+  const cells = (each) => [each.calls, each.prompt_tokens, each.completion_tokens].map((value) => h("td.number", number(value)));
+  const cost = (each) => h("td.number", each.unpriced_calls >= each.calls ? "–" : dollars(each.cost_usd) + (each.unpriced_calls ? " + ?" : ""));
+  const row = (key, each, bar) => h("tr", h("th", { scope: "row" }, key), cells(each), cost(each), h("td", { "aria-hidden": "true" }, bar));
   return h("table", { tabIndex: 0 },
-    h("thead", {}, h("tr", {}, [name, "Calls", "Tokens in", "Tokens out", "Cost"].map((each) => h("th", { scope: "col" }, t(each))), h("td", { "aria-hidden": "true" }))),
-    h("tbody", {}, groups.map((each) => row(shown(each.key || "–"), each,
+    h("thead", h("tr", [name, "Calls", "Tokens in", "Tokens out", "Cost"].map((each) => h("th", { scope: "col" }, t(each))), h("td", { "aria-hidden": "true" }))),
+    h("tbody", groups.map((each) => row(shown(each.key || "–"), each,
       svg("svg", { class: "share", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
         svg("rect", { x: 0, y: 0, width: highest ? (100 * measure.of(each)) / highest : 0, height: 10 }))))),
-    h("tfoot", {}, row(t("Total"), total)));
+    h("tfoot", row(t("Total"), total)));
 }
 
 customElements.define("klaw-usage", Usage);

@@ -231,6 +231,20 @@ async def test_a_full_list_tells_that_there_is_more(tmp_path: Path) -> None:
     assert (found.total, found.total_is_exact, found.next) == (DEPTH, False, None)
 
 
+@pytest.mark.parametrize("query", ["spare key of the garden house", "запасной ключ от дачи"])
+async def test_the_words_of_messages_are_compared_one_by_one(
+    tmp_path: Path, embedding_model_dir: Path, query: str
+) -> None:
+    async with recalling(tmp_path, embedding_model_dir) as here:
+        await here.say(["The spare key of the garden house lies under the pot.", "Запасной ключ от дачи под горшком."])
+        search = searching(here.store, here.embedder)
+        found = await search.search(query, HistoryFilters(user=UserId("local")))
+        (listed,) = search._lists.values()
+    assert places(found)[0] == ("main#1" if query.isascii() else "main#2")
+    assert None not in [each.token_score for each in listed.entries]
+    assert "tokens" in found.timings_ms
+
+
 async def test_the_newer_of_two_that_say_the_same_comes_first(tmp_path: Path, embedding_model_dir: Path) -> None:
     async with recalling(tmp_path, embedding_model_dir) as here:
         await here.say(["Код от калитки — 4815.", "Совсем другое дело.", "Код от калитки: 4815", "И ещё что-то."])

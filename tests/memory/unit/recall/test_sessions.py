@@ -102,7 +102,7 @@ def test_chats_with_long_messages_have_a_ranker_of_their_own(
     monkeypatch: pytest.MonkeyPatch, long: int, order: list[int]
 ) -> None:
     near = Ranker(made={}, words={}, vectors={"distance": -10.0})
-    made = attrs.evolve(near, long=Ranker(made={}, words={}, vectors={"distance": 10.0}))
+    made = attrs.evolve(near, other=Ranker(made={}, words={}, vectors={"distance": 10.0}))
     monkeypatch.setattr(ranker_module, "built_in", lambda _package: made)
     places = [attrs.evolve(place(at, at), tokens=400 if at <= long else 40) for at in range(1, 6)]
     lists = Lists(neighbours=[Neighbour(at, at / 10) for at in range(1, 6)], places=places)

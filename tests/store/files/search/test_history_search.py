@@ -103,6 +103,13 @@ def test_the_nearest_of_a_user_are_found_by_their_codes(connection: apsw.Connect
         assert found.vectors_complete
 
 
+def test_a_hit_tells_how_many_of_the_words_it_has(connection: apsw.Connection) -> None:
+    texts = ("the key of the garden", "a garden", "nothing of it")
+    made = [messages.insert(connection, new(text, user=ANN)).rowid for text in texts]
+    found = search_history(connection, None, ["key", "garden"], HistoryFilters(user=ANN), 10)
+    assert {each.rowid: each.shared for each in found.hits} == {made[0]: 2, made[1]: 1}
+
+
 def test_all_filters_act_before_the_cut(connection: apsw.Connection) -> None:
     made = narrow_cone(500)
     stored = put(connection, made, (ANN, BOB))

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from klaw.domain.names import LOCAL_USER, chat_id
+from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.store import migrations
 from klaw.store.engine import connect
 from klaw.store.kinds import messages
@@ -51,6 +51,14 @@ def test_codes_are_told_of_the_scope_only(connection: apsw.Connection) -> None:
     assert token_codes.of_scope(connection, everything, MAIN, 2, 4) == {rowid: code(rowid) for rowid in mine[1:3]}
     assert token_codes.of_scope(connection, everything, OTHER, 1, 99) == {rowid: code(rowid) for rowid in others}
     assert token_codes.of_scope(connection, [], MAIN, 1, 99) == {}
+
+
+def test_codes_are_told_of_the_user_only(connection: apsw.Connection) -> None:
+    mine, bob = [*fill(connection, 1), *fill(connection, 1, chat="other")], UserId("bob")
+    his = messages.insert(connection, new("a message of another user", user=bob)).rowid
+    assert vectors.put(connection, [(his, VECTOR)], codes={his: code(his)}) == 1
+    assert token_codes.of_user(connection, [*mine, his, 99], LOCAL_USER) == {rowid: code(rowid) for rowid in mine}
+    assert token_codes.of_user(connection, [*mine, his], bob) == {his: code(his)}
 
 
 def test_what_has_no_vector_gets_no_codes_and_codes_are_not_replaced(connection: apsw.Connection) -> None:

@@ -21,9 +21,25 @@ from klaw.store.engine.traits import ASKS, FIRST_PERSON, NAME, NUMBER, READ_CHAR
                 "в прошлом году",
                 "поеду в июле",
                 "в среду вечером",
+                "a lovely evening",
+                "we move in May",
+                "since may 5",
+                "летом было жарко",
+                "десять лет вместе",
+                "скоро увидимся",
             ],
         ),
-        (NUMBER, ["I have three cats", "it cost 20 euros", "У меня две кошки", "пятнадцать? нет, 15"]),
+        (
+            NUMBER,
+            [
+                "I have three cats",
+                "it cost 20 euros",
+                "У меня две кошки",
+                "пятнадцать? нет, 15",
+                "семь котов",
+                "нас трёх",
+            ],
+        ),
         (
             NAME,
             ["I met Olga there", "we flew to Rome", "Anna: we saw Boris", "Вчера приходила Ольга", "в Казани дождь"],
@@ -40,8 +56,19 @@ def test_what_has_it(trait: int, texts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("trait", "texts"),
     [
-        (TIME, ["The cat sleeps on the sofa", "Кошка спит на диване", "in room 301"]),
-        (NUMBER, ["The cat sleeps on the sofa", "Кошка спит на диване"]),
+        (
+            TIME,
+            [
+                "The cat sleeps on the sofa",
+                "Кошка спит на диване",
+                "in room 301",
+                "even so, it may be a lasting peace",
+                "это не годится",
+                "самолёт летит",
+                "скорее всего, он среди друзей",
+            ],
+        ),
+        (NUMBER, ["The cat sleeps on the sofa", "Кошка спит на диване", "Моя семья дома", "Туда не стоит ходить"]),
         (NAME, ["The cat sleeps. It snores", "Кошка спит. Она храпит!", "Olga: the cat sleeps", "I think I know"]),
         (FIRST_PERSON, ["She bought it in Miami", "Она купила это", "твой дом"]),
         (ASKS, ["He asked where it is.", "Он спросил, где это."]),

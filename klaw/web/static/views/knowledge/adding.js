@@ -19,7 +19,7 @@ export function addMenu(view, base) {
       view.refresh();
     }, { button: t("Add") }));
   };
-  return h("div", { class: "row" }, picker, h("button", { class: "main", "data-key": "files", onclick: () => picker.click() }, t("Add files")), menu(t("Add something else"), [
+  return h("div.row", picker, h("button.main", { "data-key": "files", onclick: () => picker.click() }, t("Add files")), menu(t("Add something else"), [
     [t("Web page"), asked("web", t("Address of the page"))],
     [t("Folder"), asked("folder", t("Folder of the server"), t("below one of kb.folders, or in your workspace"))],
     [t("SPARQL endpoint"), asked("sparql", t("Address of the endpoint"), t("or its name in kb.endpoints"))],
@@ -30,7 +30,7 @@ export function addMenu(view, base) {
 export async function upload(view, base, files) {
   for (const file of [...files]) {
     const bar = h("progress", { max: file.size || 1, value: 0, "aria-label": file.name });
-    const told = h("p", { class: "hint", role: "status" }, `${file.name} (${size(file.size)}) `, bar);
+    const told = h("p.hint", { role: "status" }, `${file.name} (${size(file.size)}) `, bar);
     document.querySelector(".drop")?.append(told);
     try {
       await send(`/api/v1/kb/${encodeURIComponent(base)}/files?${new URLSearchParams({ name: file.name })}`, file, (done) => { bar.value = done; });

@@ -2,23 +2,19 @@
 
 import { get, post } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { failure, form, openDialog } from "/static/forms.js";
+import { form, openDialog } from "/static/forms.js";
 import { t } from "/static/i18n.js";
 
 /** Choose the bases of a chat (`name`). `changed` is called when they were changed. */
-export async function bind(chat, changed) {
-  const dialog = openDialog(t("Knowledge")), of = { chat: chat.name };
+export const bind = (chat, changed) => openDialog(t("Knowledge"), async (dialog) => {
+  const of = { chat: chat.name };
   const now = async () => (await get("/kb/chat", of)).bases.map((each) => each.id);
-  try {
-    const [{ bases }, bound] = await Promise.all([get("/kb"), now()]);
-    const fields = bases.map((base) => ({ name: base.id, label: base.name, value: bound.includes(base.id), hint: base.description }));
-    dialog.show(bases.length ? form(fields, async (ticked) => {
-      const chosen = [...(await now()).filter((id) => !(id in ticked)), ...Object.keys(ticked).filter((id) => ticked[id])];
-      await (chosen.length ? post("/kb/use", { ...of, bases: chosen }) : post("/kb/off", of));
-      dialog.close();
-      changed();
-    }, { edits: true }) : h("p", {}, t("There is no knowledge base yet."), " ", h("a", { href: "#/knowledge", onclick: dialog.close }, t("New base"))));
-  } catch (error) {
-    dialog.show(failure(error));
-  }
-}
+  const [{ bases }, bound] = await Promise.all([get("/kb"), now()]);
+  const fields = bases.map((base) => ({ name: base.id, label: base.name, value: bound.includes(base.id), hint: base.description }));
+  dialog.show(bases.length ? form(fields, async (ticked) => {
+    const chosen = [...(await now()).filter((id) => !(id in ticked)), ...Object.keys(ticked).filter((id) => ticked[id])];
+    await (chosen.length ? post("/kb/use", { ...of, bases: chosen }) : post("/kb/off", of));
+    dialog.close();
+    changed();
+  }, { edits: true }) : h("p", t("There is no knowledge base yet."), " ", h("a", { href: "#/knowledge", onclick: dialog.close }, t("New base"))));
+});

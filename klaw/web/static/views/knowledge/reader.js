@@ -15,15 +15,15 @@ export const originalOf = (document, page) => `/api/v1/kb/documents/${document}/
 
 /** One passage that was found or used, with a way to its document. */
 export function passageLine(base, each, opened = () => null) {
-  return h("li", {}, h("p", {}, h("a", { href: addressOf(base, each), onclick: opened }, each.name), placeOf(each)),
-    each.text && h("p", { class: "quote clamp" }, each.text));
+  return h("li", h("p", h("a", { href: addressOf(base, each), onclick: opened }, each.name), placeOf(each)),
+    each.text && h("p.quote.clamp", each.text));
 }
 
 /** Page and heading of a passage, and which other documents have it. */
 export function placeOf({ first_page, last_page, heading, also = [] }) {
   const pages = first_page && (last_page && last_page !== first_page ? `${t("pages")} ${first_page}–${last_page}` : `${t("page")} ${first_page}`);
   const told = [pages, heading, also.length && `${t("the same in")} ${also.map((each) => each.name).join(", ")}`].filter(Boolean).join(" · ");
-  return told && h("span", { class: "hint" }, ` ${told}`);
+  return told && h("span.hint", ` ${told}`);
 }
 
 export const reader = {
@@ -35,16 +35,16 @@ export const reader = {
   draw(view, base, id, range = "0-0", { document, passages, previous, next }) {
     const [start, end] = range.split("-").map(Number);
     const isCited = (each) => end > start && each.start < end && each.end > start;
-    const to = (at, text) => h("a", { class: "button", href: addressOf(base, { document: id, start: at, end: at }) }, text);
-    const rows = passages.map((each) => h("article", { class: "passage", "data-start": each.start },
-      h("p", { class: "hint" }, placeOf(each)), h("p", { class: isCited(each) ? "quote found" : "quote" }, each.text)));
+    const to = (at, text) => h("a.button", { href: addressOf(base, { document: id, start: at, end: at }) }, text);
+    const rows = passages.map((each) => h("article.passage", { "data-start": each.start },
+      h("p.hint", placeOf(each)), h("p", { class: isCited(each) ? "quote found" : "quote" }, each.text)));
     requestAnimationFrame(() => view.querySelector(".found")?.scrollIntoView({ block: "center" }));
     return [
-      h("header", { class: "row" }, h("a", { href: `#/knowledge/${encodeURIComponent(base)}`, class: "button", "aria-label": t("Knowledge") }, "‹"), h("h1", {}, document.title || document.name),
-        h("a", { class: "button", href: originalOf(id, (passages.find(isCited) || passages[0] || {}).first_page), target: "_blank", rel: "noopener" }, t("Open the file"))),
-      h("p", { class: "hint" }, [document.name, document.pages && t("pages: {count}", { count: number(document.pages) })].filter(Boolean).join(" · ")),
-      h("nav", { class: "row", "aria-label": t("Passages") }, previous !== null && to(previous, t("Earlier")), next !== null && to(next, t("Later"))),
-      rows.length ? rows : h("p", {}, t("It has no text that could be read.")),
+      h("header.row", h("a.button", { href: `#/knowledge/${encodeURIComponent(base)}`, "aria-label": t("Knowledge") }, "‹"), h("h1", document.title || document.name),
+        h("a.button", { href: originalOf(id, (passages.find(isCited) || passages[0] || {}).first_page), target: "_blank", rel: "noopener" }, t("Open the file"))),
+      h("p.hint", [document.name, document.pages && t("pages: {count}", { count: number(document.pages) })].filter(Boolean).join(" · ")),
+      h("nav.row", { "aria-label": t("Passages") }, previous !== null && to(previous, t("Earlier")), next !== null && to(next, t("Later"))),
+      rows.length ? rows : h("p", t("It has no text that could be read.")),
     ];
   },
 };

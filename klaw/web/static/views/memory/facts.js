@@ -15,12 +15,12 @@ let category = "";
 export async function showFacts(place, id) {
   if (id) {
     const { fact } = await get("/fetch", { what: `fact:${id}` });
-    return place.append(h("h1", {}, t("Fact")), h("ul", { class: "lines" }, entry(fact, await line())));
+    return place.append(h("h1", t("Fact")), h("ul.lines", entry(fact, await line())));
   }
   const filter = h("select", { id: "category", onchange: () => { category = filter.value; showAgain(); } },
     [["", t("all")], ...CATEGORIES.map((each) => [each, t(each)])].map(([value, text]) => h("option", { value, selected: value === category }, text)));
-  place.append(h("div", { class: "row" }, h("label", { htmlFor: "category" }, t("Category")), filter,
-    h("button", { class: "main", onclick: () => write() }, t("Add"))));
+  place.append(h("div.row", h("label", { htmlFor: "category" }, t("Category")), filter,
+    h("button.main", () => write(), t("Add"))));
   const told = await line();
   await paged(place, "/facts", { category }, "facts", (fact) => entry(fact, told),
     category ? t("Nothing is here yet.") : t("No facts yet. Add one, or talk: a model with tools saves what matters."));
@@ -33,22 +33,22 @@ const line = () => lineOf("Fact", {
 
 function entry(fact, told) {
   const path = `/facts/${fact.id}`;
-  return h("li", { "data-id": fact.id }, h("p", { class: "quote" }, fact.text),
-    h("p", { class: "hint" }, told(fact), sourceOf(fact)),
-    h("div", { class: "buttons" },
-      h("button", { onclick: () => write(fact) }, t("Edit")),
-      h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} · ${told(each.fact)}`) }, t("History")),
-      h("button", { onclick: () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }) }, t("Delete")),
-      h("button", { onclick: () => forgetting(`fact:${fact.id}`, showAgain) }, t("Forget"))));
+  return h("li", { "data-id": fact.id }, h("p.quote", fact.text),
+    h("p.hint", told(fact), sourceOf(fact)),
+    h("div.buttons",
+      h("button", () => write(fact), t("Edit")),
+      h("button", () => showHistory(path, (each) => each.fact && `${each.fact.text} · ${told(each.fact)}`), t("History")),
+      h("button", () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }), t("Delete")),
+      h("button", () => forgetting(`fact:${fact.id}`, showAgain), t("Forget"))));
 }
 
 /** A way to what a fact was drawn from. */
 function sourceOf({ topic, message }) {
   if (topic) return h("a", { href: `#/memory/topics/${topic}` }, `${t("topic")} ${topic}`);
-  return message && h("button", { class: "quiet", onclick: () => attempt(async () => {
+  return message && h("button.quiet", () => attempt(async () => {
     const said = await get("/fetch", { what: message, around: 0 });
     location.hash = placeOf(said.chat, said.seq);
-  }) }, t("Where it was said"));
+  }), t("Where it was said"));
 }
 
 /** Add a fact, or edit one. */

@@ -2,7 +2,7 @@
 
 import { get, patch, post, remove } from "/static/api.js";
 import { h, moveTo } from "/static/dom.js";
-import { failure, form, openDialog } from "/static/forms.js";
+import { form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
 import { askFor, lineOf } from "/static/records.js";
 import { forgetting } from "/static/views/forgetting.js";
@@ -11,10 +11,10 @@ import { attempt, done, paged, showHistory } from "/static/views/memory.js";
 /** Show the people, those named most often first; or one of them. */
 export async function showPeople(place, id) {
   if (id) return showPerson(place, id);
-  place.append(h("div", { class: "row" }, h("button", { class: "main", onclick: () => write() }, t("Add"))));
+  place.append(h("div.row", h("button.main", () => write(), t("Add"))));
   const told = await line();
-  return paged(place, "/people", {}, "people", (person) => h("li", {},
-    h("a", { href: link(person) }, h("strong", {}, person.name)), h("p", { class: "hint" }, told(person))),
+  return paged(place, "/people", {}, "people", (person) => h("li",
+    h("a", { href: link(person) }, h("strong", person.name)), h("p.hint", told(person))),
   t("Nobody yet. Add the people you talk about; with topics on, Klaw finds them by itself."));
 }
 
@@ -31,18 +31,18 @@ const ALL = "#/memory/people";
 async function showPerson(place, id) {
   const { person, was, mentions } = await get(`/people/${encodeURIComponent(id)}`);
   const path = pathOf(person);
-  place.append(...[h("h1", {}, person.name), h("p", { class: "hint" }, (await line())(person)),
-    was.map((each) => h("p", {}, `${t("was also known as")} ${each.name}`)),
-    h("div", { class: "buttons start" },
-      h("button", { onclick: () => write(person) }, t("Edit")),
-      h("button", { onclick: () => merge(person) }, t("Merge")),
-      h("button", { onclick: () => showHistory(path, ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", ")) }, t("History")),
-      h("button", { onclick: () => attempt(async () => {
+  place.append(...[h("h1", person.name), h("p.hint", (await line())(person)),
+    was.map((each) => h("p", `${t("was also known as")} ${each.name}`)),
+    h("div.buttons.start",
+      h("button", () => write(person), t("Edit")),
+      h("button", () => merge(person), t("Merge")),
+      h("button", () => showHistory(path, ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", ")), t("History")),
+      h("button", () => attempt(async () => {
         await remove(path);
         done(t("Removed."), () => post(`${path}/undo`), ALL);
-      }) }, t("Delete")),
-      h("button", { onclick: () => forgetting(`person:${person.id}`, () => moveTo(ALL)) }, t("Forget"))),
-    mentions.length ? [h("h2", {}, t("Named in")), h("ul", { class: "lines" }, mentions.map((each) => h("li", {}, when(each.at), " ",
+      }), t("Delete")),
+      h("button", () => forgetting(`person:${person.id}`, () => moveTo(ALL)), t("Forget"))),
+    mentions.length ? [h("h2", t("Named in")), h("ul.lines", mentions.map((each) => h("li", when(each.at), " ",
       each.topic !== null && h("a", { href: `#/memory/topics/${each.topic}` }, `${t("topic")} ${each.topic}`), each.day)))] : []].flat(2));
 }
 
@@ -58,20 +58,14 @@ function write(person) {
   }, { edits: Boolean(person), own: { add_aliases: { value: aliases.join(", ") }, remove_aliases: null } });
 }
 
-async function merge(person) {
-  const dialog = openDialog(t("Merge"));
-  let others;
-  try {
-    others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
-  } catch (error) {
-    return dialog.show(failure(error));
-  }
-  if (!others.length) return dialog.show(h("p", {}, t("There is nobody else.")));
+const merge = (person) => openDialog(t("Merge"), async (dialog) => {
+  const others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
+  if (!others.length) return dialog.show(h("p", t("There is nobody else.")));
   const choices = others.map((each) => [each.id, [each.name, each.relation].filter(Boolean).join(", ")]);
   return dialog.show(form([{ name: "into", label: t("Same person as"), choices, hint: t("All names go to the other one.") }], async ({ into }) => {
     const told = await post(`${pathOf(person)}/merge`, { into });
     dialog.close();
     done(t("Done."), () => post(`/people/${told.merged}/undo`), link(told.person));
   }, { button: t("Merge") }));
-}
+});
 
