@@ -4,7 +4,6 @@ import datetime as dt
 import difflib
 import re
 import secrets
-import string
 import unicodedata
 from functools import lru_cache
 from typing import NewType
@@ -71,8 +70,7 @@ only."""
 
 def new_chat_name() -> str:
     """A name for a chat that nobody names."""
-    letters = string.digits + string.ascii_lowercase
-    return f"chat-{secrets.choice(string.digits)}{''.join(secrets.choice(letters) for _ in range(7))}"
+    return f"chat-{secrets.randbelow(10)}{secrets.token_hex(4)[1:]}"
 
 
 def client_id(text: str) -> str:

@@ -95,19 +95,15 @@ class Titler(Nudge):
 
     async def _make_all(self, vitals: Vitals) -> float:
         """Make the titles that are missing. Returns the seconds to wait before another attempt; 0: none is missing."""
-        chat = None
-        try:
-            while route := self._route():
-                if (found := await self.readers.run(chats.untitled)) is None:
-                    return 0.0
-                user, chat = found
-                vitals.doing("making a title")
+        while (route := self._route()) and (found := await self.readers.run(chats.untitled)):
+            user, chat = found
+            vitals.doing("making a title")
+            try:
                 await self._make(user, chat, route)
-        except (ProviderError, StorageError) as error:
-            log.warning("no_title", error=error_class(error))
-            if chat is not None:
+            except (ProviderError, StorageError) as error:
+                log.warning("no_title", error=error_class(error))
                 self._failed[chat] += 1
-            return SLOW.pause_s(self._failed[chat] if chat is not None else 1)
+                return SLOW.pause_s(self._failed[chat])
         return 0.0
 
     def _route(self) -> Route | None:

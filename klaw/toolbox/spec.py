@@ -247,12 +247,8 @@ class Toolbox:
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
         enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self.disabled))
-        return tuple(
-            spec
-            for spec in enabled
-            if (spec.when is None or spec.when(context))
-            and not (context.temporary and spec.permission is Permission.WRITE)
-        )
+        allowed = (s for s in enabled if not (context.temporary and s.permission is Permission.WRITE))
+        return tuple(spec for spec in allowed if spec.when is None or spec.when(context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:
         """The tool list of a request. The same tools give the same bytes, so that prompt caches hit."""

@@ -297,22 +297,19 @@ class Forgetter:
     async def expire(self) -> float:
         """Forget the temporary chats whose time is over. Returns in how many seconds to look again. Cancellation is
         safe, as for ``forget``."""
-        failed: set[ChatId] = set()
-        while True:
+        wait_s = LOOK_EVERY_S
+        for user, chat, last_seq, used_at in await self.readers.run(chats.temporary):
+            left_s = from_iso(used_at) + TEMPORARY_S - self.clock.now()
+            if left_s > 0:
+                return min(left_s, wait_s)
+            if (user, chat, last_seq, used_at) not in await self.readers.run(chats.temporary):
+                continue  # it is kept, or somebody went on in it
             try:
-                found = await self.readers.run(chats.temporary)
-                each = next((each for each in found if each.chat not in failed), None)
-                left_s = from_iso(each.used_at) + TEMPORARY_S - self.clock.now() if each is not None else LOOK_EVERY_S
-                if each is None or left_s > 0:
-                    return EMPTY_EVERY_S if failed else min(left_s, LOOK_EVERY_S)
-                failed.add(each.chat)
-                wanted = await self.readers.run(finding.whole_chat, each.user, each.chat, each.last_seq)
-                await self.forget(wanted)
-                failed.remove(each.chat)
+                await self.forget(await self.readers.run(finding.whole_chat, user, chat, last_seq))
             except (NothingToForget, StorageError) as error:  # a reindex runs, or it changed meanwhile
                 log.warning("not_expired", error=error_class(error))
-                if not failed:
-                    return EMPTY_EVERY_S
+                wait_s = EMPTY_EVERY_S
+        return wait_s
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)

@@ -112,23 +112,15 @@ def is_temporary(connection: apsw.Connection, chat: ChatId) -> bool:
     return bool(connection.execute("SELECT temporary FROM chats WHERE chat_id = ?", (chat,)).get)
 
 
-@attrs.frozen
-class TemporaryChat:
-    user: UserId
-    chat: ChatId
-    last_seq: int
-    used_at: str
-    """When something was last said in it."""
-
-
-def temporary(connection: apsw.Connection) -> list[TemporaryChat]:
-    """The temporary chats of all users in which something is to be forgotten, the longest unused first."""
+def temporary(connection: apsw.Connection) -> list[tuple[UserId, ChatId, int, str]]:
+    """The temporary chats of all users in which something is to be forgotten, the longest unused first: each with its
+    last seq, and when that was."""
     query = f"""
     SELECT s.user_id, s.chat_id, s.last_seq, s.updated_at FROM {TEMPORARY} AS t
     JOIN chats AS c ON c.chat_id = t.chat_id JOIN sessions AS s ON s.chat_id = t.chat_id
     WHERE s.last_seq > c.deleted ORDER BY s.updated_at
     """  # noqa: S608 - a constant
-    return [TemporaryChat(*row) for row in connection.execute(query)]
+    return [(UserId(user), ChatId(chat), seq, at) for user, chat, seq, at in connection.execute(query)]
 
 
 def untitled(connection: apsw.Connection) -> tuple[UserId, ChatId] | None:
@@ -251,10 +243,9 @@ def set_title(tx: Transaction, user: UserId, chat: ChatId, title: str, seq: int,
 def begin_temporary(tx: Transaction, user: UserId, chat: ChatId, at: str) -> bool:
     """Make a user's chat a temporary one before something is said in it. Returns whether it is one."""
     mark = _mark(tx.connection, user, chat)
-    if not mark.temporary and get(tx.connection, user, chat) is not None:
-        return False
-    if not mark.temporary:
-        tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, temporary=True), at))
+    if mark.temporary or get(tx.connection, user, chat) is not None:
+        return mark.temporary
+    tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, temporary=True), at))
     return True
 
 
