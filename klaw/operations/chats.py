@@ -83,7 +83,7 @@ class OneChat(TypedDict):
     chat: "StoredChat"
 
 
-class Begun(TypedDict):
+class TemporaryState(TypedDict):
     chat: str
     temporary: bool
 
@@ -221,7 +221,7 @@ async def pin(asked: ChatsPin, caller: Caller, parts: Parts) -> OneChat:
 
 
 @NOUN.operation("chats_temporary", OfChat, cli="temporary", show=_begun, changes=True)
-async def begin_temporary(asked: OfChat, caller: Caller, parts: Parts) -> Begun:
+async def begin_temporary(asked: OfChat, caller: Caller, parts: Parts) -> TemporaryState:
     """Make a new chat a temporary one, before its first message.
 
     Nothing is made of it: no topics, facts or people. Only it can search itself, no export has it, and it is deleted

@@ -66,9 +66,10 @@ def listed(
 ) -> list[StoredChat]:
     """A user's chats, pinned ones before the others, the last used first: those that are archived, or those that are
     not."""
-    query = """
-    WHERE user_id = ? AND archived = ? ORDER BY pinned DESC, updated_at DESC, chat_key DESC LIMIT ? OFFSET ?
-    """
+    order = "ORDER BY pinned DESC, updated_at DESC, chat_key DESC"
+    # Only of those that are listed the messages are read.
+    page = f"SELECT chat_id FROM chat_list WHERE user_id = ?1 AND archived = ?2 {order} LIMIT ?3 OFFSET ?4"  # noqa: S608
+    query = f"WHERE user_id = ?1 AND chat_id IN ({page}) {order}"
     return [_in_brief(each) for each in CHATS.all(connection, query, user, archived, limit, offset)]
 
 
