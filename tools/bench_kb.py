@@ -62,7 +62,7 @@ from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL
 from tools.kept_documents import KeptModel, add, embed, new_base, read_folder
-from tools.train_ranker import Group, fit
+from tools.train_ranker import Group, fit, written
 
 PLACES = (1, 3, 10)
 MAX_TOKENS = 1_500
@@ -194,12 +194,12 @@ def learn(path: Path, model: str, asked: Found, of_articles: Found) -> None:
         "model": model,
         "l2": L2,
         "prior": PRIOR,
-        "searches": len(asked["vectors"]),
+        "searches": sum(each.question.answerable for each in asked["vectors"]),
     }
     other = {state: fit_all(found, L2_ARTICLES) for state, found in of_articles.items()}
     ranker = {"made": made, **{state: fit_all(found, L2) for state, found in asked.items()}}
     ranker["other"] = {"made": {"l2": L2_ARTICLES, "searches": len(of_articles["vectors"])}, **other}
-    path.write_text(json.dumps(ranker, indent=1) + "\n", encoding="utf-8")
+    path.write_text(written(ranker) + "\n", encoding="utf-8")
     built_in.cache_clear()
 
 

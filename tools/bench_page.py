@@ -127,18 +127,31 @@ def first_paint(browser: Browser, base: str) -> float:
     return found
 
 
-def streamed(browser: Browser, base: str, number: int) -> dict[str, Any]:
+_SHIFTS = """() => { window.shifts = []; new PerformanceObserver(list => shifts.push(...list.getEntries().map(each =>
+  each.value))).observe({type: "layout-shift"}); }"""
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of the server and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def streamed(browser: Browser, base: str, number: int, pid: int) -> dict[str, Any]:
     page = browser.new_page()
     page.goto(f"{base}/#/chats/streamed{number}")
     page.wait_for_selector("textarea")
     page.wait_for_timeout(500)
+    page.evaluate(_SHIFTS)
+    begin = cpu_s(pid)
     with Trace(page) as trace:
         page.fill("textarea", "Tell me everything")
         page.keyboard.press("Enter")
-        page.wait_for_selector("article.assistant[data-seq] .text:not(.plain)", timeout=120_000)
-        page.wait_for_timeout(300)
+        page.wait_for_selector("article.assistant[data-seq] .text:not(.plain):not(:has(.plain))", timeout=120_000)
+        page.wait_for_timeout(1000)
+    shift = page.evaluate("shifts.reduce((sum, each) => sum + each, 0)")
     page.close()
-    return trace.work()
+    return {**trace.work(), "layout_shift": round(shift, 4), "server_cpu_s": round(cpu_s(pid) - begin, 2)}
 
 
 def scrolled(browser: Browser, base: str) -> dict[str, Any]:
@@ -165,7 +178,7 @@ def scrolled(browser: Browser, base: str) -> dict[str, Any]:
     return {**trace.work(), "rows": rows, "nodes": int(told["Nodes"]), "heap_mb": heap}
 
 
-def measure(base: str, args: argparse.Namespace) -> dict[str, Any]:
+def measure(base: str, pid: int, args: argparse.Namespace) -> dict[str, Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         first_paint(browser, base)  # the browser itself starts
@@ -173,7 +186,7 @@ def measure(base: str, args: argparse.Namespace) -> dict[str, Any]:
         if args.only in (None, "paint"):
             found["first_paint_ms"] = sorted(round(first_paint(browser, base)) for _ in range(args.repeats))
         if args.only in (None, "streamed"):
-            found["streamed"] = [streamed(browser, base, number) for number in range(args.repeats)]
+            found["streamed"] = [streamed(browser, base, number, pid) for number in range(args.repeats)]
         if args.only in (None, "scrolled"):
             found["scrolled"] = [scrolled(browser, base) for _ in range(args.repeats)]
         return found
@@ -187,7 +200,7 @@ async def main(args: argparse.Namespace) -> None:
             await write_chat(home, args.messages)
             async with served(home) as server:
                 base = server.url.replace("ws://", "http://").removesuffix("/ws")
-                found = await trio.to_thread.run_sync(measure, base, args)
+                found = await trio.to_thread.run_sync(measure, base, server.process.pid, args)
     if args.json:
         print(json.dumps(found, indent=1))
         return

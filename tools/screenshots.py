@@ -75,7 +75,13 @@ KEY = "sk-or-v1-made-up"
 MODELS = (
     OpenRouterModel(id="qwen/qwen3-32b", prompt="0.00000008", completion="0.00000024"),
     OpenRouterModel(id="mistralai/mistral-small", prompt="0.0000001", completion="0.0000003"),
-    OpenRouterModel(id="google/gemma-3-27b-it", context=96_000, inputs=("text", "image"), prompt="0.00000009"),
+    OpenRouterModel(
+        id="google/gemma-3-27b-it",
+        context=96_000,
+        inputs=("text", "image"),
+        prompt="0.00000009",
+        completion="0.00000016",
+    ),
     OpenRouterModel(id="deepseek/deepseek-chat", context=163_840, prompt="0.0000002", completion="0.0000008"),
 )
 MOST_BYTES = 60_000
@@ -135,7 +141,7 @@ def models(browser: Browser, base: str, to: Path, service: OpenRouterService) ->
     page.screenshot(path=to / "connect.png")
     page.goto(f"{base}/#/settings")
     page.reload()
-    page.fill("input[type=search]", "recalled messages")
+    page.fill("input[type=search]", "recall")
     page.wait_for_timeout(500)
     page.screenshot(path=to / "settings.png")
 
@@ -173,6 +179,8 @@ def knowledge(browser: Browser, base: str, to: Path) -> None:
 async def main(to: Path) -> None:
     with tempfile.TemporaryDirectory() as made:
         rows = [model.row() for model in MODELS]
+        for row in rows:
+            del row["pricing"]["input_cache_read"]
         async with serve_llm() as llm, serve_llm(OpenRouterService(rows, key=KEY)) as service:
             llm.respond = reply
             home = write_home(Path(made), llm=llm.url, context={"slidingWindow": 2})

@@ -17,7 +17,7 @@ from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.request_auth import BODY_S, QUERY, Api, connection_of
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds
-from klaw.domain.attachment import OTHER, PICTURES
+from klaw.domain.attachment import OTHER, PICTURES, reading
 from klaw.errors import HttpRefusal
 from klaw.operations.kb.bases import meant
 from klaw.operations.kb.sources import AddedSource
@@ -44,6 +44,8 @@ class SourceQuery(UploadQuery):
 @attrs.frozen(kw_only=True)
 class UploadAnswer:
     file: FileOfMessage
+    reading: str
+    """What a model gets of it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +61,7 @@ def routes(api: Api) -> list[Route]:
         name = _name_of(request) if asked.name is None else asked.name
         async with aclosing(request.stream()) as stream:
             kept = await api.services.attachments.keep(user, name, _PacedBody(request, stream))
-        return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept))}, 201)
+        return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept)), "reading": reading(kept)}, 201)
 
     async def fetch(request: Request) -> Response:
         user = api.grant(request).user

@@ -30,6 +30,7 @@ from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway import tokens
 from klaw.gateway.origin_check import COOKIE, check_origin, session_of
+from klaw.store.kinds import tasks
 from klaw.web.child import plain
 
 STATIC = Path(klaw.web.__file__).parent / "static"
@@ -189,6 +190,7 @@ class LoggedIn(TypedDict):
 
 class Me(LoggedIn):
     needs_token: bool
+    zone: str | None
     server: str
 
 
@@ -196,7 +198,8 @@ def login_routes(api: Api) -> list[Route]:
     async def who(request: Request) -> Response:
         grant = api.grant(request)
         me = {"user": grant.user, "operator": grant.operator, "needs_token": grant.token is not None}
-        return JSONResponse({**me, "server": f"klaw {__version__}"})
+        zone = await api.parts.readers.run(tasks.zone, grant.user)
+        return JSONResponse({**me, "zone": zone, "server": f"klaw {__version__}"})
 
     async def log_in(request: Request) -> Response:
         authenticator = api.services.auth

@@ -28,6 +28,7 @@ from klaw.gateway.hub import Hub
 from klaw.knowledge import parts as knowledge_parts
 from klaw.llm import client as llm_client
 from klaw.llm.router import configured_models
+from klaw.llm.trial import try_abilities
 from klaw.memory import parts as memory_parts
 from klaw.operations.handler import Parts
 from klaw.operations.slash import OperationCommands
@@ -123,7 +124,7 @@ def build(core: Core, hub: Hub) -> App:
 async def _start(app: App) -> None:
     await _start_store(app)
     await app.memory.start_embedder()
-    await app.llm.start()
+    await app.llm.start(partial(try_abilities, app.core.live(lambda now: now), app.llm))
     await app.tools.start()
     await app.core.supervisor.start(app.tasks.scheduler.spec(app.agent))
     await app.memory.start()

@@ -66,12 +66,15 @@ def _close(word: str, others: Collection[str], cutoff: float = 0.6) -> list[str]
     return difflib.get_close_matches(word, [*map(str, Command), *others], n=1, cutoff=cutoff)
 
 
+def meanings(others: Mapping[str, str]) -> dict[str, str]:
+    """What each command does; ``/help`` is the last."""
+    found = {str(word): text for word, text in {**_MEANING, **others}.items()}
+    last = found.pop(Command.HELP)
+    return {**found, str(Command.HELP): last}
+
+
 def help_text(others: Mapping[str, str]) -> str:
-    meanings = {**_MEANING, **others}
-    last = meanings.pop(Command.HELP)
-    return "\n".join(
-        ["Commands:", *(f"  {word:<10} {meaning}" for word, meaning in [*meanings.items(), (Command.HELP, last)])]
-    )
+    return "\n".join(["Commands:", *(f"  {word:<10} {meaning}" for word, meaning in meanings(others).items())])
 
 
 def unknown_text(unknown: UnknownCommand, others: Collection[str] = ()) -> str:

@@ -22,6 +22,7 @@ from klaw.domain.events import Step, StepChanged, TextStreamed, ThoughtStreamed,
 from klaw.domain.message import CUT, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean, digest_of_words, one_line
+from klaw.domain.tool_calls import in_words
 from klaw.errors import ActorStopped, StorageFull
 from klaw.knowledge import citations
 from klaw.llm.client import Meter
@@ -260,7 +261,10 @@ class Turn:
         self.agent.core.events.emit(StepChanged(chat=self.chat, turn=self.id, step=step))
 
     def tool_used(self, call: ToolCall, state: str, what: str) -> None:
-        used = ToolUsed(chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what)
+        title, about = in_words(call.name, call.arguments) if state == "started" else (None, None)
+        used = ToolUsed(
+            chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what, title=title, about=about
+        )
         self.agent.core.events.emit(used)
 
     async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:

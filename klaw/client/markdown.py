@@ -1,4 +1,4 @@
-"""Markdown on a terminal: how much of a growing answer can be rendered, and its rows.
+"""Markdown on a terminal, in rows.
 
 Not rich's: structlog imports rich wherever that is installed, in the server too. It also cuts off what is wide in
 tables, and does not know what may begin a row in scripts without spaces.
@@ -13,13 +13,14 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 from klaw.client.text_width import harmless, width, wrap
+from klaw.web.markdown_rules import formulas
 
 Span: TypeAlias = tuple[str, str]
 """Printable text, and its look as a terminal takes it (SGR)."""
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 """Tags are text: ``vector<int>`` is one."""
-_BLOCKS = MarkdownIt("commonmark", {"html": False}).enable("table").disable("inline")
+formulas(_PARSER)
 _BOLD, _FAINT, _CODE = "1", "2", "36"
 _LOOKS = {"strong": _BOLD, "em": "3", "s": "9", "link": "4"}
 _COLOURS = {"Comment": _FAINT, "Keyword": "35", "Literal.String": "32", "Literal.Number": "36", "Name.Function": _BOLD}
@@ -37,13 +38,6 @@ them."""
 _SEQUENCES = re.compile("\x1b\\[[0-9;]*m")
 _LEAST = 2
 """Cells of a column; a character may take two."""
-
-
-def whole_blocks(text: str) -> int:
-    """Characters of the blocks at the beginning of a text that no further text can change."""
-    lines = text[: text.rfind("\n") + 1]
-    begins = [token.map[0] for token in _BLOCKS.parse(lines) if token.level == 0 and token.map and token.nesting >= 0]
-    return sum(map(len, lines.splitlines(keepends=True)[: begins[-1]])) if len(begins) > 1 else 0
 
 
 def render(text: str, columns: int) -> list[str]:
@@ -78,6 +72,8 @@ def _block(node: SyntaxTreeNode, columns: int) -> list[str]:
             return _list(node, columns)
         case "table":
             return _table(node, columns)
+        case "formula_block":
+            return _flow([(harmless(node.content), "")], columns)
         case "hr":
             return [_look("─" * columns, _FAINT)]
         case _:

@@ -60,6 +60,17 @@ class Attachment:
         return self.type in PICTURES
 
 
+def reading(file: Attachment) -> str:
+    """What a model gets of a file, for who attaches it."""
+    if file.is_picture:
+        if file.bytes > MAX_PICTURE_BYTES:
+            return "Too large for a model: only its name is passed on."
+        return "Models that take pictures will see it."
+    if file.type != TEXT:
+        return "Chats cannot read this format yet: only its name is passed on. Add it to Knowledge to ask about it."
+    return "It will be read." if file.bytes <= 2 * DOCUMENT_TOKENS else "Its beginning will be read."
+
+
 def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:
     """The files in a message's metadata; malformed ones are left out."""
     found = []

@@ -9,7 +9,7 @@ day, month or year is meant as a whole."""
 import calendar
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import partial
 
 import attrs
@@ -53,9 +53,9 @@ def local_day(moment: float) -> date:
     return datetime.fromtimestamp(moment, UTC).astimezone().date()
 
 
-def local_clock(moment: str) -> str:
-    """An ISO-8601 time in local time, as models read it: ``2026-11-23 Mon 09:00 +01:00``."""
-    local = datetime.fromisoformat(moment).astimezone().replace(second=0, microsecond=0)
+def local_clock(moment: str, zone: tzinfo | None = None) -> str:
+    """An ISO-8601 time in a zone, or in local time, as models read it: ``2026-11-23 Mon 09:00 +01:00``."""
+    local = datetime.fromisoformat(moment).astimezone(zone).replace(second=0, microsecond=0)
     return clock_text(local.isoformat())
 
 

@@ -96,6 +96,9 @@ class ToolUsed:
     """``started``, ``done`` or ``failed``."""
     what: str = ""
     """The arguments of a started call, shortened to one line of printable characters."""
+    title: str | None = None
+    about: str | None = None
+    """A started call in words: see ``klaw.domain.tool_calls``."""
 
 
 @attrs.frozen(kw_only=True)

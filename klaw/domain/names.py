@@ -16,6 +16,7 @@ ChatId = NewType("ChatId", str)
 """``user:name``; unique over all users. Clients only see and send the name."""
 
 LOCAL_USER = UserId("local")
+DEFAULT_CHAT = "main"
 MAX_CHAT_NAME = 64
 MAX_CLIENT_ID = 64
 _MOST_PIECES = 4

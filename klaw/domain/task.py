@@ -145,6 +145,7 @@ class TriggerInput:
     zone: Annotated[str | None, Edit("time zone of cron and at: Europe/Berlin", title="Time zone")] = None
     every: Annotated[str | None, Edit("interval: 30m, 2h, 1d", title="Interval")] = None
     at: Annotated[str | None, Edit("once: 2026-12-24T18:00+01:00", title="Time")] = None
+    when: Annotated[str | None, Edit("as people say it: tomorrow at 9, every Monday at 8", title="When")] = None
     now: Annotated[bool, Edit("with at: if the time has passed, run at once")] = False
 
 
@@ -202,6 +203,12 @@ class Task:
         Column("tokens of a day", alone=True),
     ] = None
     """In a UTC day; None for no limit."""
+    reminder: Annotated[
+        bool | None,
+        OMIT,
+        Edit("deliver the message itself, and ask no model", given=bool),
+        Column("reminder", alone=True),
+    ] = None
     created_at: str
     updated_at: str
     anchor_at: str

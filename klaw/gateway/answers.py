@@ -66,8 +66,9 @@ def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
             return [frames.Status(chat=chat, state="idle", turn=turn)]
         case events.StepChanged(turn=turn, step=step):
             return [frames.Status(chat=chat, state="thinking", turn=turn, doing=step)]
-        case events.ToolUsed(turn=turn, call=call, name=name, state=state, what=what):
-            return [frames.Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=what or None)]
+        case events.ToolUsed(what=what):
+            used = {name: getattr(event, name) for name in ("turn", "call", "name", "state", "title", "about")}
+            return [frames.Tool(chat=chat, what=what or None, **used)]
         case events.ApprovalAsked(approval=approval):
             return [_approval_frame(approval)]
         case events.ApprovalEnded(id=approval_id, outcome=outcome):

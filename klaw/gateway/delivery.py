@@ -15,11 +15,12 @@ import structlog
 import trio
 
 from klaw.chats.directory import at_rest
-from klaw.domain.events import ApprovalAsked, ChatEvent, HealthChanged, TextStreamed, ThoughtStreamed
+from klaw.domain.events import ApprovalAsked, ChatEvent, HealthChanged, TextStreamed, ThoughtStreamed, TurnEnded
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.outbox import Outbox
+from klaw.gateway.rendering import AnswerRenderer
 from klaw.gateway.services import Services
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode
@@ -88,6 +89,8 @@ class Delivery:
         self._wake = trio.lowlevel.ParkingLot()
         self._carried_out = trio.lowlevel.ParkingLot()
         self._watching = trio.Lock()
+        self.renderer: AnswerRenderer | None = None
+        """Sends answers as HTML, too."""
 
     @property
     def watched(self) -> int:
@@ -240,6 +243,8 @@ class Delivery:
             cursor.next_seq += 1
             if not self._acknowledge(message.chat, message.id, message.seq):
                 self._outbox.put(stored.text, name_of(message.chat))
+                if self.renderer is not None:
+                    self.renderer.stored(message)
         else:
             self._fall_behind(cursor)
 
@@ -251,7 +256,7 @@ class Delivery:
             if cursor.behind or cursor.next_seq is None:
                 cursor.missed_text = True
             else:
-                self._outbox.put_delta(name, event.turn, event.offset, event.text)
+                self._put_text(event.chat, event.turn, event.offset, event.text)
         elif isinstance(event, ThoughtStreamed):
             if not cursor.behind and cursor.next_seq is not None and self._outbox.has_room(LIVE_SHARE):
                 self._outbox.put_delta(name, event.turn, event.offset, event.text, ThinkingFrame)
@@ -261,6 +266,8 @@ class Delivery:
             # After the messages, so that an answer is never announced as ended before it is there.
             cursor.held = [*cursor.held, *event_texts(event)][-MAX_HELD:]
         else:
+            if self.renderer is not None and isinstance(event, TurnEnded):
+                self.renderer.drop(event.chat)
             for text in event_texts(event):
                 self._outbox.put(text, name)
 
@@ -306,6 +313,8 @@ class Delivery:
 
     def _fall_behind(self, cursor: _Cursor) -> None:
         cursor.behind = True
+        if self.renderer is not None:
+            self.renderer.drop(cursor.chat)
         self._behind[cursor.chat] = cursor
         self._wake.unpark()
 
@@ -327,7 +336,12 @@ class Delivery:
         answer = self._hub.running(cursor.chat) if cursor.missed_text else None
         cursor.missed_text = False
         if answer is not None and answer.text:
-            self._outbox.put_delta(name, answer.turn, 0, answer.text)
+            self._put_text(cursor.chat, answer.turn, 0, answer.text)
+
+    def _put_text(self, chat: ChatId, turn: str, offset: int, text: str) -> None:
+        self._outbox.put_delta(name_of(chat), turn, offset, text)
+        if self.renderer is not None:
+            self.renderer.grew(chat, turn, offset)
 
     def _put_approvals(self, cursor: _Cursor) -> None:
         for approval in self._approvals.open(cursor.chat):

@@ -11,6 +11,7 @@ from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
+from klaw.gateway.rendering import RenderingPlaces
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -39,6 +40,7 @@ class Hub:
         self._everybody: dict[int, Subscriber] = {}
         self._watchers: dict[ChatId, dict[int, Subscriber]] = {}
         self._running: dict[ChatId, RunningAnswer] = {}
+        self.rendering = RenderingPlaces()
 
     def emit(self, event: events.Event) -> None:
         """Tell everybody concerned; an error of one subscriber is logged and concerns nobody else."""

@@ -22,6 +22,7 @@ from klaw.gateway.answers import error_frame, with_marks
 from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
 from klaw.gateway.delivery import Delivery
 from klaw.gateway.link import Close, WebSocketLink
+from klaw.gateway.rendering import AnswerRenderer
 from klaw.gateway.requests import ANSWER_S, Requests, Sending
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
@@ -113,6 +114,11 @@ class ClientSession:
             return
         async with trio.open_nursery() as nursery:
             talk = self._begin(self._grant.user, allowance, nursery)
+            hub = self._services.hub
+            if hello.html:
+                renderer = AnswerRenderer(talk.delivery.user, self._link.outbox, hub.rendering, hub.running)
+                talk.delivery.renderer = renderer
+                nursery.start_soon(renderer.run, name="gateway rendering")
             nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
             nursery.start_soon(self._carry_out_watches, talk.delivery, name="gateway watches")

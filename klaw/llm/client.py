@@ -23,10 +23,9 @@ from klaw.llm.local_model import ACTOR_NAME, LocalModel, LocalProcess, LocalProv
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.registry import Registry
+from klaw.llm.registry import Registry, Try
 from klaw.llm.router import Router, Task
 from klaw.llm.slots import Slots
-from klaw.llm.trial import try_abilities
 from klaw.llm.types import Completion, Delta, Model, OnDelta, ReasoningDelta, Request, Route, Usage
 from klaw.store.engine import meta
 from klaw.store.kinds import usage as stored_usage
@@ -241,12 +240,11 @@ class Llm(LlmClient):
     def temperature(self) -> float | None:
         return self.core.config.llm.temperature
 
-    async def start(self) -> None:
+    async def start(self, try_model: Try) -> None:
         """Start the local model, if a route leads to it, look up the secrets of the routes, and ask services."""
         await self._start_local()
         await self.router.prepare()
-        attempt = partial(try_abilities, self.core.live(lambda now: now), self)
-        await self.core.supervisor.start(self.registry.spec(attempt))
+        await self.core.supervisor.start(self.registry.spec(try_model))
 
     async def _start_local(self) -> None:
         if self.router.uses_local and not self.core.supervisor.alive(ACTOR_NAME):

@@ -34,6 +34,7 @@ LOADING_S = 100.0
 SHOWN_CHARS = 200
 
 USES: Mapping[Use, tuple[str, ...]] = {"chats": (), "background": ("summarization", "topics"), "tasks": ("subagent",)}
+_MAY_LOAD = "if it is still being loaded, try again"
 """What a model is for, and the keys of ``routing.tasks`` that say so."""
 
 
@@ -216,7 +217,7 @@ async def _answer(asking: Asking, connection: ServiceConnection) -> TimedAnswer 
         nursery.cancel_scope.cancel(reason="it has answered")
     if not said or isinstance(said[0], ProviderTimeout):
         why = f"the model did not answer within {within_s if said else ANSWER_S:.3g} s"
-        raise NotConnected(f"{url}: {why} (if it is still being loaded, try again)", "model")
+        raise NotConnected(f"{url}: {why} ({_MAY_LOAD})", "model")
     return said[0]
 
 

@@ -146,10 +146,8 @@ def _model(answer: dict[str, Any]) -> Lines:
     if not answer["changed"]:
         where = "chosen for this chat; /model default takes that back"
         return [f"Model: {told} ({where if answer['chosen'] else 'the default; /model NAME changes it'})."]
-    if not answer["chosen"]:
-        return [f"This chat uses the default model from now on: {told}."]
-    note = "" if answer["model"]["context_tokens"] else " Nothing is known of it, but it may work."
-    return [f"This chat uses {told} from now on.{note}"]
+    note = [] if answer["model"]["context_tokens"] else ["Klaw does not know this model; it may still work."]
+    return [f"This chat now uses {answer['model']['name']}.", *note]
 
 
 def _thinking(answer: dict[str, Any]) -> Lines:

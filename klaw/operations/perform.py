@@ -144,6 +144,9 @@ IN_MODULE: Mapping[str, str] = {
     "memory": "facts",
     "recall-replay": "recall",
     "receipt": "why",
+    "remind": "runs",
+    "snooze": "runs",
+    "zone": "runs",
 }
 """Words of nouns whose module has another name: the command line imports only that module."""
 

@@ -1,13 +1,16 @@
-"""Runs of tasks and subagents. The answers hold what was asked and what came of it, so they never go into a log."""
+"""Runs of tasks and subagents, and reminders. The answers hold what was asked and said, so they never go into a log."""
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import attrs
 
-from klaw.domain.task import Run, RunStatus
+from klaw.convert import Bounds, Check
+from klaw.domain.names import zone as known_zone
+from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
 from klaw.operations import operation as op
+from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import Again, Lines, Table, details, minute
 
@@ -232,3 +235,85 @@ async def _meant(scheduling: "Scheduling", caller: Caller, which: str | None) ->
 
 def _told(scheduling: "Scheduling", runs: list[Run]) -> list[str]:
     return [f"  {'  '.join(filter(None, _short(scheduling.run_json(run))))}" for run in runs]
+
+
+# -- reminders, and the time zone of a user's times -------------------------------------------------------------------
+
+REMIND = op.Noun("remind", "set a reminder: klaw remind tomorrow 9:00 water the roses", invalid="bad_task")
+SNOOZE = op.Noun("snooze", "get a delivered reminder again, later: klaw snooze 20 minutes", invalid="bad_task")
+ZONE = op.Noun("zone", "show or set your time zone, for reminders and tasks")
+
+
+@attrs.frozen(kw_only=True)
+class Reminder(op.OfUser):
+    text: Annotated[str, Bounds(1, MAX_TASK_MESSAGE_BYTES)] = op.required(
+        "when, and of what: in 20 minutes turn off the oven", words=True, metavar="WHEN WHAT"
+    )
+    when: str | None = op.argument("the time, if the text does not have it: tomorrow at 9", title="When")
+    chat: op.ChatName | None = op.argument("the chat (default: the one you used last)", metavar="NAME")
+
+
+@attrs.frozen(kw_only=True)
+class Snooze(op.OfUser):
+    when: str = op.required("until when: 20 minutes, tomorrow at 9", words=True)
+    name: op.Name | None = op.argument("which reminder (default: the one that was delivered last)")
+
+
+@attrs.frozen(kw_only=True)
+class NewZone(op.OfUser):
+    zone: Annotated[str, Check(lambda name: known_zone(name).key)] = op.required("its name, such as Europe/Berlin")
+
+
+class ReminderAnswer(TypedDict):
+    name: str
+    told: str
+
+
+class ZoneAnswer(TypedDict):
+    zone: str
+
+
+def _reminded(answer: dict[str, Any]) -> Lines:
+    return [answer["told"], f"to change it: klaw schedule edit {answer['name']} --when …"]
+
+
+def _in_words(answer: dict[str, Any]) -> Lines:
+    return [answer.get("told") or f"Your time zone is {answer['zone']}."]
+
+
+_REMIND = op.Slash(
+    word="/remind",
+    help="set a reminder: /remind tomorrow 9:00 water the roses",
+    rest="text",
+    of_chat="chat",
+    show=_in_words,
+)
+_SNOOZE = op.Slash(word="/snooze", help="get the last reminder again: /snooze 20 minutes", rest="when", show=_in_words)
+_ZONE = op.Slash(word="/zone", help="show or set your time zone: /zone Europe/Berlin")
+
+
+@REMIND.operation("remind", Reminder, cli="", show=_reminded, changes=True, slash=_REMIND)
+async def remind(asked: Reminder, caller: Caller, parts: Parts) -> ReminderAnswer:
+    """Set a reminder: its text comes into the chat at that time, and no model is asked."""
+    made = await parts.tasks.scheduling.remind(caller.user, asked.text, asked.when, asked.chat)
+    return {"name": made["task"]["name"], "told": made["told"]}
+
+
+@SNOOZE.operation("snooze", Snooze, cli="", show=_reminded, changes=True, slash=_SNOOZE)
+async def snooze(asked: Snooze, caller: Caller, parts: Parts) -> ReminderAnswer:
+    """Get a reminder again at another time, once."""
+    made = await parts.tasks.scheduling.snooze(caller.user, asked.when, asked.name)
+    return {"name": made["task"]["name"], "told": made["told"]}
+
+
+@ZONE.operation("zone", op.OfUser, cli="", show=_in_words, slash=_ZONE)
+async def zone(_asked: op.OfUser, caller: Caller, parts: Parts) -> ZoneAnswer:
+    """Show the time zone of your reminders and tasks."""
+    return {"zone": await parts.tasks.scheduling.zone_of(caller.user)}
+
+
+@ZONE.operation("zone_set", NewZone, cli="set", show=_in_words, changes=True, slash=op.Slash(word="/zone", rest="zone"))
+async def set_zone(asked: NewZone, caller: Caller, parts: Parts) -> ZoneAnswer:
+    """Set your time zone. Reminders and tasks that there are keep theirs."""
+    await parts.writer.run(stored.tasks.set_zone, caller.user, asked.zone, parts.now())
+    return {"zone": asked.zone}

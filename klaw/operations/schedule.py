@@ -122,6 +122,7 @@ class TriggerAnswer(TypedDict):
     zone: NotRequired[str | None]
     seconds: NotRequired[int]
     instant: NotRequired[str]
+    repeat: str | None
 
 
 TaskAnswer: TypeAlias = Annotated[
@@ -291,15 +292,15 @@ async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> TaskLis
 
 
 @NOUN.operation("schedule_preview", TriggerFields, cli="preview", show=_preview, scope=op.Scope.USER)
-async def preview(asked: Any, _caller: Caller, parts: Parts) -> PreviewedTrigger:
-    """Show the next times of a schedule without making a task: give one of --cron, --every and --at."""
+async def preview(asked: Any, caller: Caller, parts: Parts) -> PreviewedTrigger:
+    """Show the next times of a schedule without making a task: give one of --when, --cron, --every and --at."""
     given = {name: value for name, value in attrs.asdict(asked).items() if value is not None}
-    return cast("PreviewedTrigger", parts.tasks.scheduling.preview(given))
+    return cast("PreviewedTrigger", await parts.tasks.scheduling.preview(caller.user, given))
 
 
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
 async def add(asked: TaskAdd, caller: Caller, parts: Parts) -> OneTask:
-    """Make a task: give --message and one of --cron, --every and --at."""
+    """Make a task: give --message and one of --when, --cron, --every and --at."""
     return {"task": await parts.tasks.scheduling.add(caller.user, asked.fields)}
 
 

@@ -100,8 +100,9 @@ def decide(state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
             ready.append(fire)
         if later is not None:
             wake_at = min(wake_at, later)
-    start = _admitted(ready, state.running, rules.max_concurrent)
-    return StartPlan(start=start, wake_at=wake_at, unusable=tuple(unusable))
+    reminders = tuple(fire for fire in ready if fire.task.reminder)  # they take no time, and so no place
+    start = _admitted([fire for fire in ready if not fire.task.reminder], state.running, rules.max_concurrent)
+    return StartPlan(start=reminders + start, wake_at=wake_at, unusable=tuple(unusable))
 
 
 def _admitted(ready: Iterable[Fire], running: Sequence[TaskKey], max_concurrent: int) -> tuple[Fire, ...]:

@@ -25,6 +25,7 @@ from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.days import local_clock
 from klaw.domain.message import MessageKind, Role
+from klaw.domain.names import zone as zone_of
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import CORE_MEMORY_HEADER, clean, one_line
 from klaw.errors import ActorStopped, LimitReached
@@ -148,7 +149,7 @@ class _Course:
             instructions=instructions(run, with_tools=self._with_tools),
             core_memory=core.text,
             history=await agent.core.files.run(load, abandon=True),
-            situation=situation(run),
+            situation=situation(run, await agent.core.readers.run(tasks.zone, run.user)),
             request=run.message,
             tools_tokens=tools_tokens,
             with_tools=self._with_tools,
@@ -276,6 +277,7 @@ def instructions(run: Run, *, with_tools: bool) -> str:
     return "\n\n".join(parts)
 
 
-def situation(run: Run) -> str:
-    told = f"[{run.task}, due {local_clock(run.due)}, now {local_clock(run.started_at)}"
+def situation(run: Run, zone: str | None = None) -> str:
+    here = zone_of(zone) if zone else None
+    told = f"[{run.task}, due {local_clock(run.due, here)}, now {local_clock(run.started_at, here)}"
     return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

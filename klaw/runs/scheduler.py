@@ -189,7 +189,7 @@ class _Actor:
             case _:
                 assert_never(message)
 
-    async def _begin(self, message: Spawn | RunNow, begin: Callable[..., Awaitable[LiveRun]], *args: Any) -> None:
+    async def _begin(self, message: Spawn | RunNow, begin: Callable[..., Awaitable[LiveRun | Run]], *args: Any) -> None:
         try:
             live = await begin(*args)
         except ActorStopped:
@@ -197,8 +197,9 @@ class _Actor:
         except KlawError as error:
             message.reply.fail(error)
             return
-        self.scheduler.queued.append(live)
-        message.reply.set(live.run)
+        if isinstance(live, LiveRun):
+            self.scheduler.queued.append(live)
+        message.reply.set(live.run if isinstance(live, LiveRun) else live)
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class _Actor:
                 # Whoever has waited longest goes first, be it a task or what was asked for at once.
                 self._start_queued(before=fire.ready_at)
                 attempt = fire.key, fire.due, fire.attempt
-                if attempt in tried or not self._has_room(fire.key):
+                if attempt in tried or not (fire.task.reminder or self._has_room(fire.key)):
                     continue
                 tried.add(attempt)
                 started = True
@@ -270,7 +271,7 @@ class _Actor:
         began = await self.beginner.fire(fire)
         if isinstance(began, LiveRun):
             self._launch(began)
-        elif began.status is RunStatus.REFUSED:
+        elif began.status is RunStatus.REFUSED or fire.task.reminder:
             self._remember(began)
         else:
             self.passed[fire.key] = began

@@ -1,7 +1,9 @@
 """What people and models can ask of tasks and runs, as JSON: the same for tools, slash commands and operations, for one
 user each. Fire times are in the task's zone, with their offset; what happened is in UTC."""
 
+import datetime as dt
 from collections.abc import Callable, Container, Mapping
+from itertools import count
 from typing import Any, TypeVar
 
 import attrs
@@ -10,16 +12,17 @@ from klaw.actor.clock import from_iso, iso
 from klaw.actor.mailbox import Reply, answer_within
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
-from klaw.domain.names import UserId, chat_id, local_time
+from klaw.domain.names import DEFAULT_CHAT, UserId, chat_id, local_time, name_of
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, MAX_TASKS, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
+from klaw.domain.task import HEARTBEAT, MAX_TASKS, At, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
-from klaw.runs import task_input, transcripts
+from klaw.runs import task_input, transcripts, when_words
 from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import Msg, RunNow, Scheduler
 from klaw.runs.start_run import Spawn, timed_heartbeat
 from klaw.runs.triggers import next_fires, shown
+from klaw.runs.when import split
 from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
 
@@ -31,6 +34,8 @@ WAITING = "waiting"
 """The status shown for a run that is stored as running but waits for a place."""
 LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
+REMINDER_KEPT_S = 7 * 86_400.0
+"""A reminder that is over goes with the next new one after this; until then it can be set again."""
 
 
 class Scheduling:
@@ -43,15 +48,56 @@ class Scheduling:
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
+    async def zone_of(self, user: UserId) -> str:
+        """The zone of a user's times where none is given."""
+        return await self._readers.run(stored_tasks.zone, user) or self.zone
+
+    async def remind(self, user: UserId, text: str, when: str | None = None, chat: str | None = None) -> Any:
+        """Make a reminder: a task that delivers its text. Without ``when``, the text begins or ends with its time;
+        without ``chat`` it is for the chat where the user said something last. Raises TaskError."""
+        now, zone = self._core.clock.now(), await self.zone_of(user)
+        if (doubt := self._scheduler.clock_doubt) is not None:
+            raise TaskError([Problem(path="when", message=f"{doubt}: set the clock first")])
+        try:
+            phrase, what = (when, text) if when else split(text, now=now, zone=zone)
+        except ValueError as bad:
+            raise TaskError([Problem(path="when", message=str(bad))]) from None
+        if chat is None:
+            used = await self._readers.run(chats.last_used, [user])
+            chat = DEFAULT_CHAT if used is None else name_of(used[1])
+        there = await self._readers.run(stored_tasks.of_user, user)
+        for old in there:
+            if old.reminder and isinstance(old.trigger, At) and from_iso(old.trigger.instant) < now - REMINDER_KEPT_S:
+                await self.remove(user, old.name)
+        names = {task.name for task in there}
+        name = next(name for name in map("reminder-{}".format, count(1)) if name not in names)
+        fields = {"name": name, "message": what, "when": phrase, "injectInto": chat, "reminder": True}
+        task = await self._added(user, fields)
+        view = await self._view(task)
+        first = dt.datetime.fromisoformat(view["next_fires"][0]).timestamp()
+        return {"task": view, "told": when_words.added(task.trigger, first, zone, now=now, text=what)}
+
+    async def snooze(self, user: UserId, when: str, name: str | None = None) -> Any:
+        """Make a reminder of the named one, or of the one that was delivered last. Raises TaskError, NoSuchTask."""
+        if name is not None:
+            task = await self._readers.run(stored_tasks.existing, user, _name(name))
+            return await self.remind(user, task.message, when, task.inject_into)
+        last = next((run for run in await self.runs(user, limit=100) if run.details.get("reminder")), None)
+        if last is None:
+            raise NoSuchTask("no reminder was delivered lately")
+        return await self.remind(user, last.message, when, last.inject_into)
+
     async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
         """Make a task of raw fields (see ``task_input``). Raises TaskError, TaskExists."""
-        task = task_input.draft(
-            raw, user=user, now=self._core.clock.now(), default_zone=self.zone, providers=self._providers
-        )
+        return await self._view(await self._added(user, raw))
+
+    async def _added(self, user: UserId, raw: Mapping[str, Any]) -> Task:
+        now, zone = self._core.clock.now(), await self.zone_of(user)
+        task = task_input.draft(raw, user=user, now=now, default_zone=zone, providers=self._providers)
         await self._check_room(user)
         task = await self._writer.run(stored_tasks.put, task, "new")
         self._scheduler.nudge()
-        return await self._view(task)
+        return task
 
     async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> Any:
         """Change fields of a task; a run that goes on keeps what it was begun with. Raises TaskError, NoSuchTask."""
@@ -59,9 +105,8 @@ class Scheduling:
         if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
             problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
             raise TaskError([Problem(path="name", message=problem)])
-        changed = task_input.edit(
-            task, raw, now=self._core.clock.now(), default_zone=self.zone, providers=self._providers
-        )
+        now, zone = self._core.clock.now(), await self.zone_of(user)
+        changed = task_input.edit(task, raw, now=now, default_zone=zone, providers=self._providers)
         if changed is not task:
             await self._writer.run(stored_tasks.put, changed, "existing")
             self._scheduler.nudge()
@@ -96,11 +141,11 @@ class Scheduling:
     async def tasks(self, user: UserId) -> list[Any]:
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
-    def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """When a task with ``cron`` and ``zone``, ``every`` or ``at`` would run next. Raises TaskError."""
-        now = self._core.clock.now()
-        trigger = task_input.trigger_of(raw, now=now, default_zone=self.zone)
-        zone, anchor = raw.get("zone") or self.zone, task_input.anchor(trigger, now)
+    async def preview(self, user: UserId, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """When a task of these times would run next. Raises TaskError."""
+        now, zone = self._core.clock.now(), raw.get("zone") or await self.zone_of(user)
+        trigger = task_input.trigger_of(raw, now=now, default_zone=zone)
+        anchor = task_input.anchor(trigger, now)
         fires = next_fires(trigger, anchor=anchor, after=anchor, count=PREVIEWED_FIRES)
         return {
             "trigger": _trigger_json(trigger, zone),
@@ -254,9 +299,9 @@ class Scheduling:
             first, anchor = next_fire(timed, attempts, now=now), from_iso(timed.anchor_at)
             if first is not None:
                 fires = (first, *next_fires(timed.trigger, anchor=anchor, after=first, count=SHOWN_FIRES - 1))
-        zone = self._zone_of(task)
+        zone = getattr(task.trigger, "zone", None) or await self.zone_of(task.user)
         return {
-            **self.stored_json(timed or task),
+            **self.stored_json(timed or task, zone),
             "zone": zone,
             "next_fires": [local_time(moment, zone) for moment in fires],
             "running": any(live.key == (task.user, task.name) for live in self._scheduler.live.values()),
@@ -264,16 +309,13 @@ class Scheduling:
             "warning": await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
         }
 
-    def stored_json(self, task: Task) -> dict[str, Any]:
+    def stored_json(self, task: Task, zone: str | None = None) -> dict[str, Any]:
         """A task's own fields as JSON, without what its runs and the time of day make of it."""
-        trigger = _trigger_json(task.trigger, self._zone_of(task))
+        trigger = _trigger_json(task.trigger, zone or getattr(task.trigger, "zone", None) or self.zone)
         return {**_fields(task, without={"anchor_at"}), "trigger": trigger}
 
-    def _zone_of(self, task: Task) -> str:
-        return getattr(task.trigger, "zone", None) or self.zone
-
     async def _warning(self, task: Task) -> str | None:
-        if task.inject_into is None:
+        if task.inject_into is None or task.reminder:
             return None
         if await self._readers.run(chats.get, task.user, chat_id(task.user, task.inject_into)) is None:
             return f"there is no chat {task.inject_into} yet: until there is, results stay in the records of the runs"
@@ -289,7 +331,8 @@ def _name(text: str) -> TaskName:
 
 
 def _trigger_json(trigger: Trigger, zone: str) -> dict[str, Any]:
-    return {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), "shown": shown(trigger, zone)}
+    more = {"shown": shown(trigger, zone), "repeat": when_words.repeat_of(trigger)}
+    return {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), **more}
 
 
 def _fields(value: Task | Run, without: Container[str]) -> dict[str, Any]:

@@ -10,22 +10,33 @@ from typing import Any
 import attrs
 import structlog
 
-from klaw.actor.clock import iso
+from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Reply
 from klaw.agent.agent import Agent
 from klaw.config import safe_open
 from klaw.config.paths import below_of_user
 from klaw.domain import tokens
-from klaw.domain.names import UserId
+from klaw.domain.names import DEFAULT_CHAT, UserId, chat_id, name_of
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Run, RunKind, RunStatus, Task, TaskName
+from klaw.domain.task import (
+    HEARTBEAT,
+    MAX_TASK_MESSAGE_BYTES,
+    Every,
+    Run,
+    RunKind,
+    RunStatus,
+    Task,
+    TaskName,
+    delivery_message,
+)
 from klaw.errors import ConfigError, LimitReached, NoSuchChat, NotStarted
-from klaw.runs.due import Fire
+from klaw.runs.due import LATE_S, Fire
 from klaw.runs.limits import LEAST_ANSWER_TOKENS, Ledger, limits_of, refusal, spawn_refusal, was_told
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun, notice_of
 from klaw.runs.task_input import SubagentOrder
-from klaw.store.kinds import run_edits, tasks
+from klaw.runs.when_words import in_full, say
+from klaw.store.kinds import chats, run_edits, tasks
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
@@ -59,7 +70,8 @@ class RunStarter:
 
     async def fire(self, fire: Fire) -> LiveRun | Run:
         """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up. A run that is over
-        already is returned as its record: refused, or silent (and not stored) if the heartbeat's list is empty."""
+        already is returned as its record: a reminder that was delivered, refused, or silent (and not stored) if the
+        heartbeat's list is empty."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -67,12 +79,15 @@ class RunStarter:
             message = await self._list_of(task.user) or ""
         more = {"due": iso(fire.due), "attempt": fire.attempt, "note": fire.note, "inject_into": task.inject_into}
         run = self._run(task.user, task.name, kind, message, task.model, **more)
+        if task.reminder:
+            return await self._remind(run, task)
         if not message:
             return attrs.evolve(run, status=RunStatus.SILENT, ended_at=run.started_at)
         return await self._begin(run, task)
 
-    async def by_hand(self, user: UserId, name: TaskName) -> LiveRun:
-        """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted, which says why."""
+    async def by_hand(self, user: UserId, name: TaskName) -> LiveRun | Run:
+        """Begin a run of a task that a person asked for; a reminder is delivered, and the run is over. Raises
+        NoSuchTask; NotStarted, which says why."""
         task = await self._agent.core.readers.run(tasks.existing, user, name)
         message = task.message
         if name == HEARTBEAT:
@@ -81,6 +96,8 @@ class RunStarter:
                 raise NotStarted(f"{HEARTBEAT_FILE} is missing or says nothing")
         more = {"inject_into": task.inject_into, "details": {QUEUED: True}}
         run = self._run(user, name, RunKind.MANUAL, message, task.model, **more)
+        if task.reminder:
+            return await self._remind(run, task)
         return _started(await self._begin(run, task))
 
     async def spawn(self, asked: Spawn, unfinished: int) -> LiveRun:
@@ -120,6 +137,22 @@ class RunStarter:
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
         return live
+
+    async def _remind(self, run: Run, task: Task) -> Run:
+        """Deliver a reminder. Message and record are stored together: a kill leaves both or none."""
+        core, now = self._agent.core, self._agent.core.clock.now()
+        zone = getattr(task.trigger, "zone", None) or await core.readers.run(tasks.zone, run.user)
+        late = now - from_iso(run.due) >= LATE_S
+        when = in_full(from_iso(run.due), zone, now=now, text=run.message)
+        text = say("late" if late else "reminder", run.message, when=when, text=run.message)
+        wanted = chat_id(run.user, run.inject_into or DEFAULT_CHAT)
+        chat = await core.readers.run(chats.to_tell, run.user, wanted)
+        ended: dict[str, Any] = {"status": RunStatus.DONE, "ended_at": iso(now), "delivered": 1, "result": text}
+        over = attrs.evolve(run, **ended, model="", inject_into=name_of(chat), details={"reminder": True})
+        message = delivery_message(over, 1, chat, text, iso(now))
+        begun = await core.writer.run(run_edits.begin, over, delivery=message)
+        self._agent.memory.embedder.nudge()
+        return begun.run
 
     async def _refuse(self, run: Run, refused: LimitReached) -> Run:
         core, limit = self._agent.core, refused.limit

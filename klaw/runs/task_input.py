@@ -6,6 +6,7 @@ with either; ``clear`` names the fields that a change is to empty."""
 
 import difflib
 from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from klaw.domain.notes import Edit, notes
 from klaw.domain.task import HEARTBEAT, At, Cron, Every, Task, TaskName, Trigger
 from klaw.errors import BadValue, Problem, TaskError
 from klaw.runs.triggers import first_fire, normalise, read_at, read_every
+from klaw.runs.when import read_when
 
 _LONGEST_FIELD = 32
 _WRITTEN = Converter(lenient=True)
@@ -41,6 +43,7 @@ _TYPES: Mapping[str, Any] = {
     "zone": Annotated[str, Check(lambda name: zone(name).key)],
     "every": Annotated[Every, Form(read_every, str)],
     "at": str,
+    "when": str,
     "now": bool,
     "clear": Annotated[frozenset[str], Form(_clear, list)],
 }
@@ -104,26 +107,26 @@ class TaskInput:
         """The trigger that the fields give, or what they make of the ``old`` one; None when they give none, or a wrong
         one. ``default_zone``: zone of a cron trigger, and of a time without an offset, that names none."""
         sound = self.sound
-        kinds = [kind for kind in ("cron", "every", "at") if kind in self.given]
+        kinds = [kind for kind in ("cron", "every", "at", "when") if kind in self.given]
         if len(kinds) > 1 or not (kinds or old):
             got = f", got {', '.join(kinds)}" if kinds else ""
             for kind in kinds or ["cron"]:
-                self.wrong(kind, f"exactly one of cron, every and at must be given{got}")
+                self.wrong(kind, f"exactly one of cron, every, at and when must be given{got}")
             return None
         if sound.get("now") and kinds not in ([], ["at"]):
             self.wrong("now", "goes with at only")
         zoned = old if isinstance(old, Cron) else None
         if "zone" in self.given and (kinds == ["every"] or (not kinds and zoned is None)):
-            self.wrong("zone", "goes with cron and at only")
+            self.wrong("zone", "goes with cron, at and when only")
         zone = sound.get("zone")
         if "cron" in sound:
             return Cron(expression=sound["cron"], zone=zone or (zoned.zone if zoned is not None else default_zone))
-        if "at" in sound:
-            zone = zone or getattr(old, "zone", None) or default_zone
+        if one := next((each for each in ("at", "when") if each in sound), None):
+            read = read_when if one == "when" else partial(read_at, allow_past=sound.get("now", False))
             try:
-                return read_at(sound["at"], zone=zone, now=now, allow_past=sound.get("now", False))
+                return read(sound[one], zone=zone or getattr(old, "zone", None) or default_zone, now=now)
             except ValueError as bad:
-                self.wrong("at", str(bad))
+                self.wrong(one, str(bad))
         elif not kinds and zoned is not None and zone is not None:
             return attrs.evolve(zoned, zone=zone)
         every: Every | None = sound.get("every")
@@ -133,7 +136,7 @@ class TaskInput:
 def draft(
     raw: Mapping[str, Any], *, user: UserId, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
-    """Make a task of ``name``, ``message``, one of ``cron``, ``every`` and ``at``, and more. Raises TaskError."""
+    """Make a task of ``name``, ``message``, a time (``TriggerInput``) and more. Raises TaskError."""
     asked = TaskInput(raw, required=("name", "message"), providers=providers)
     trigger = asked.trigger(now=now, default_zone=default_zone)
     if "clear" in asked.given:

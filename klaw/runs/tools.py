@@ -36,7 +36,7 @@ def _described(name: str) -> Any:
 
 
 _WHERE_AND_HOW = ("model", "inject_into")
-_WHEN = ("cron", "zone", "every", "at")
+_WHEN = ("when", "cron", "zone", "every", "at")
 _ADD = _arguments("schedule_add", "name", "message", optional=(*_WHEN, *_WHERE_AND_HOW))
 _EDIT = _arguments("schedule_edit", "name", optional=("message", *_WHEN, *_WHERE_AND_HOW))
 _SPAWN = _arguments("subagent_spawn", "name", "message", optional=_WHERE_AND_HOW)
@@ -54,9 +54,20 @@ def _in_chat(context: ToolContext) -> bool:
 def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.WRITE, when=_in_chat, arguments=_ADD)
     async def schedule_add(context: ToolContext, **given: str) -> Any:
-        """Schedule a task that a subagent carries out on time: give exactly one of cron, every and at. Without
+        """Schedule a task that a subagent carries out on time: give exactly one of when, cron, every and at. Without
         inject_into this chat gets the results."""
         return describe_task(await scheduling.add(context.user, _raw({"inject_into": _own_chat(context), **given})))
+
+    @tool(permission=Permission.WRITE, when=_in_chat)
+    async def remind(
+        context: ToolContext,
+        when: Annotated[str, "as people say it: tomorrow at 9, in 20 minutes, every Monday at 8"],
+        text: Annotated[str, "what the user shall read then", Bounds(at_least=1)],
+    ) -> Any:
+        """Remind the user: the text comes into this chat at that time. Use it for every wish to be reminded. Tell the
+        user the time in full."""
+        made = await scheduling.remind(context.user, text, when, _own_chat(context))
+        return {**describe_task(made["task"]), "told": made["told"]}
 
     @tool(permission=Permission.READ)
     async def schedule_list(context: ToolContext) -> Any:
@@ -91,7 +102,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         return describe_task(await scheduling.enable(context.user, name, False))
 
     changing = schedule_edit, schedule_remove, schedule_undo, schedule_enable, schedule_disable
-    return schedule_add, schedule_list, *changing
+    return schedule_add, remind, schedule_list, *changing
 
 
 def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:

@@ -58,7 +58,7 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
     try:
         when = dt.datetime.fromisoformat(text.strip())
         if when.tzinfo is None and zone is not None:
-            moment = _moments(when.replace(microsecond=0), zone_of(zone))[0]
+            moment = moments(when.replace(microsecond=0), zone_of(zone))[0]
         else:
             moment = math.floor(when.timestamp())
     except (ValueError, OverflowError) as error:
@@ -193,7 +193,7 @@ def cron_fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
     """Fire times of a normalised expression after ``after``, strictly rising; ends when 50 years bring none."""
     first_field = expression.split(" ", 1)[0]
     start = dt.datetime.fromtimestamp(math.floor(after), zone).replace(tzinfo=None, fold=0)
-    once, again, _ = _moments(start, zone)
+    once, again, _ = moments(start, zone)
     if again is not None:  # what matched earlier in the doubled time comes a second time
         start -= dt.timedelta(seconds=again - once)
     calendar = CronSim(expression, start - _SECOND)
@@ -204,7 +204,7 @@ def cron_fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
     for local in calendar:
         if local.year > _LAST_YEAR:
             break
-        once, again, skipped = _moments(local, zone)
+        once, again, skipped = moments(local, zone)
         while second_passes and second_passes[0] <= once:
             moment = second_passes.popleft()
             if moment > last:
@@ -232,7 +232,7 @@ def _check_field(index: int, field: str) -> None:
             )
 
 
-def _moments(local: dt.datetime, zone: ZoneInfo) -> tuple[int, int | None, bool]:
+def moments(local: dt.datetime, zone: ZoneInfo) -> tuple[int, int | None, bool]:
     """A local time's moment in Unix seconds (the end of the gap, if the clock skips it), its second moment if the clock
     shows it twice, and whether the clock skips it."""
     first = int(local.replace(tzinfo=zone, fold=0).timestamp())

@@ -114,7 +114,7 @@ def build(
     config, workspace = core.config.tools, core.paths.workspace
     toolbox, threads, skills = Toolbox(config.disabled), Threads("tool files", 4), Catalogue(workspace)
     toolbox.register(
-        *clock_tools(core.clock),
+        *clock_tools(core.clock, core.readers),
         *message_tools(core.readers, core.writer, composer.own, memory.embedder.nudge),
         *skill_tools(skills, threads),
         *memory_tools(core, memory),

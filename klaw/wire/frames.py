@@ -14,9 +14,10 @@ from klaw.convert import Bounds, Check, Form
 from klaw.domain import context_used
 from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile, files_of
 from klaw.domain.context_used import ContextUsed
-from klaw.domain.message import Message, MessageKind
+from klaw.domain.message import Message
 from klaw.domain.names import chat_name, client_id
 from klaw.errors import InvalidName, ProtocolError
+from klaw.wire.stored_call import StoredCall, calls_of
 
 PROTOCOL_VERSION = 2
 MAX_RESULT_CHARS = 8_000_000
@@ -73,6 +74,8 @@ class Hello:
     client: str | None = None
     token: str | None = attrs.field(default=None, repr=False)
     chats: dict[ChatName, Seq] = attrs.Factory(dict)
+    html: bool | None = None
+    """Whether answers are also sent as HTML while they grow."""
 
 
 @attrs.frozen(kw_only=True)
@@ -170,26 +173,6 @@ class Ack:
 
 
 @attrs.frozen(kw_only=True)
-class StoredCall:
-    id: str
-    name: str
-    arguments: str | None = None
-    """The arguments as the model wrote them; None in a result."""
-    failed: bool | None = None
-
-
-def _calls(message: Message) -> list[StoredCall]:
-    metadata = message.metadata
-    if message.type is MessageKind.TOOL_CALL:
-        calls = metadata.get("calls", ())
-        return [StoredCall(id=each["id"], name=each["name"], arguments=str(each["arguments"])) for each in calls]
-    if message.type is MessageKind.TOOL_RESULT:
-        call, name, failed = (metadata.get(each) for each in ("call", "name", "error"))
-        return [StoredCall(id=str(call), name=str(name), failed=bool(failed))]
-    return []
-
-
-@attrs.frozen(kw_only=True)
 class StoredMessage:
     seq: int
     id: str
@@ -221,7 +204,7 @@ class StoredMessage:
             content=message.content,
             created_at=message.created_at,
             files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
-            calls=_calls(message) or None,
+            calls=calls_of(message) or None,
             context_used=context_used.read(message.metadata),
             **{name: text for name, text in texts.items() if isinstance(text, str)},
             **more,
@@ -256,6 +239,22 @@ class Delta:
 
 
 @attrs.frozen(kw_only=True)
+class RenderedFrame:
+    """An answer as HTML: ``html`` of its characters from ``offset`` to ``end``, which stays, and ``rest`` of those from
+    there to ``shown``, which the next frame replaces. With ``seq`` it is complete, and stored as that message."""
+
+    type: ClassVar[str] = "rendered"
+    chat: str
+    turn: str
+    offset: int
+    end: int
+    html: str
+    rest: str
+    shown: int
+    seq: int | None = None
+
+
+@attrs.frozen(kw_only=True)
 class ThinkingFrame:
     type: ClassVar[str] = "thinking"
     chat: str
@@ -273,6 +272,8 @@ class Tool:
     name: str
     state: str
     what: str | None = None
+    title: str | None = None
+    about: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -381,6 +382,6 @@ class Notice:
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
-    Welcome | Ack | MessageFrame | Delta | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame | Status
-    | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | Error | Notice
+    Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
+    | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | Error | Notice
 )  # fmt: skip

@@ -32,7 +32,7 @@ BEYOND_A_SCHEMA = (
     "kb_add", "topics_merge",
     # times, cursors, places and names of things as people write them
     "search", "topics_rebuild", "why", "fact_add", "models_test", "import_remember", "import_put",
-    "export_records",
+    "export_records", "remind", "snooze", "zone_set",
     # a body, a login, a chat or an operation that must be there
     "call", "file_upload", "import_keep", "log_out", "heartbeat",
 )  # fmt: skip

@@ -86,10 +86,11 @@ def effects_of(rows: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> Effec
     files = {each.path: each for each in (_file(*call) for call in calls) if each is not None}
     long = (_KEPT_IN.search(text) for _, text in results)
     files |= {match[1]: FileMade(path=match[1], own=True) for match in long if match}
+    made = [(name, _arguments(text)) for name, text in results]
     return Effects(
         facts=tuple(match[1] for match in saved if match),
         core=tuple(_core(arguments) for name, arguments in calls if name == "memory_core_update"),
-        tasks=tuple(_tasks(calls, "schedule_add", "schedule_edit")),
+        tasks=(*_tasks(calls, "schedule_add", "schedule_edit"), *_tasks(made, "remind")),
         spawned=tuple(_tasks(calls, "subagent_spawn")),
         runs=tuple(_text(_arguments(text), "run") for name, text in results if name == "subagent_spawn"),
         files=tuple(files.values()),

@@ -86,6 +86,13 @@ def last_used(connection: apsw.Connection, users: Sequence[UserId]) -> tuple[Use
     return (UserId(found[0]), ChatId(found[1])) if found is not None else None
 
 
+def to_tell(connection: apsw.Connection, user: UserId, chat: ChatId) -> ChatId:
+    """Where a user sees what is meant for a chat: there, or, if it is gone or archived, in the one used last."""
+    found = get(connection, user, chat)
+    used = last_used(connection, [user]) if found is None or found.archived else None
+    return chat if used is None else used[1]
+
+
 def count(connection: apsw.Connection, user: UserId, *, archived: bool | None = None) -> int:
     """How many chats a user has; None: archived ones, too."""
     query = "SELECT count(*) FROM chat_list WHERE user_id = ?1 AND archived = coalesce(?2, archived)"

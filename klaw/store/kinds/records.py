@@ -36,6 +36,7 @@ KINDS: list[Kind[Any]] = [
     people.MENTION,
     core_memory.CORE,
     tasks.TASK,
+    tasks.SETTINGS,
     summaries.SUMMARY,
     summaries.NOTE,
     topic_changes.TOPIC,

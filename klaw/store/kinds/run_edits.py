@@ -44,10 +44,13 @@ class RunSaved:
     """The same was saved before, and nothing was written."""
 
 
-def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> StartedRun:
+def begin(
+    tx: Transaction, run: Run, notice: NewMessage | None = None, *, delivery: NewMessage | None = None
+) -> StartedRun:
     """Store a run that begins, or one that was refused. A second one of the same user, task, kind, due and attempt is
-    not stored, so that no fire time runs twice. ``notice``: what a chat is told (``domain.task.notice_message``).
-    Raises NoSuchChat: that of the notice, and nothing was stored; IdConflict: the id is another run's."""
+    not stored, so that no fire time runs twice. ``notice``: what a chat is told (``domain.task.notice_message``);
+    ``delivery``: all that a run says that is over at once; its chat need not be there. Raises NoSuchChat: that of the
+    notice, and nothing was stored; IdConflict: the id is another run's."""
     task_name(run.task)  # it becomes a folder
     present = runs.same_start(tx.connection, run)
     if present is not None:
@@ -56,6 +59,8 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Starte
         raise IdConflict("this id is already another run's")
     if notice is not None:
         _say(tx, run, notice, notice_id(run.id))
+    if delivery is not None:
+        append_one(tx, delivery)
     _put(tx, run)
     return StartedRun(run, repeated=False)
 

@@ -1,13 +1,13 @@
-"""Tasks: their rows and history."""
+"""Tasks: their rows and history; and what users chose for their times, the zone."""
 
 import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import apsw
 import attrs
 
-from klaw.convert import Form
+from klaw.convert import Form, Wire
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId
 from klaw.domain.task import Task, TaskName, task_name
@@ -39,7 +39,7 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
 
 _CONTENT = (
     "user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,"
-    " timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at"
+    " timeout_s, max_tokens, daily_tokens, reminder, created_at, updated_at, anchor_at"
 )
 TASK: Kind[Task] = Kind(
     what="task",
@@ -107,3 +107,32 @@ WHERE user_id = ?1 AND value ->> '$.message' <> '{MARK}' AND (task_id IN (SELECT
 def forget_past(connection: apsw.Connection, user: UserId, names: Sequence[TaskName]) -> None:
     """Take out of the history of a user's tasks what they ask no more; of some, all that they ever asked."""
     connection.execute(_FORGET, (user, json.dumps(list(names))))
+
+
+@attrs.frozen(kw_only=True)
+class UserSettings:
+    user: Annotated[UserId, Wire("user_id")]
+    zone: str
+    updated_at: str
+
+
+SETTINGS: Kind[UserSettings] = Kind(
+    what="settings",
+    plural="user settings",
+    cls=UserSettings,
+    table="user_settings",
+    id="user_id",
+    ops={"put": UserSettings},
+    beside=("user_id",),
+    tables=(table("user settings", "user_settings", "user_id", "user_id, zone, updated_at", first="", small=True),),
+)
+
+
+def zone(connection: apsw.Connection, user: UserId) -> str | None:
+    """The IANA name of the zone that a user chose; None: the server's holds."""
+    found = SETTINGS.get(connection, user, user)
+    return None if found is None else found.zone
+
+
+def set_zone(tx: Transaction, user: UserId, name: str, at: str) -> None:
+    tx.journal(SETTINGS.put(user, user, UserSettings(user=user, zone=name, updated_at=at), at))

@@ -13,7 +13,7 @@ from klaw.domain.text import clean
 from klaw.errors import InvalidName
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import chats, messages
+from klaw.store.kinds import chats, messages, tasks
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -25,14 +25,15 @@ ORIGIN = "tool"
 Compose: TypeAlias = Callable[[ChatId, Role, MessageKind, str, dict[str, Any]], NewMessage]
 
 
-def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
+def clock_tools(clock: Clock, readers: Readers) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
     async def current_time(
-        _context: ToolContext,
-        zone: Annotated[str | None, "IANA zone: Europe/Moscow; without it local time", Bounds(at_most=64)] = None,
+        context: ToolContext,
+        zone: Annotated[str | None, "IANA zone: Europe/Moscow; without it the user's", Bounds(at_most=64)] = None,
     ) -> str | ToolFailure:
         """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
         time it is now."""
+        zone = zone or await readers.run(tasks.zone, context.user)
         try:
             found = zone_of(zone) if zone is not None else None
         except InvalidName as error:

@@ -30,6 +30,8 @@ async function begin() {
   app.socket = new Socket();
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
+  // The zone of reminders and tasks is that of the person, as the first browser says it; Tasks shows and changes it.
+  if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
 
 function showLogin(problem) {
@@ -83,7 +85,7 @@ function tools(given = {}) {
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
 function notice(href, read, onclick) {
   const line = app.me.operator ? h("a", { href, onclick }) : h("span");
-  const place = h("p.degraded", { hidden: true }, h("span", { role: "status" }, line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
     const text = read();
     if (text === line.textContent) return;

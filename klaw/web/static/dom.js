@@ -1,6 +1,7 @@
 // Building elements without HTML in strings: text from users and models is always text.
 
 import { rendered } from "/static/api.js";
+import { t } from "/static/i18n.js";
 
 /** An element; its name may have classes ("p.hint"). Keys of `given` that begin with "on" are listeners, the others
  * properties or attributes. It may be left out, or be only what a click does. */
@@ -21,18 +22,20 @@ export function h(name, given, ...children) {
 }
 
 /** Put what the server has made harmless into an element; links open outside of the page. */
-function setRendered(element, html) {
+export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
+  for (const block of element.querySelectorAll(".block")) block.append(h("button.copy", () => opened("copying").then((view) => view.copyBlock(block)), t("Copy")));
 }
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
 export function markdown(text, done = () => null) {
-  const shown = h("div.text.plain", text);
-  if (/[*_`#>|\[\]~\-\d]/.test(text)) {
+  const shown = h("div.text.plain", { dir: "auto" }, text);
+  if (/[*_`#>|\[\]~\-\d\\$/]/.test(text)) {
     rendered(text).then((html) => {
       shown.classList.remove("plain");
+      shown.removeAttribute("dir");
       setRendered(shown, html);
       done();
     }).catch(() => null);
@@ -103,12 +106,6 @@ export function toast(text, ms = 5000) {
   setTimeout(() => made.remove(), ms);
 }
 
-/** Listen to all [target, type, what to do]. Returns what ends that. */
-export function listening(all) {
-  all.forEach(([target, ...given]) => target.addEventListener(...given));
-  return () => all.forEach(([target, ...given]) => target.removeEventListener(...given));
-}
-
 /** Change what is shown, while the first of the rows that are seen stays where it is in `scroller`. */
 export function keepPlace(scroller, rows, change) {
   const top = scroller.getBoundingClientRect().top, seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top);
@@ -153,7 +150,7 @@ export function menu(label, entries) {
       closed = opensOver(made, close);
       addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });
     } },
-  summary, h("div", entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
+  summary, h("div", entries.map(([text, act]) => h("button", () => { close(); act(); }, text))));
   return made;
 }
 

@@ -68,7 +68,10 @@ export function openDialog(title, ...content) {
   const body = h("div.dialog-body", { tabIndex: -1 }, content.length ? content : h("p.hint", { role: "status" }, t("Loading …")));
   const dialog = h("dialog.wide", { "aria-label": title },
     h("header", h("h1", title), h("button.icon", { "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
-  const begin = () => (matchMedia("(pointer: fine)").matches && body.querySelector("input:not([hidden]), textarea, select") || body).focus();
+  const begin = () => {
+    const first = body.querySelector("button, input:not([hidden]), textarea, select");
+    (first && first.localName !== "button" && matchMedia("(pointer: fine)").matches ? first : body).focus(); // a phone's keyboard would hide the rest
+  };
   showDialog(dialog);
   begin();
   const made = { body, show: (...more) => { body.replaceChildren(...more.flat().filter(Boolean)); begin(); }, close: () => dialog.close() };

@@ -42,7 +42,7 @@ export class Socket extends EventTarget {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const socket = new WebSocket(`${scheme}://${location.host}/ws`);
     this.socket = socket;
-    socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", chats: Object.fromEntries(this.chats) });
+    socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", html: true, chats: Object.fromEntries(this.chats) });
     socket.onmessage = (event) => this.take(JSON.parse(event.data));
     socket.onclose = (event) => {
       if (this.socket !== socket) return;

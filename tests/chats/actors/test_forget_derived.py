@@ -37,6 +37,7 @@ def calls() -> list[Tool]:
         ("memory_save", {"text": f"The sister is called {CANARY}.", "category": "person"}),
         ("memory_core_update", {"section": "people", "key": "sister", "value": CANARY}),
         ("schedule_add", {"name": "remind", "message": f"Ask for {CANARY}", "at": "2060-01-01T09:00Z"}),
+        ("remind", {"when": "2060-01-01 9:00", "text": f"Call {CANARY}"}),
         ("file_write", {"path": "notes/guests.md", "content": f"- {CANARY}\n"}),
         ("file_write", {"path": "notes/list.md", "content": f"- {CANARY} too\n", "mode": "append"}),
         ("send_message", {"chat": "home", "text": f"{CANARY} is coming"}),
@@ -96,6 +97,7 @@ async def test_all_that_tools_made_of_a_message_goes_with_it(tmp_path: Path, lan
             f"“The sister is called {CANARY}.”",
             f"core memory people, sister: “{CANARY}”",
             f"task remind: “Ask for {CANARY}”",
+            f"task reminder-1: “Call {CANARY}”",
             f"file notes/guests.md: “- {CANARY}”",
             "file tool-output/look_up-",
         ):
@@ -142,4 +144,7 @@ async def test_what_was_kept_on_purpose_stays_and_is_shown(tmp_path: Path) -> No
         assert CANARY not in answer
         assert not any(CANARY in each.content for each in await w.app.chats.after(w.chat, 0, 500))
         assert not list(w.app.core.paths.workspace.glob("tool-output/*"))
-        assert [each.name for each in await w.app.core.readers.run(tasks.of_user, LOCAL_USER)] == ["remind"]
+        assert [each.name for each in await w.app.core.readers.run(tasks.of_user, LOCAL_USER)] == [
+            "remind",
+            "reminder-1",
+        ]

@@ -163,7 +163,7 @@ async def test_a_chosen_model_is_used_kept_and_given_back(tmp_path: Path) -> Non
         assert "stub/big: 20,000 tokens of context, $1000 in, $10000 out, tools (the default" in await w.command(
             "/model"
         )
-        assert "This chat uses stub/other" in await w.command("/model stub/other", 2)
+        assert "This chat now uses stub/other" in await w.command("/model stub/other", 2)
         await w.send("hi")
         await w.turn(1)
         await w.send("hi", chat="another")

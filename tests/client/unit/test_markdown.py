@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
-from klaw.client.markdown import render, whole_blocks
+from klaw.client.markdown import render
 from klaw.client.screen import Foot, Screen
 from klaw.client.text_width import width
+from klaw.web.markdown_rules import whole_blocks
 from tests.client.unit.small_terminal import SmallTerminal
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -32,6 +33,8 @@ def rows(text: str, columns: int = 40) -> list[str]:
         ("```python\nif x:\n    return y\n```", ["if x:", "    return y"]),
         ("> сказано\n> so", ["▌ сказано", "▌ so"]),
         ("[сад](https://example.org/Сад) <b>x</b>", ["сад (https://example.org/Сад) <b>x</b>"]),
+        (r"So \(a_1\) and \[b\], $c_1$.", [r"So \(a_1\) and \[b\], $c_1$."]),
+        ("$$\na_1\n- b\n$$", ["$$", "a_1", "- b", "$$"]),
         ("![cat](https://example.org/c.png)", ["cat (https://example.org/c.png)"]),
         (
             "| a | число |\n|---|--:|\n| Калитка | 12 |",
@@ -66,6 +69,9 @@ def test_nothing_of_a_narrow_table_is_cut_off() -> None:
         ("```\na\n```\nthen\n", 10),
         ("| a |\n|---|\n| 1 |\n\nend\n", 19),
         ("Title\n===\nx\n", 10),
+        ("$$\na\n- b\n", 0),
+        ("$$\na\n- b\n$$\nx\n", 12),
+        ("$$\na\n\nx\n", 6),
     ],
 )
 def test_a_block_is_whole_when_the_next_one_stands(text: str, whole: int) -> None:

@@ -15,7 +15,7 @@ from klaw.store.search.vector_search import Neighbour
 GATE = Gate(threshold=0.5, content_words=2)
 
 
-def found(rowid: int, text: str, page: int = 1, name: str = "report.pdf") -> FoundPassage:
+def found(rowid: int, text: str, page: int | None = 1, name: str = "report.pdf") -> FoundPassage:
     return FoundPassage(
         rowid=rowid,
         base=BaseId("b"),
@@ -56,6 +56,13 @@ def column(pool: Pool[FoundPassage], name: str) -> list[float]:
 )
 def test_a_question_names_pages_in_two_languages(text: str, pages: set[int]) -> None:
     assert named_pages(text) == pages
+
+
+def test_documents_without_pages_are_ranked_by_weights_of_their_own() -> None:
+    weights = {"leave": 2.0}
+    notes, pages = [found(each, "leave", page=None) for each in (1, 2)], [found(each, "leave") for each in (3, 4)]
+    assert gathered("leave", weights, *notes, pages[0]).other
+    assert not gathered("leave", weights, notes[0], *pages).other
 
 
 def test_words_beside_each_other_and_the_named_page_count_more() -> None:

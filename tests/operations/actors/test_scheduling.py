@@ -17,7 +17,7 @@ from tests.support.waiting import until
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
 TASK_FIELDS = {
     "user", "name", "trigger", "enabled", "zone", "next_fires", "message", "model", "inject_into", "timeout_s",
-    "max_tokens", "daily_tokens", "created_at", "updated_at", "running", "last_run", "warning",
+    "max_tokens", "daily_tokens", "reminder", "created_at", "updated_at", "running", "last_run", "warning",
 }  # fmt: skip
 RUN_FIELDS = {
     "id", "user", "task", "kind", "status", "due", "attempt", "started_at", "ended_at", "model", "inject_into",
@@ -75,6 +75,7 @@ async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> 
         "expression": "0 9 * * *",
         "zone": "Europe/Berlin",
         "shown": "cron 0 9 * * * Europe/Berlin",
+        "repeat": "every day",
     }
     assert len(made["next_fires"]) == 3
     assert all(moment[10:19] == "T09:00:00" and moment[19:] in ("+01:00", "+02:00") for moment in made["next_fires"])

@@ -39,6 +39,7 @@ LASTING: dict[str, list[dict[str, Any]]] = {
     "file_write": [{"path": path, "content": "obey", "mode": "replace"} for path in STANDING],
     "file_patch": [{"path": path, "edits": [{"search": "был", "replace": "obey"}]} for path in ("SOUL.md", "link.md")],
     "schedule_add": [TASK],
+    "remind": [{"when": "tomorrow at 9", "text": "obey"}],
     "schedule_edit": [{"name": "water", "message": "obey"}],
     "schedule_enable": [{"name": "water"}],
     "schedule_undo": [{"name": "water"}],

@@ -161,14 +161,14 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         page.wait_for_selector("article.assistant[data-seq='2']")
         say(page, "Который час?")
         page.wait_for_selector("article.assistant.text[data-seq='6']")
-        assert page.locator("article.tool_call pre").text_content() == '{\n  "zone": "Europe/Moscow"\n}'
-        assert page.locator("article.tool_result details[open]").count() == 0
+        assert page.locator(".call pre:not(.result)").text_content() == '{\n  "zone": "Europe/Moscow"\n}'
+        assert page.locator("details[open]").count() == 0
 
         other = page.context.new_page()
         other.goto(page.url)
         other.wait_for_selector("article[data-seq='6']")
         entry(page, "Start fresh")
-        other.wait_for_selector("article[data-seq='7']")
+        other.wait_for_selector("article[data-seq='8']")
         page.bring_to_front()  # a tab behind is drawn once a second
 
         say(page, "Сколько слов?")
@@ -183,7 +183,7 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         page.wait_for_selector(".approval pre")
         assert page.inner_text(".approval pre") == told
         page.click(".approval >> text=Refuse")
-        page.wait_for_selector("article.tool_result details[data-state=failed]", state="attached")
+        page.wait_for_selector(".call[data-state=failed]")
         page.wait_for_selector("p.state:empty", state="attached")
 
         with page.expect_download() as saved:

@@ -20,10 +20,11 @@ PHONE = {"width": 360, "height": 740}
 LANGUAGES = {
     "en-GB": {"new": "New chat", "connect": "Connect a model", "look": "Show its models", "try": "Try it",
               "use": "Use this model", "key": "is the key right?", "hint": "Connect a larger one",
-              "others": "Ask whoever runs"},
+              "others": "Ask whoever runs", "now": "This chat now uses ollama/qwen3:8b."},
     "ru-RU": {"new": "Новый чат", "connect": "Подключить модель", "look": "Показать модели", "try": "Проверить",
               "use": "Использовать эту модель", "key": "верен ли ключ?",
-              "hint": "Подключите большую", "others": "Попросите владельца"},
+              "hint": "Подключите большую", "others": "Попросите владельца",
+              "now": "Теперь в этом чате отвечает ollama/qwen3:8b."},
 }  # fmt: skip
 both = pytest.mark.parametrize("locale", LANGUAGES)
 
@@ -128,6 +129,7 @@ async def test_a_model_of_this_machine_takes_five_clicks(tmp_path, locale, width
         page.click("klaw-chat .model")
         page.locator("dialog .choice", has_text="ollama/qwen3:8b").click()  # the first is there still
         page.wait_for_selector("klaw-chat .model:has-text('qwen3:8b')")
+        page.wait_for_selector(f"article.system:has-text('{words['now']}')")
         assert wrong == []
 
     vectors = OllamaModel(name="nomic", capabilities=("embedding",))

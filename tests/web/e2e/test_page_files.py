@@ -44,14 +44,14 @@ def uploaded(page, count):
 
 
 WORDS = {
-    "ru-RU": ("Новый чат", "Прикрепить файл", "Убрать файл"),
-    "en-US": ("New chat", "Attach a file", "Remove the file"),
+    "ru-RU": ("Новый чат", "Прикрепить файл", "Убрать файл", "Файл будет прочитан.", "Чаты пока не читают этот формат"),
+    "en-US": ("New chat", "Attach a file", "Remove the file", "It will be read.", "Chats cannot read this format yet"),
 }
 
 
 @pytest.mark.parametrize("locale", WORDS)
 async def test_pictures_are_attached_and_seen_after_a_reload(tmp_path, locale):
-    button, attach, remove = WORDS[locale]
+    button, attach, remove, read, unread = WORDS[locale]
 
     def look(page, wrong):
         begin_chat(page, "дача", button)
@@ -70,9 +70,16 @@ async def test_pictures_are_attached_and_seen_after_a_reload(tmp_path, locale):
             page.click(f"button[aria-label='{attach}']")
         large = {"name": "large.bin", "mimeType": "text/plain", "buffer": bytes(100_001)}
         note = {"name": "<b>note<b>.txt", "mimeType": "text/plain", "buffer": "Заметка".encode()}
-        chooser.value.set_files([large, note])
+        pdf = {"name": "plan.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7"}
+        chooser.value.set_files([large, note, pdf])
         page.wait_for_selector(".toast:has-text('large.bin')")
-        uploaded(page, 3)
+        uploaded(page, 4)
+        assert page.inner_text(".chip:has-text('note') .reading") == read
+        assert page.inner_text(".chip:has-text('plan.pdf') .reading").startswith(unread)
+        wait_until(
+            page, "[...document.querySelectorAll('.chip img')].map((each) => each.naturalWidth).join() === '40,40'"
+        )
+        page.click(f"button[aria-label='{remove} plan.pdf']")
         page.focus("textarea")
         page.keyboard.press("Enter")
         page.wait_for_selector("article.assistant[data-seq]")

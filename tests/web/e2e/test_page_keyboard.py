@@ -41,6 +41,11 @@ def selected(page):
     return page.locator("#places [aria-selected=true]").inner_text()
 
 
+def go_anywhere(page):
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("#places [role=option]")
+
+
 def gone(page):
     page.wait_for_selector("dialog", state="detached")
 
@@ -57,7 +62,7 @@ async def test_go_anywhere(tmp_path, locale):
         page.wait_for_selector("klaw-chat textarea")
         for chat, text in (("garden", "Where is the ladder?"), ("travel", "When does the train leave?")):
             call(page, "POST", f"/chats/{chat}/messages", {"text": text})
-        page.keyboard.press("Control+k")
+        go_anywhere(page)
         page.wait_for_selector("#places [role=option]:has-text('garden')")
         page.keyboard.type(words["memory"].lower())
         assert selected(page) == words["memory"]
@@ -65,7 +70,7 @@ async def test_go_anywhere(tmp_path, locale):
         page.wait_for_selector("klaw-memory")
         gone(page)
 
-        page.keyboard.press("Control+k")
+        go_anywhere(page)
         page.wait_for_selector("#places [role=option]:has-text('travel')")
         assert page.evaluate(WIDE) == []
         assert selected(page) == words["new"]
@@ -78,19 +83,19 @@ async def test_go_anywhere(tmp_path, locale):
         page.keyboard.press("Control+k")
         gone(page)
 
-        page.keyboard.press("Control+k")
+        go_anywhere(page)
         page.keyboard.type("travel")
         page.wait_for_selector("#places [aria-selected=true][href='#/chats/travel']")
         page.keyboard.press("Enter")
         page.wait_for_selector("article.user:has-text('the train')")
-        page.keyboard.press("Control+k")
+        go_anywhere(page)
         page.keyboard.type("ladder")
         page.wait_for_selector("#places [aria-selected=true][href='#/chats/garden/1']")
         page.keyboard.press("Enter")
         page.wait_for_selector("article.found:has-text('ladder')")
         gone(page)
 
-        page.keyboard.press("Control+k")
+        go_anywhere(page)
         page.keyboard.type("zzzzzz")
         page.wait_for_selector(f"dialog [role=status]:has-text('{words['nothing']}')")
         page.keyboard.press("Enter")

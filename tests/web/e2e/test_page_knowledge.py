@@ -29,6 +29,10 @@ def walk(page, wrong):
     page.keyboard.press("Enter")
     page.locator("dialog .lines a", has_text="аренда.md").wait_for()
     page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    page.locator("section[aria-label=Документы] a", has_text="аренда.md").click()
+    page.locator(".passage", has_text="<b>три</b>").wait_for()
+    page.locator("klaw-knowledge header a.button", has_text="‹").click()
 
     page.get_by_text("Спросить в новом чате").click()
     page.locator("dialog button.main").click()

@@ -142,13 +142,14 @@ class Look:
         page = self.page
         self.open("tasks", "klaw-tasks header")
         page.click("[data-key=new]")
-        page.fill("dialog [name=cron]", "61 * * * *")
-        page.wait_for_selector("dialog [name=cron] ~ .error:not(:empty)")
+        page.fill("dialog [name=when]", "61 * * * *")
+        page.wait_for_selector("dialog [name=when] ~ .error:not(:empty)")
         page.click("dialog button.main")
-        page.wait_for_selector("dialog [name=name] ~ .error:not(:empty)")
+        page.wait_for_selector("dialog [name=message] ~ .error:not(:empty)")
+        page.click("dialog details summary")
         self.check("a wrong task")
         task = f"news-{self.locale.lower()}"
-        for name, value in (("cron", "0 9 * * *"), ("name", task), ("message", self.words["said"])):
+        for name, value in (("when", "0 9 * * *"), ("name", task), ("message", self.words["said"])):
             page.fill(f"dialog [name={name}]", value)
         page.click("dialog button.main")
         page.wait_for_selector("dialog", state="detached")

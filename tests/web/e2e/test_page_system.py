@@ -20,20 +20,25 @@ def error_at(page, name):
 
 
 def make_a_task(page):
-    page.click("text=New task")
-    assert page.locator("dialog .times li").count() in (0, 5)  # of what stands there at first
-    type_into(page, "cron", "61 * * * *")
-    assert "minute" in error_at(page, "cron")
+    page.click("[data-key=new]")
+    page.wait_for_selector("dialog [name=when]")
+    assert page.locator("dialog .field:visible").count() == 4
+    type_into(page, "when", "61 * * * *")
+    assert "minute" in error_at(page, "when")
     assert page.locator("dialog .times li").count() == 0
-    type_into(page, "cron", "30 7 * * *")
-    type_into(page, "zone", "Europe/Berlin")
-    page.wait_for_selector("dialog .times li:nth-child(5)")
-    assert all("07:30" in each or "7:30" in each for each in page.locator("dialog .times li").all_inner_texts())
+    type_into(page, "when", "7:30")
+    page.select_option("dialog [name=repeat]", "every day")
+    page.wait_for_selector("dialog .times li:nth-child(3)")
+    assert all("7:30" in each for each in page.locator("dialog .times li").all_inner_texts())
     page.click("dialog button.main")
-    assert error_at(page, "name")
     assert error_at(page, "message")
-    type_into(page, "name", "news")
     type_into(page, "message", "<b>Что нового?</b>")
+    page.click("dialog summary:text-is('More')")
+    type_into(page, "name", "Not a name")
+    page.click("dialog details[open] summary:text-is('More')")
+    page.click("dialog button.main")
+    page.wait_for_selector("dialog details[open] [name=name] ~ .error:not(:empty)")
+    type_into(page, "name", "news")
     page.click("dialog button.main")
     page.wait_for_selector("dialog", state="detached")
     assert page.inner_text("[data-task=news] .clamp") == "<b>Что нового?</b>"
@@ -41,15 +46,17 @@ def make_a_task(page):
 
 def change_the_task(page):
     page.click("[data-task=news] [data-key='news Edit']")
-    page.select_option("dialog [name=kind]", "every")
-    assert not page.is_visible("dialog [name=cron]")
-    type_into(page, "every", "5s")
-    assert error_at(page, "every")
-    type_into(page, "every", "2h")
-    page.wait_for_selector("dialog .times li:nth-child(5)")
-    page.press("dialog [name=every]", "Enter")
+    page.wait_for_selector("dialog [name=when]")
+    assert page.input_value("dialog [name=when]").endswith(" 07:30")
+    assert page.input_value("dialog [name=repeat]") == "every day"
+    page.select_option("dialog [name=repeat]", "")
+    type_into(page, "when", "every 5 seconds")
+    assert error_at(page, "when")
+    type_into(page, "when", "every 2h")
+    page.wait_for_selector("dialog .times li:nth-child(3)")
+    page.press("dialog [name=when]", "Enter")
     page.wait_for_selector("dialog", state="detached")
-    page.wait_for_selector("[data-task=news] code:text-is('every 2h')")
+    page.wait_for_selector("[data-task=news] h2:has-text('every 2h')")
     page.click("[data-key='news Switch off']")
     page.click("[data-key='news Switch on']")
     page.wait_for_selector("[data-key='news Switch off']")
@@ -91,7 +98,7 @@ async def test_tasks_and_what_they_used(tmp_path):
         page.click(".toast button")  # undo
         page.click("[data-key='news History']")
         page.locator("dialog li", has_text="cron 30 7 * * *").get_by_role("button").last.click()
-        page.wait_for_selector("[data-task=news] code:has-text('cron 30 7')")
+        page.wait_for_selector("[data-task=news] h2:has-text('every day')")
         page.click("[data-key='news Remove']")
         page.wait_for_selector("[data-task=news]", state="detached")
         look_at_usage(page)

@@ -9,18 +9,21 @@ import pytest
 
 import klaw
 import klaw.web
+from klaw.chats.commands import meanings
 from klaw.domain.fact import Fact
 from klaw.domain.knowledge import Base
 from klaw.domain.notes import Column, Edit, notes
 from klaw.domain.person import Person, SpokenOf
 from klaw.domain.task import Task, TriggerInput
+from klaw.domain.tool_calls import TITLED, in_words
 from klaw.domain.topic import Topic
+from klaw.operations.slash import OperationCommands
 
 STATIC = Path(klaw.web.__file__).parent / "static"
 RUSSIAN = {text: words for path in STATIC.glob("ru*.json") for text, words in json.loads(path.read_text()).items()}
 CODE = "\n".join(path.read_text() for path in STATIC.rglob("*.js"))
 HOLE = re.compile(r"\{(\w+)\}")
-MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*|\{key\}: the environment .*")
+MADE = re.compile(r"(1|\{count\}) \w+|It was (recalled|found and cut): .*|no time was .*|\{key\}: the environment .*")
 """Numbers of things, and sentences that are put together of several texts."""
 
 
@@ -35,6 +38,11 @@ def test_what_the_page_makes_of_a_class_has_russian_words(cls):
     fields = [text for note in notes(cls, Edit).values() for text in (note.title, note.help)]
     columns = [note.title or name for name, note in notes(cls, Column).items()]
     assert {*filter(None, fields), *columns} - RUSSIAN.keys() == set()
+
+
+def test_commands_and_calls_of_tools_have_russian_words():
+    calls = {in_words(name, "{}")[0] for name in TITLED}
+    assert {*calls, *meanings(OperationCommands().meanings).values()} - RUSSIAN.keys() == set()
 
 
 def test_what_is_filled_in_is_named_alike():

@@ -3,7 +3,7 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, keepPlace, listening, markdown, opened, toast } from "/static/dom.js";
+import { h, keepPlace, markdown, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -33,7 +33,7 @@ class Chat extends HTMLElement {
     this.state = h("p", { class: "state", role: "status" });
     this.heard = h("p", { class: "unseen", role: "status" }); // what a screen reader says: whole answers, not their pieces
     this.newest = h("button", { class: "newest", hidden: true, onclick: () => this.load() }, t("The newest"));
-    this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
+    this.field = h("textarea", { rows: 1, dir: "auto", placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.button = h("button", { class: "main", type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
@@ -54,13 +54,16 @@ class Chat extends HTMLElement {
     this.scroll.replaceChildren(this.body, this.live, this.pending);
     this.grows = new ResizeObserver(() => this.follow());
     for (const each of [this.scroll, this.body, this.live]) this.grows.observe(each);
-    const onOnline = ({ detail }) => {
+    this.gone = new AbortController();
+    const listen = (event, take, place = app.socket) => place.addEventListener(event, take, this.gone);
+    listen("returned", ({ detail }) => detail.chat === this.chat && this.takeBack(detail));
+    listen("frame", ({ detail }) => detail.chat === this.chat && TAKES[detail.type]?.call(this, detail));
+    listen("online", ({ detail }) => {
       this.offline.hidden = detail;
       if (!detail) this.setState("", false);
       else if (!this.written) this.know();
-    };
-    this.deaf = listening([[app.socket, "returned", ({ detail }) => detail.chat === this.chat && this.takeBack(detail)],
-      [app.socket, "frame", ({ detail }) => detail.chat === this.chat && this.take(detail)], [app.socket, "online", onOnline], [document, "visibilitychange", () => this.read()]]);
+    });
+    listen("visibilitychange", () => this.read(), document);
     this.offline.hidden = app.socket.online;
     this.typed();
     this.know();
@@ -95,7 +98,7 @@ class Chat extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.deaf();
+    this.gone.abort();
     this.grows.disconnect();
     clearTimeout(this.timer);
   }
@@ -144,10 +147,11 @@ class Chat extends HTMLElement {
     this.showPending();
   }
 
-  put(message) {
+  put(message, live) {
     if (this.rows.has(message.seq)) return;
     this.body.querySelector(".empty")?.remove();
-    const row = messageRow(this.chat, message, () => this.load());
+    const row = messageRow(this.chat, message, () => this.load(), live);
+    if (TOOLS.includes(message.kind)) opened("tools").then((view) => view.fill(this.body, row, message));
     this.rows.set(message.seq, row);
     let before = message.seq < this.first ? null : this.body.lastElementChild;
     while (before && Number(before.dataset.seq) > message.seq) before = before.previousElementSibling;
@@ -227,24 +231,18 @@ class Chat extends HTMLElement {
 
   // -- what happens --
 
-  take(frame) {
-    const known = TAKES[frame.type];
-    if (known) known.call(this, frame);
-  }
-
   showLive(turn) {
     if (this.answer && this.answer.turn === turn) return this.answer;
-    const text = h("div", { class: "text plain" }), tools = h("div", { class: "tools-used" });
-    this.answer = { turn, length: 0, text, tools, node: document.createTextNode("") };
-    text.append(this.answer.node);
-    this.live.replaceChildren(h("article", { class: "assistant", "aria-busy": "true" }, tools, text));
+    const node = document.createTextNode(""), text = h("div.text.plain", { dir: "auto" }, node);
+    this.answer = { turn, length: 0, cut: 0, text, node };
+    this.live.replaceChildren(h("article", { class: "assistant", "aria-busy": "true" }, text));
     return this.answer;
   }
 
-  hideLive() {
+  hideLive(over) {
     this.answer?.thinking?.end();
     this.answer = null;
-    this.live.querySelector("article")?.remove();
+    this.live.querySelectorAll(over ? "article, .approval" : "article").forEach((each) => each.remove());
   }
 
   showPending() {
@@ -289,10 +287,12 @@ class Chat extends HTMLElement {
     this.tooLong.hidden = true;
     keepDraft(this.chat, this.field.value);
     this.field.style.height = "auto";
-    this.field.style.height = `${Math.min(this.field.scrollHeight + 2, 240)}px`;
+    this.field.style.height = `${Math.min(this.field.scrollHeight + 2, 0.4 * innerHeight)}px`;
+    if (this.completing || /^\/\w*$/.test(this.field.value)) opened("commands").then((view) => view.complete(this));
   }
 
   key(event) {
+    if (this.completing?.key(event)) return event.preventDefault();
     const sends = event.ctrlKey || event.metaKey || (!event.shiftKey && isFine()); // a phone has no other key for a new line
     if (event.key === "Enter" && sends && !event.isComposing) {
       event.preventDefault();
@@ -330,11 +330,14 @@ class Chat extends HTMLElement {
     if (!text.trim() && !this.files.named.length) return;
     const bytes = app.socket.excess(app.socket.frame(this.chat, text, this.files.named));
     if (bytes) return this.refuse(bytes);
-    if (this.starts) return this.starts(event);
-    app.socket.send(this.chat, text, this.files.named);
+    this.live.querySelectorAll(".shown").forEach((each) => each.remove());
+    const shows = !this.files.named.length && this.commands?.(text); // stored nowhere
+    if (!shows && this.starts) return this.starts(event);
+    if (!shows) app.socket.send(this.chat, text, this.files.named);
     this.files.clear();
     this.field.value = "";
     this.typed();
+    if (shows) return this.follow();
     if (this.detached) this.load();
     else {
       this.showPending();
@@ -346,11 +349,12 @@ class Chat extends HTMLElement {
 
 const TAKES = {
   message(frame) {
-    const thinking = frame.role === "assistant" && this.answer?.turn === frame.turn && this.answer.thinking;
-    if (frame.role === "assistant" || frame.kind === "tool_call") this.hideLive();
+    const live = frame.role === "assistant" && this.answer?.turn === frame.turn && this.answer;
+    if (live?.rest && !this.detached && frame.content.trim()) live.keep(frame.content, () => this.put(frame, live));
+    if (frame.role === "assistant") this.hideLive();
     if (!this.detached) this.put(frame);
     if (frame.role === "assistant") this.heard.textContent = spoken(frame.content);
-    if (thinking) this.rows.get(frame.seq)?.prepend(thinking.node);
+    if (live?.thinking) this.rows.get(frame.seq)?.prepend(live.thinking.node);
     if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
     this.follow();
@@ -365,40 +369,35 @@ const TAKES = {
   delta(frame) {
     const live = this.showLive(frame.turn);
     live.thinking?.end();
+    if (frame.offset < live.cut) live.takeBack();
     const text = live.node.data;
-    const kept = frame.offset >= live.length ? text : Array.from(text).slice(0, frame.offset).join("");
+    const kept = frame.offset >= live.length ? text : Array.from(text).slice(0, frame.offset - live.cut).join("");
     live.length = frame.offset + Array.from(frame.text).length;
     if (kept === text) live.node.appendData(frame.text);
     else live.node.data = kept + frame.text;
     this.setState(t("answering"), true);
     this.follow();
   },
+  rendered(frame) {
+    const live = frame.seq ? this.rows.get(frame.seq)?.live : this.answer;
+    if (live?.turn === frame.turn) opened("rendering").then((view) => view.show(live, frame));
+  },
   thinking(frame) {
     const live = this.showLive(frame.turn);
     opened("thinking").then((view) => this.answer === live && view.think(live, frame));
   },
   tool(frame) {
-    const { tools, thinking } = this.showLive(frame.turn);
-    thinking?.end();
-    let line = tools.querySelector(`[data-call="${CSS.escape(frame.call)}"]`);
-    if (!line) {
-      line = h("div", { class: "tool", "data-call": frame.call }, h("strong", {}, frame.name), " ", h("span", {}, frame.what || ""));
-      tools.append(line);
-    }
-    line.dataset.state = frame.state;
-    this.follow();
+    this.answer?.thinking?.end();
+    opened("tools").then((view) => view.used(this.body, frame));
+    this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
   caught_up() {
-    this.hideLive();
-    this.live.querySelectorAll(".approval").forEach((each) => each.remove());
+    this.hideLive(true);
   },
   status(frame) {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
-    if (frame.ended) {
-      this.hideLive();
-      this.live.querySelectorAll(".approval").forEach((each) => each.remove());
-    }
+    if (frame.ended) this.hideLive(true);
     if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
     else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
@@ -407,9 +406,11 @@ const TAKES = {
   },
   approval(frame) {
     this.showApproval(frame);
+    this.setState(t("waiting for your answer"), true);
   },
   approval_ended(frame) {
     this.live.querySelector(`[data-approval="${frame.id}"]`)?.replaceChildren(t(frame.outcome));
+    this.setState(t("waiting for a tool"), true);
   },
   error(frame) {
     if (frame.code === "seq_ahead") return this.load();
@@ -420,50 +421,33 @@ const TAKES = {
   },
 };
 
-/** A stored message; `changed` is called when something was forgotten. */
-function messageRow(chat, message, changed) {
+const TOOLS = ["tool_call", "tool_result"];
+
+/** A stored message; `changed` is called when something was forgotten. `live`: what of it is shown already. */
+function messageRow(chat, message, changed, live) {
   const row = h("article", { class: `${message.role} ${message.kind}`, "data-seq": message.seq });
   if (message.kind === "session_break") {
     row.append(h("p", { class: "hint" }, t("A fresh start.")));
     return row;
   }
-  const calls = message.calls || [];
-  if (message.kind === "tool_result") {
-    const [call = { name: "" }] = calls;
-    row.append(folded(`${t("result")} ${call.name}`, message.content, call.failed));
-    return row;
-  }
-  const folds = calls.map((call) => folded(`${t("tool call")} ${call.name}`, readable(call.arguments || "")));
-  if (message.kind === "tool_call" && !message.content.trim()) {
-    row.append(...folds);
-    return row;
-  }
+  if (message.kind === "tool_result" || (message.kind === "tool_call" && !message.content.trim())) return row;
   const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
-  const text = message.role === "assistant" ? markdown(message.content, () => { cite(); row.closest("klaw-chat")?.follow(); })
-    : h("div", { class: "text plain" }, message.role === "system" ? t(message.content) : message.content);
+  const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
+  if (live) Object.assign(row, { live: Object.assign(live, { done }) });
+  const text = live?.text || (message.role === "assistant" ? markdown(message.content, done)
+    : h("div.text.plain", { dir: "auto" }, message.role === "system" ? message.content.split("\n").map((line) => said(line)).join("\n") : message.content));
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
+    message.role !== "system" && h("button.quiet", () => opened("copying").then((view) => view.copy(message.content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
-    message.role === "assistant" && message.kind === "text" && !message.task && h("button", { class: "quiet", onclick: () => opened("models").then((view) => view.again(chat, message.seq)) }, t("Answer again with …"))), ...folds);
+    message.role === "assistant" && message.kind === "text" && !message.task && h("button.quiet", () => opened("models").then((view) => view.again(chat, message.seq)), t("Answer again with …")),
+    message.content && message.role !== "system" && h("button.quiet", () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)),
+      message.content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;
-}
-
-function folded(head, text, failed) {
-  return h("details", { class: "fold", "data-state": failed && "failed" }, h("summary", {}, head), h("pre", { tabIndex: 0 }, text));
 }
 
 /** Markdown as one would read it aloud. */
 const spoken = (text) => text.replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/[*_`#>|~]+/g, " ");
-
-/** JSON with a line for each of its parts; anything else as it is. */
-function readable(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}
-
 customElements.define("klaw-chat", Chat);

@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
-import { h, keepPlace, listening, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
+import { h, keepPlace, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
 import { currentLanguage, day, number, t } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -39,14 +39,16 @@ class Chats extends HTMLElement {
       h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
     const back = () => document.hidden || this.refreshSoon();
-    this.deaf = listening([[app.socket, "frame", ({ detail }) => ["message", "ack", "chat"].includes(detail.type) && this.refreshSoon()],
-      [app.socket, "online", back], [document, "visibilitychange", back]]);
+    this.gone = new AbortController();
+    app.socket.addEventListener("frame", ({ detail }) => ["message", "ack", "chat"].includes(detail.type) && this.refreshSoon(), this.gone);
+    app.socket.addEventListener("online", back, this.gone);
+    document.addEventListener("visibilitychange", back, this.gone);
     this.refresh();
     this.go(this.where);
   }
 
   disconnectedCallback() {
-    this.deaf();
+    this.gone.abort();
   }
 
   go(where) {

@@ -83,7 +83,9 @@ class Files extends HTMLElement {
 
   /** Take a file that the server has. */
   keep(file) {
-    this.show(file.name, file.bytes || 0).file = file;
+    const told = this.show(file.name, file.bytes || 0);
+    told.file = file;
+    settled(told);
     this.changed();
   }
 
@@ -110,8 +112,11 @@ class Files extends HTMLElement {
     request.upload.onprogress = (event) => { told.progress.value = event.loaded; };
     request.onloadend = () => {
       if (!this.chips.has(told.chip)) return;
-      if (request.status === 201) told.file = JSON.parse(request.response).file;
-      else if (AGAIN.includes(request.status)) {
+      if (request.status === 201) {
+        const { file: kept, reading } = JSON.parse(request.response);
+        told.file = { ...kept, reading };
+        settled(told);
+      } else if (AGAIN.includes(request.status)) {
         const wait = Number(request.getResponseHeader("Retry-After")) || 2;
         told.timer = setTimeout(() => this.isConnected && this.upload(file, told), wait * 1000);
       } else {
@@ -130,6 +135,12 @@ class Files extends HTMLElement {
     this.hidden = !this.chips.size;
     keepFiles(this.chat, this.kept);
   }
+}
+
+/** Show a picture, and what a model will read of a file. */
+function settled({ chip, file }) {
+  if (file.type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${file.sha256}` }));
+  if (file.reading) chip.append(h("small.reading", said(file.reading)));
 }
 
 function problem(request) {

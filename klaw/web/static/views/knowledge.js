@@ -28,7 +28,8 @@ class Knowledge extends Panel {
   }
 
   draw(told) {
-    if (told.read) return reader.draw(this, ...this.where, told.read);
+    const [base, document, range] = this.where;
+    if (told.read) return reader.draw(this, base, document, range, told.read);
     return told.base ? this.drawBase(told) : this.drawList(told);
   }
 

@@ -156,9 +156,7 @@ function topicLine(each, summary, changed) {
     button(t("Forget"), () => forgetting(`topic:${each.id}`, changed)));
 }
 
-function button(text, onclick) {
-  return h("button", { type: "button", onclick }, text);
-}
+const button = (text, act) => h("button", act, text);
 
 function correctMessage(said, changed) {
   const dialog = openDialog(t("Wrong"));

@@ -189,14 +189,10 @@ function inputOf({ id, type, items, choices, nullable, secret }, shown, changed)
   if (secret && JSON.stringify(shown ?? "").includes("***")) {
     return { element: h("input", { ...given, disabled: true, value: t("stands in the file and is not shown") }), value: () => shown };
   }
-  if (choices.length && !refers) {
-    const element = h("select", given, choices.map((each) => h("option", { value: each, selected: each === shown }, each)));
-    return { element, value: () => element.value };
-  }
-  if (type === "boolean" && !refers) {
-    const options = [["true", t("on")], ["false", t("off")], ...(nullable ? [["null", t("not set")]] : [])];
+  const isBoolean = type === "boolean", options = isBoolean ? [["true", t("on")], ["false", t("off")], ...(nullable ? [["null", t("not set")]] : [])] : choices.map((each) => [each, each]);
+  if (options.length && !refers) {
     const element = h("select", given, options.map(([value, text]) => h("option", { value, selected: value === String(shown ?? null) }, text)));
-    return { element, value: () => JSON.parse(element.value) };
+    return { element, value: () => (isBoolean ? JSON.parse(element.value) : element.value) };
   }
   if (type === "array" || type === "object") {
     const rows = type === "array" ? [shown ?? []].flat() : [];

@@ -1,5 +1,6 @@
 // Scheduled tasks: the list, one task's runs, one run with all that was said in it.
 
+import { app } from "/static/app.js";
 import { get, patch, post, Problem, remove } from "/static/api.js";
 import { h, markdown, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
@@ -45,7 +46,9 @@ class Tasks extends Panel {
   drawTasks(tasks) {
     return [
       h("header", { class: "row" }, h("h1", {}, t("Tasks")),
-        h("button", { class: "main", "data-key": "new", onclick: () => this.edit() }, t("New task")),
+        h("button", { class: "main", "data-key": "remind", onclick: () => remind("", null, this) }, t("Remind me")),
+        h("button", { "data-key": "new", onclick: () => edit(tasks, this) }, t("New task")),
+        h("button", { class: "quiet", "data-key": "zone", title: t("Time zone"), onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
         h("a", { href: path("*") }, t("All runs"))),
       !tasks.length && h("p", { class: "hint" }, t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
       h("ul", { class: "cards" }, tasks.map((task) => this.card(task))),
@@ -59,7 +62,7 @@ class Tasks extends Panel {
     const again = () => this.refresh();
     const button = (word, work) => h("button", { "data-key": `${name} ${word}`, "aria-label": `${t(word)}: ${name}`, onclick: work }, t(word));
     return h("li", { "data-task": name },
-      h("h2", {}, h("a", { href: path(name), "data-key": name }, name), " ", h("code", {}, task.trigger.shown)),
+      h("h2", {}, h("a", { href: path(name), "data-key": name }, name), " ", task.trigger.repeat ? t(task.trigger.repeat) : task.trigger.kind === "at" ? "" : h("code", {}, task.trigger.shown)),
       h("p", { class: "clamp" }, task.message),
       h("dl", {},
         h("dt", {}, t("Next")), h("dd", {}, next),
@@ -68,49 +71,19 @@ class Tasks extends Panel {
       task.warning && h("p", { class: "warn" }, said(task.warning)),
       h("div", { class: "buttons" },
         button("Run now", () => this.change(() => post(`${url}/run`))),
-        button("Edit", () => this.edit(task)),
+        button("Edit", () => edit([], this, task)),
         button(enabled ? "Switch off" : "Switch on", () => this.change(() => post(`${url}/${enabled ? "disable" : "enable"}`))),
         button("History", () => showHistory(url, (each) => each.task && versionOf(each.task), again)),
         button("Remove", () => this.change(async () => { await remove(url); done(t("Removed."), () => post(`${url}/undo`), location.hash, again); }))));
   }
 
-  // -- the form --
-
-  async edit(task) {
-    const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t("New task"));
-    const before = valuesOf(task);
-    let chats, fields;
-    try {
-      [{ chats }, fields] = await Promise.all([get("/chats", { limit: 100 }), fieldsOf("schedule_add", before, FORM)]);
-    } catch (error) {
-      return dialog.show(failure(error));
-    }
-    fields.sort((one, other) => ORDER.indexOf(one.name) - ORDER.indexOf(other.name));
-    const zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
-    const choices = [["cron", t("On a schedule")], ["every", t("Every …")], ["at", t("Once")]];
-    const kind = { name: "kind", label: t("When"), value: before.kind, choices };
-    const made = form([...fields.slice(0, 2), kind, ...fields.slice(2)].slice(task ? 1 : 0), async (values) => {
-      if (task) await change(task, before, values);
-      else await post("/schedule", { ...given(values), [values.kind]: values[values.kind] || " " });
+  askZone() {
+    const dialog = openDialog(t("Time zone")), value = app.me.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+    dialog.show(form([{ name: "zone", label: t("Time zone"), value, autocomplete: "off" }], async ({ zone }) => {
+      app.me.zone = (await post("/zone/set", { zone })).zone;
       dialog.close();
-      await this.refresh();
-    });
-    const row = (name) => made.elements.namedItem(name).closest(".field");
-    const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
-    row("zone").after(h("p", { class: "hint" }, t("Next times")), times);
-    const list = (id, values) => h("datalist", { id }, values.map((value) => h("option", { value })));
-    dialog.show(made, list("chats", chats.map((chat) => chat.name)), list("zones", zones));
-    const arrange = () => TIMES.forEach((name) => { row(name).hidden = !shownFor(made.elements.kind.value).includes(name); });
-    arrange();
-    previewTimes(made, times);
-    made.elements.namedItem(task ? "message" : "name").focus();
-    let timer;
-    made.addEventListener("input", (event) => {
-      if (![...TIMES, "kind"].includes(event.target.name)) return;
-      arrange();
-      clearTimeout(timer);
-      timer = setTimeout(() => previewTimes(made, times), 250);
-    });
+      this.go(this.where);
+    }));
   }
 
   // -- runs --
@@ -152,72 +125,106 @@ class Tasks extends Panel {
   }
 }
 
-// -- values of the form --
+// -- the form --
 
 const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
-const TIMES = ["cron", "every", "at", "zone"];
-const ORDER = ["name", "message", ...TIMES, "injectInto", "model", "timeout", "maxTokens", "dailyTokens"];
+const ORDER = ["message", "when", "injectInto", "name", "model", "timeout", "maxTokens", "dailyTokens"];
+const NUMBER = { inputMode: "numeric" };
 const FORM = {
-  now: null, enabled: null, message: { rows: 4 }, at: { type: "datetime-local" }, zone: { list: "zones" }, injectInto: { list: "chats" },
-  maxTokens: { inputMode: "numeric" }, dailyTokens: { inputMode: "numeric" },
+  cron: null, every: null, at: null, zone: null, now: null, enabled: null, reminder: null, message: { rows: 3, hint: "" }, injectInto: { list: "chats" },
+  maxTokens: NUMBER, dailyTokens: NUMBER,
 };
-const shownFor = (kind) => (kind === "every" ? ["every"] : [kind, "zone"]);
-const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const REPEATS = ["", "every day", "on weekdays", "on weekends", "every week", "every month", "every year"];
+
+/** Ask when to remind of a text, in a chat; `changed` is a view that is drawn again. */
+export function remind(text, chat, changed) {
+  return edit([], changed, null, { message: text, injectInto: chat || "" });
+}
+
+/** The form of a task, of a new one among `tasks`, or of a reminder with what is `given`. */
+async function edit(tasks, view, task, given) {
+  const reminds = given || task?.reminder, before = valuesOf(tasks, task, given);
+  const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t(given ? "Remind me" : "New task"));
+  let chats, fields;
+  try {
+    [{ chats }, fields] = await Promise.all([get("/chats", { limit: 100 }), fieldsOf("schedule_add", before, FORM)]);
+  } catch (error) {
+    return dialog.show(failure(error));
+  }
+  fields.sort((one, other) => ORDER.indexOf(one.name) - ORDER.indexOf(other.name));
+  fields.splice(2, 0, { name: "repeat", label: t("Repeat"), value: before.repeat, choices: REPEATS.map((each) => [each, t(each || "no")]) });
+  const more = h("details", { hidden: Boolean(reminds) }, h("summary", {}, t("More")));
+  const made = form(fields.filter(({ name }) => name !== "name" || !task), async (values) => {
+    let told = "";
+    try {
+      if (task) await change(task, before, values);
+      else if (given) ({ told } = await post("/remind", { text: values.message || " ", when: whenOf(values) || " ", chat: values.injectInto || null }));
+      else await post("/schedule", Object.fromEntries(Object.entries({ ...values, when: whenOf(values) || " " }).filter(([name, value]) => value && name !== "repeat")));
+    } catch (error) {
+      more.open ||= error.fields?.some(({ field }) => ORDER.indexOf(field) > 2);
+      throw error;
+    }
+    dialog.close();
+    if (told) toast(told, 10000);
+    await view?.refresh();
+  });
+  const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
+  const rows = [...made.querySelectorAll(".field")], rest = rows.splice(4);
+  rows[2].after(times);
+  more.append(...rest);
+  rows[3].after(more);
+  dialog.show(made, h("datalist", { id: "chats" }, chats.map((chat) => h("option", { value: chat.name }))));
+  previewTimes(made, times);
+  made.elements[given?.message ? "when" : "message"].focus();
+  let timer;
+  made.addEventListener("input", (event) => {
+    if (!["when", "repeat"].includes(event.target.name)) return;
+    clearTimeout(timer);
+    timer = setTimeout(() => previewTimes(made, times), 250);
+  });
+}
 
 /** What the form shows of a task as it is stored, or of a new one. */
-function valuesOf(task) {
-  const values = { name: "", message: "", kind: "cron", cron: "0 9 * * *", every: "", at: "", zone: OWN_ZONE, timeout: "" };
-  for (const name of Object.keys(FIELDS)) values[name] = "";
+function valuesOf(tasks, task, given) {
+  let number = 1;
+  while (tasks.some(({ name }) => name === `task-${number}`)) number += 1;
+  const values = { name: `task-${number}`, message: "", when: "", repeat: "", timeout: "", injectInto: "", ...given };
   if (!task) return values;
-  const { kind, expression, zone, seconds, instant, shown } = task.trigger;
-  if (kind === "cron") Object.assign(values, { cron: expression, zone });
-  else values.cron = "";
-  if (kind === "every") values.every = shown.replace("every ", "") || String(seconds);
-  if (kind === "at") values.at = localMinute(new Date(instant));
   for (const [name, stored] of Object.entries(FIELDS)) values[name] = String(task[stored] ?? "");
-  return { ...values, kind, message: task.message, timeout: task.timeout_s === null ? "" : `${task.timeout_s}s` };
+  const { repeat, shown, kind } = task.trigger, [next] = task.next_fires;
+  const isPlain = next && (kind === "at" || REPEATS.includes(repeat));
+  return { ...values, when: isPlain ? next.slice(0, 16).replace("T", " ") : shown, repeat: isPlain ? repeat || "" : "",
+    message: task.message, timeout: task.timeout_s === null ? "" : `${task.timeout_s}s` };
 }
 
-function localMinute(time) {
-  return new Date(time - time.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
-}
-
-/** The fields that are given, without those of the other kinds of times. */
-function given({ kind, ...values }) {
-  const hidden = TIMES.filter((name) => !shownFor(kind).includes(name));
-  return Object.fromEntries(Object.entries(values).filter(([name, value]) => value && !hidden.includes(name)));
-}
+/** When, in one phrase, as the server reads it. */
+const whenOf = ({ when, repeat }) => (when && repeat ? `${repeat} ${when}` : when);
 
 async function change(task, before, values) {
-  const now = given(values), old = given(before), when = shownFor(values.kind);
-  const isMoved = values.kind !== before.kind || when.some((name) => values[name] !== before[name]);
-  const body = Object.fromEntries(Object.entries(now).filter(([name, value]) => (when.includes(name) ? isMoved : value !== old[name])));
-  const clear = ["timeout", ...Object.keys(FIELDS)].filter((name) => old[name] && !now[name]);
+  const body = {}, clear = [];
+  for (const [name, value] of Object.entries(values)) {
+    if (name !== "repeat" && value !== (before[name] || "")) value || ["message", "when"].includes(name) ? body[name] = value || " " : clear.push(name);
+  }
+  if (whenOf(values) !== whenOf(before)) body.when = whenOf(values) || " ";
   if (clear.length) body.clear = clear;
-  if (!values.message.trim()) body.message = " ";
-  if (isMoved && !now[values.kind]) body[values.kind] = " ";
   if (Object.keys(body).length) await patch(`/schedule/${encodeURIComponent(task.name)}`, body);
 }
 
 /** Show the next times that the form means, or what is wrong with them at its field. */
 async function previewTimes(form, times) {
-  const values = given(Object.fromEntries(new FormData(form)));
-  const kind = form.elements.kind.value, asked = JSON.stringify(values);
+  const { when } = form.elements, asked = whenOf({ when: when.value.trim(), repeat: form.elements.repeat.value });
   times.dataset.asked = asked;
-  let answer = null, problem = null;
+  let answer = null, problem = "";
   try {
-    if (values[kind]) answer = await get("/schedule/preview", { [kind]: values[kind], zone: values.zone });
+    if (asked) answer = await get("/schedule/preview", { when: asked });
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    problem = error;
+    problem = error.fields[0]?.message || error.message;
   }
   if (times.dataset.asked !== asked) return;
-  for (const name of TIMES) {
-    const input = form.elements.namedItem(name), wrong = problem && problem.fields.find((each) => each.field === name);
-    input.toggleAttribute("aria-invalid", Boolean(wrong));
-    input.parentElement.querySelector(".error").textContent = wrong ? wrong.message : "";
-  }
-  times.replaceChildren(...(answer ? answer.next_fires : []).map((each) => h("li", {}, moment(each, answer.zone))));
+  when.toggleAttribute("aria-invalid", Boolean(problem));
+  when.parentElement.querySelector(".error").textContent = problem;
+  times.replaceChildren(...(answer ? answer.next_fires.slice(0, 3) : []).map((each) => h("li", {}, moment(each, answer.zone))));
 }
 
 customElements.define("klaw-tasks", Tasks);

@@ -91,7 +91,7 @@ async def test_a_result_says_what_it_is_and_why(tmp_path: Path, embedding_model_
     assert best.bm25 is not None
     assert best.score > found.results[1].score
     assert found.words == ("Коды", "калитки")
-    assert set(found.timings_ms) == {"embed", "search", "words", "vectors", "rank", "read"}
+    assert set(found.timings_ms) == {"embed", "search", "words", "vectors", "rank", "tokens", "read"}
 
 
 @pytest.mark.parametrize("query", ["the price of a quantum telescope", "цена квантового телескопа"])

@@ -16,9 +16,10 @@ from tests.support.topics import ANNA, AT
 KINDS = {"task", "fact", "core", "summary", "topic", "person", "mention", "forget", "day", "spent"}
 NOT_IN_LOGS = {"vectors"}
 """Tables that are made by the model."""
-SINCE = {"changes of tasks", "chats", "knowledge bases", "sources of knowledge bases", "traits", "uses of documents"}
+SINCE = {"changes of tasks", "chats", "knowledge bases", "sources of knowledge bases", "traits"}
+SINCE |= {"uses of documents", "user settings"}
 """Tables that this home does not have yet."""
-WIDER = {"sessions"}
+WIDER = {"sessions", "tasks"}
 """Tables with a column that this home does not have yet."""
 
 

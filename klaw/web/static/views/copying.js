@@ -1,0 +1,26 @@
+// Copying, also without a secure context, which a plain address of a home network is not.
+
+import { h, toast } from "/static/dom.js";
+import { t } from "/static/i18n.js";
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = h("textarea.unseen", { value: text }), place = document.activeElement;
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    place?.focus({ preventScroll: true });
+    if (!copied) return toast(t("The browser does not allow copying."));
+  }
+  toast(t("Copied."), 1500);
+}
+
+/** Copy code as it is, or a table for a spreadsheet. */
+export function copyBlock(block) {
+  const table = block.querySelector("table");
+  copy(table ? [...table.rows].map((row) => [...row.cells].map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join("\t")).join("\n")
+    : block.querySelector("pre").innerText.trimEnd());
+}

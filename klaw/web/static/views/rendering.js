@@ -1,0 +1,62 @@
+// An answer as HTML while it comes: finished blocks stay as they are, the open one is made anew, and what is not rendered
+// yet is hidden, unless that takes long.
+
+import { h, markdown, setRendered } from "/static/dom.js";
+
+const LATE_MS = 1500, LAST_MS = 4000;
+
+/** Show a frame of an answer. */
+export function show(live, frame) {
+  if (!live.rest) begin(live);
+  if (!frame.offset) clear(live);
+  if (frame.offset !== live.end) return;
+  if (frame.html) {
+    const made = h("div"), open = h("div.open"); // a new one, since it stands elsewhere
+    setRendered(made, frame.html);
+    live.open.replaceWith(...made.childNodes, open);
+    Object.assign(live, { open, html: "", end: frame.end });
+  }
+  if (live.html !== frame.rest) setRendered(live.open, live.html = frame.rest);
+  const more = frame.shown - live.cut;
+  if (more > 0) {
+    live.node.data = Array.from(live.node.data).slice(more).join("");
+    live.cut = frame.shown;
+  }
+  live.rest.hidden = true;
+  clearTimeout(live.late);
+  if (!frame.seq) live.late = setTimeout(() => { live.rest.hidden = false; }, LATE_MS);
+  else finish(live);
+}
+
+function begin(live) {
+  const { text, node } = live;
+  Object.assign(live, { end: 0, html: "", open: h("div.open"), rest: h("div.plain", { dir: "auto" }, node),
+    takeBack() { // the text comes again from its beginning
+      live.rest = null;
+      live.cut = 0;
+      node.data = "";
+      text.replaceChildren(node);
+      text.classList.add("plain");
+    },
+    keep(content, put) { // the answer is stored: the last frame completes it in its row, or else it is rendered as a whole
+      const { anchorNode, anchorOffset, focusNode, focusOffset } = getSelection(), within = text.contains(anchorNode);
+      put();
+      if (within) getSelection().setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+      live.last = setTimeout(() => text.replaceChildren(markdown(content, live.done)), LAST_MS);
+    } });
+  text.classList.remove("plain");
+  text.removeAttribute("dir");
+  text.replaceChildren(live.open, live.rest);
+}
+
+function clear(live) {
+  while (live.text.firstChild !== live.open) live.text.firstChild.remove();
+  live.end = 0;
+}
+
+function finish(live) {
+  clearTimeout(live.last);
+  live.open.remove();
+  live.rest.remove();
+  live.done();
+}

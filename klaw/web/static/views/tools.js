@@ -1,0 +1,56 @@
+// Calls of tools: a line for each that says what was called, with arguments and result below it.
+
+import { h } from "/static/dom.js";
+import { t } from "/static/i18n.js";
+
+const find = (place, id) => place.querySelector(`.call[data-call="${CSS.escape(id)}"]`);
+const pre = (text, given) => h("pre", { tabIndex: 0, dir: "auto", ...given }, text);
+
+/** The line of a call. */
+function line({ id, name, title, about, arguments: given = "" }) {
+  return h("details.fold.call", { "data-call": id },
+    h("summary", title ? t(title) : name, about && `: ${about}`, h("span.how")), pre(readable(given)));
+}
+
+/** JSON with a line for each of its parts; anything else as it is. */
+function readable(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function mark(made, state) {
+  made.dataset.state = state;
+  made.querySelector(".how").textContent = ` · ${t({ started: "in progress", done: "finished", failed: "did not work" }[state])}`;
+}
+
+/** Say how a call that is stored already gets on. */
+export function used(body, { call, state }) {
+  const made = find(body, call);
+  if (made) mark(made, state);
+}
+
+/** The calls of a stored message: each stands once, with its result, in whichever order they come. */
+export function fill(body, row, { kind, calls = [{}], content }) {
+  const results = [...body.querySelectorAll(".tool_result")];
+  if (kind === "tool_call") {
+    for (const call of calls) {
+      const made = line(call), result = results.find((each) => each.dataset.call === call.id);
+      row.append(made);
+      if (result) join(made, result);
+    }
+    return;
+  }
+  const [{ id, name, failed }] = calls, made = find(body, id);
+  Object.assign(row.dataset, { call: id, state: failed ? "failed" : "done" });
+  row.append(h("details.fold", h("summary", `${t("result")} ${name}`), pre(content)));
+  if (made) join(made, row);
+}
+
+function join(made, result) {
+  if (!made.querySelector(".result")) made.append(pre(result.querySelector("pre").textContent, { class: "result" }));
+  mark(made, result.dataset.state);
+  result.hidden = true;
+}
