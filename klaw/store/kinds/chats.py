@@ -177,10 +177,7 @@ def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, en
 def forget_titles(connection: apsw.Connection, said: Sequence[Message], entry: int) -> None:
     """Remove the titles that a model made of messages that are being forgotten."""
     query = "UPDATE chats SET title = '', entry = ?1 WHERE chat_id = ?2 AND titled >= ?3 AND titled > 0 AND title <> ''"
-    first: dict[ChatId, int] = {}
-    for each in said:
-        first[each.chat] = min(each.seq, first.get(each.chat, each.seq))
-    connection.executemany(query, [(entry, *place) for place in first.items()])
+    connection.executemany(query, [(entry, each.chat, each.seq) for each in said])
 
 
 _ROWS = """

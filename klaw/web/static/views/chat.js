@@ -401,9 +401,7 @@ const TAKES = {
     if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
     else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
-  chat() {
-    this.know();
-  },
+  chat() { this.know(); },
   approval(frame) {
     this.showApproval(frame);
     this.setState(t("waiting for your answer"), true);
