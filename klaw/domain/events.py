@@ -138,6 +138,14 @@ class VariantShown:
 
 
 @attrs.frozen(kw_only=True)
+class ChatChanged:
+    """A chat has another title, or another place in lists."""
+
+    chat: ChatId
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class HealthChanged:
     """A part became degraded, or works again; for all users."""
 
@@ -148,7 +156,7 @@ class HealthChanged:
 
 ChatEvent: TypeAlias = (
     TurnStarted | StepChanged | TextStreamed | ThoughtStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
-    | VariantShown
+    | VariantShown | ChatChanged
 )  # fmt: skip
 Event: TypeAlias = MessageStored | ChatEvent | HealthChanged
 

@@ -82,6 +82,8 @@ def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
             return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
         case events.VariantShown():
             return [frames.VariantFrame(chat=chat)]
+        case events.ChatChanged(title=title):
+            return [frames.ChatFrame(chat=chat, title=title)]
         case events.TextStreamed() | events.ThoughtStreamed():
             return []
 

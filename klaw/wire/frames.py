@@ -340,6 +340,15 @@ class StoppedFrame:
 
 
 @attrs.frozen(kw_only=True)
+class ChatFrame:
+    """A watched chat has another title, or another place in lists."""
+
+    type: ClassVar[str] = "chat"
+    chat: str
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class CaughtUp:
     type: ClassVar[str] = "caught_up"
     chat: str
@@ -391,5 +400,5 @@ RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
-    | Status | ResultFrame | StoppedFrame | UploadedFrame | CaughtUp | VariantFrame | Error | Notice
+    | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice
 )  # fmt: skip

@@ -299,6 +299,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
     quotes.drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)
+    chats.forget_titles(connection, own, at)
     for chat, seq in entry.deleted:
         chats.forget(connection, user, chat, seq, at)
     topic_changes.forget(connection, user, entry.messages, entry.topics, at)

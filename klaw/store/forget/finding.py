@@ -99,8 +99,13 @@ def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
     known = chats.get(connection, user, chat)
     if known is None:
         raise NoSuchChat(name)
-    rowids = messages.kept_rowids(connection, chat, known.last_seq)
-    return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
+    return whole_chat(connection, user, chat, known.last_seq)
+
+
+def whole_chat(connection: apsw.Connection, user: UserId, chat: ChatId, last_seq: int) -> ForgetTarget:
+    """A user's chat, with what was said in it up to a number."""
+    rowids = messages.kept_rowids(connection, chat, last_seq)
+    return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, last_seq),))
 
 
 def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:

@@ -3,7 +3,7 @@
 
 A quote stands behind what it quotes: what was said before the forgotten message goes back to something else, and so do
 sentences that stood there already ("Is there anything else?"). What a user says again, and nothing else with it, is no
-quote either; it is reported.
+quote either; it is reported. Nothing comes out of a temporary chat, so what stands in others, too, is no quote of it.
 """
 
 import json
@@ -20,9 +20,9 @@ from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.engine.tables import index_row
+from klaw.store.engine.tables import END, index_row
 from klaw.store.kinds import forgotten, messages, people
-from klaw.store.kinds.chats import CHAT
+from klaw.store.kinds.chats import CHAT, TEMPORARY
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import PERSON
@@ -68,7 +68,7 @@ def look(
     if not finder:
         return QuotesFound(up_to=up_to)
     whole = {text.strip() for text in texts}
-    first, mine = min(asked, default=0), frozenset(own)
+    first, mine = first_quote(connection, asked), frozenset(own)
     stock: set[str] = set()
     found: dict[int, list[str]] = {}
     again: dict[int, list[str]] = {}
@@ -93,6 +93,13 @@ def look(
             if kind.on_purpose
         },
     )
+
+
+def first_quote(connection: apsw.Connection, asked: Sequence[int]) -> int:
+    """From which row id on messages may quote those that are forgotten."""
+    first = min(asked, default=0)
+    query = f"SELECT chat_id IN {TEMPORARY} FROM {MESSAGE.table} WHERE rowid = ?"  # noqa: S608 - constants
+    return END if connection.execute(query, (first,)).get else first
 
 
 def _quoting_messages(
@@ -161,7 +168,7 @@ def redact(
     """Put MARK in place of each piece in the rows that a look found, and in those that were written since. For ``own``
     and ``asked`` see ``look``."""
     finder = found.finder
-    first, mine = min(asked, default=0), frozenset(own)
+    first, mine = first_quote(connection, asked), frozenset(own)
     for kind in redacted() if finder else ():
         since = found.up_to.get(kind.table, 0)
         newer: Iterable[Key] = quoting(connection, user, kind, finder, since)

@@ -32,6 +32,7 @@ class ChatRows:
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
     bound: BoundBases | None = None
+    temporary: bool = False
 
 
 MAX_TOOL_ROWS = 400
@@ -124,6 +125,7 @@ def read_next(
         summaries=tuple(summaries.live(connection, session.chat, session.segment)) if covered else (),
         summarised_to=covered,
         bound=chats.bound(connection, session.user, session.chat),
+        temporary=chats.is_temporary(connection, session.chat),
     )
 
 
