@@ -212,12 +212,13 @@ async def test_back_closes_what_is_open_first(tmp_path):
         for address in ("usage", "chats", "chats/main"):
             page.evaluate("path => { location.hash = path }", f"#/{address}")
             page.wait_for_timeout(50)
+        page.wait_for_selector("article.assistant")
         page.wait_for_selector("klaw-chat header .menu summary")
         steps = page.evaluate("history.length")
         closes(page, made_from)
         closes(page, wrong_line, nested=1)
         closes(page, lambda page: page.click("klaw-chat header .menu summary"))
-        for which in (1, 2, 6):  # rename, knowledge, delete
+        for which in (1, 2, 7):  # rename, knowledge, delete
             closes(page, nth("klaw-chat header", which))
         closes(page, lambda page: page.click("nav .more"))
         assert page.evaluate("history.length") <= steps + 2
@@ -226,9 +227,8 @@ async def test_back_closes_what_is_open_first(tmp_path):
             page.keyboard.press("Escape")
             is_open(page).wait_for(state="detached")
         page.evaluate("history.back()")
-        page.wait_for_selector("klaw-chat", state="detached")
+        page.wait_for_selector("klaw-chat", state="hidden")
         assert page.url.endswith("#/chats")
-        closes(page, lambda page: page.click(".side .row button"), view="klaw-chats")
         page.evaluate("history.back()")
         page.wait_for_selector("klaw-usage")
         page.evaluate("location.hash = '#/memory/facts'")
