@@ -451,7 +451,7 @@ function messageRow(chat, message, changed, live) {
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", h("time", { dateTime: message.created_at }, when(message.created_at)),
     content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
-    isAnswer && message.turn && h("button.quiet", { onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
+    isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
       t("Why this answer")),
     variantButtons(row, chat, message),
     content && !isSystem && h("button.quiet", () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat)),
