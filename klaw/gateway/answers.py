@@ -80,6 +80,10 @@ def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
         case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
             return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
+        case events.VariantShown():
+            return [frames.VariantFrame(chat=chat)]
+        case events.ChatChanged(title=title):
+            return [frames.ChatFrame(chat=chat, title=title)]
         case events.TextStreamed() | events.ThoughtStreamed():
             return []
 
@@ -133,6 +137,9 @@ _BY_CLASS: dict[type[Exception], ErrorAnswer] = {
     errors.IdConflict: ErrorAnswer("id_conflict", "this message id is already used in another chat"),
     errors.StorageFull: _passing("storage_full", "no space is left: nothing was stored; try again later"),
     errors.TooManyChats: ErrorAnswer("too_many_chats", "you have as many chats as one user may have"),
+    errors.AnswerRunning: ErrorAnswer(
+        "answer_running", "an answer is being written: wait for it, or stop it with /stop, and try again"
+    ),
     errors.ChatBusy: _passing("busy", "the chat has too much to do: try again a little later"),
     errors.ActorTooSlow: _TOO_SLOW,
     trio.TooSlowError: _TOO_SLOW,

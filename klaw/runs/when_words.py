@@ -4,7 +4,7 @@ import datetime as dt
 import re
 from typing import Any
 
-from klaw.domain.names import zone as zone_of
+from klaw.domain.names import local_time
 from klaw.domain.task import Cron, Every, Trigger, duration_text
 
 _MONTHS = (
@@ -62,7 +62,10 @@ def say(key: str, text: str, /, **values: Any) -> str:
 def in_full(moment: float, zone: str | None, *, now: float, text: str = "") -> str:
     """A moment in Unix seconds on a zone's clock (None: the server's), in the language of a text:
     ``Tomorrow, Friday 27 November, 09:00``."""
-    when, today = (dt.datetime.fromtimestamp(each, zone_of(zone) if zone else None) for each in (moment, now))
+    when, today = (
+        dt.datetime.fromisoformat(local_time(each, zone)) if zone else dt.datetime.fromtimestamp(each).astimezone()
+        for each in (moment, now)
+    )
     ahead, spoken = (when.date() - today.date()).days, _language(text)
     near = say("near", text).split(";")[ahead] if 0 <= ahead < 2 else ""
     year = f" {when.year}" if when.year != today.year else ""

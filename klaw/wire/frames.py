@@ -13,6 +13,7 @@ import attrs
 from klaw.convert import Bounds, Check, Form
 from klaw.domain import context_used
 from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile, files_of
+from klaw.domain.branch import Variant
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message
 from klaw.domain.names import chat_name, client_id
@@ -187,6 +188,10 @@ class StoredMessage:
     files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
     context_used: ContextUsed | None = None
+    variant: Variant | None = None
+    """On pages: if there are several variants of it, which of them this is."""
+    replaced: bool | None = None
+    """It is not shown now: another variant is."""
 
     @property
     def is_answer(self) -> bool:
@@ -206,7 +211,8 @@ class StoredMessage:
             files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
             calls=calls_of(message) or None,
             context_used=context_used.read(message.metadata),
-            **{name: text for name, text in texts.items() if isinstance(text, str)},
+            turn=texts["turn"] if isinstance(texts["turn"], str) else None,
+            task=texts["task"] if isinstance(texts["task"], str) else None,
             **more,
         )
 
@@ -216,6 +222,8 @@ class MessagePage:
     chat: str
     messages: list[StoredMessage]
     more: bool
+    branched: int | None = None
+    """Grows whenever another variant is shown; None: there are no variants."""
 
 
 @attrs.frozen(kw_only=True)
@@ -332,11 +340,29 @@ class StoppedFrame:
 
 
 @attrs.frozen(kw_only=True)
+class ChatFrame:
+    """A watched chat has another title, or another place in lists."""
+
+    type: ClassVar[str] = "chat"
+    chat: str
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class CaughtUp:
     type: ClassVar[str] = "caught_up"
     chat: str
     seq: int
     ref: str | None = None
+    branched: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class VariantFrame:
+    """Another variant of some messages is shown: what a client shows of the chat is to be loaded again."""
+
+    type: ClassVar[str] = "variant"
+    chat: str
 
 
 @attrs.frozen(kw_only=True)
@@ -374,5 +400,5 @@ RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
-    | Status | ResultFrame | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
+    | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice
 )  # fmt: skip

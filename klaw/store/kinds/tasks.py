@@ -122,6 +122,7 @@ SETTINGS: Kind[UserSettings] = Kind(
     cls=UserSettings,
     table="user_settings",
     id="user_id",
+    counted="tasks",
     ops={"put": UserSettings},
     beside=("user_id",),
     tables=(table("user settings", "user_settings", "user_id", "user_id, zone, updated_at", first="", small=True),),

@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -30,7 +30,7 @@ async function begin() {
   app.socket = new Socket();
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
-  // The zone of reminders and tasks is that of the person, as the first browser says it; Tasks shows and changes it.
+  // The first browser says the person's time zone.
   if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
 
@@ -143,7 +143,7 @@ function showFrame() {
     if (open && open.localName === element) open.go(where);
     else place.replaceChildren(Object.assign(document.createElement(element), { where }));
   };
-  app.show = show;
+  if (!location.hash) moveTo("#/chats/");
   addEventListener("hashchange", show);
   addEventListener("keydown", pressed);
   app.socket.addEventListener("online", ({ detail }) => {

@@ -3,12 +3,14 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, markdown, opened, toast } from "/static/dom.js";
+import { h, keepPlace, markdown, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
+import { variantButtons } from "/static/views/variants.js";
+import { beginning, temporaryMark, titleOf } from "/static/views/new_chat.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -19,6 +21,8 @@ const isFine = () => matchMedia("(pointer: fine)").matches;
 class Chat extends HTMLElement {
   chat = "";
   at = 0;
+  /** What sends the first message of a new chat. */
+  starts = null;
 
   connectedCallback() {
     this.rows = new Map();
@@ -39,7 +43,7 @@ class Chat extends HTMLElement {
     this.files.listen(this);
     this.offline = h("p.offline", { role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.tooLong = h("p.offline", { role: "alert", hidden: true });
-    this.heading = h("h1", this.chat);
+    this.heading = h("h1", titleOf({ name: this.chat, temporary: this.temporary }));
     this.known = h("span");
     this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span.menu-place");
@@ -81,16 +85,17 @@ class Chat extends HTMLElement {
   }
 
   /** Take what is known of this chat; by default, that it is new. */
-  named(chat = { name: this.chat, title: "" }) {
-    const bases = chat.bases || [], written = JSON.stringify([chat.title || "", Boolean(chat.archived), bases]);
-    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
-    this.written = written;
-    this.heading.textContent = chat.title || chat.name;
-    this.known.replaceChildren(...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
-    this.menu.replaceChildren(chatMenu(chat, () => {
+  named(chat = { name: this.chat, title: "", temporary: this.temporary }) {
+    const bases = chat.bases || [], written = JSON.stringify([chat.title, chat.archived, chat.pinned, chat.temporary, !chat.last_seq, bases]);
+    const changed = () => {
       this.know();
       this.closest("klaw-chats")?.refresh();
-    }, true));
+    };
+    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
+    this.written = written;
+    this.heading.textContent = titleOf(chat);
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
+    this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 
   disconnectedCallback() {
@@ -117,7 +122,7 @@ class Chat extends HTMLElement {
     const asked = this.asked = {};
     let page;
     try {
-      page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
+      page = this.starts ? { messages: [] } : await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
@@ -128,6 +133,7 @@ class Chat extends HTMLElement {
       page = { messages: [], more: false };
     }
     if (asked !== this.asked || !this.isConnected) return;
+    this.branched = page.branched || 0;
     this.rows.clear();
     this.body.replaceChildren();
     this.first = this.last = 0;
@@ -135,7 +141,7 @@ class Chat extends HTMLElement {
     this.more = page.more;
     this.detached = Boolean(query.before);
     this.newest.hidden = !this.detached;
-    if (!page.messages.length) this.body.replaceChildren(h("p.hint.empty", t("What's on your mind?")));
+    if (!page.messages.length) this.body.replaceChildren(beginning(this));
     if (!this.detached) {
       app.socket.watch(this.chat, this.last);
       this.toEnd();
@@ -177,7 +183,7 @@ class Chat extends HTMLElement {
     this.loading = true;
     try {
       const page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
-      this.keepPlace(() => {
+      keepPlace(this.scroll, this.body.children, () => {
         if (query.before) {
           [...page.messages].reverse().forEach((message) => this.put(message));
           this.more = page.more;
@@ -194,15 +200,6 @@ class Chat extends HTMLElement {
       toast(error.message);
     }
     this.loading = false;
-  }
-
-  /** Change what is in the document while what is looked at stays where it is. */
-  keepPlace(change) {
-    const top = this.scroll.getBoundingClientRect().top;
-    const seen = [...this.body.children].find((row) => row.getBoundingClientRect().bottom > top);
-    const was = seen?.getBoundingClientRect().top;
-    change();
-    if (seen?.isConnected) this.scroll.scrollTop += seen.getBoundingClientRect().top - was;
   }
 
   /** Take the messages that are far away out of the document. */
@@ -299,6 +296,7 @@ class Chat extends HTMLElement {
   key(event) {
     if (this.completing?.key(event)) return event.preventDefault();
     const sends = event.ctrlKey || event.metaKey || (!event.shiftKey && isFine()); // a phone has no other key for a new line
+    if (event.key === "ArrowUp" && !this.field.value) [...this.body.querySelectorAll("button.edit")].pop()?.click();
     if (event.key === "Enter" && sends && !event.isComposing) {
       event.preventDefault();
       this.submit(event);
@@ -337,6 +335,7 @@ class Chat extends HTMLElement {
     if (bytes) return this.refuse(bytes);
     this.live.querySelectorAll(".shown").forEach((each) => each.remove());
     const shows = !this.files.named.length && this.commands?.(text); // stored nowhere
+    if (!shows && this.starts) return this.starts(event);
     if (!shows) app.socket.send(this.chat, text, this.files.named);
     this.files.clear();
     this.field.value = "";
@@ -395,16 +394,26 @@ const TAKES = {
     opened("tools").then((view) => view.used(this.body, frame));
     this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
-  caught_up() {
+  variant() {
+    this.varied = true;
+    if (!this.body.querySelector(".edited textarea:focus")) this.load();
+  },
+  caught_up(frame) {
+    if ((frame.branched || 0) !== this.branched) this.load();
     this.hideLive(true);
   },
   status(frame) {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
-    if (frame.ended) this.hideLive(true);
+    if (frame.ended) {
+      if (this.varied && !this.detached) this.load();
+      this.varied = false;
+      this.hideLive(true);
+    }
     if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
     else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
+  chat() { this.know(); },
   approval(frame) {
     this.showApproval(frame);
     this.setState(t("waiting for your answer"), true);
@@ -444,7 +453,7 @@ function messageRow(chat, message, changed, live) {
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     isAnswer && message.turn && h("button.quiet", { onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Why this answer")),
-    isAnswer && kind === "text" && !message.task && h("button.quiet", () => opened("models").then((view) => view.again(chat, message.seq)), t("Answer again with …")),
+    variantButtons(row, chat, message),
     content && !isSystem && h("button.quiet", () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat)),
       content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;

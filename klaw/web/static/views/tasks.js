@@ -64,7 +64,7 @@ class Tasks extends Panel {
     return h("li", { "data-task": name },
       h("h2", h("a", { href: path(name), "data-key": name }, name), " ", task.trigger.repeat ? t(task.trigger.repeat) : task.trigger.kind === "at" ? "" : h("code", task.trigger.shown)),
       h("p.clamp", task.message),
-      h("dl", {},
+      h("dl",
         h("dt", t("Next")), h("dd", next),
         task.inject_into && [h("dt", t("Post results to")), h("dd", task.inject_into)],
         last && [h("dt", t("Last run")), h("dd", h("a", { href: path(name, last.id) }, `${status(last)}, ${when(last.started_at)}`))]),
@@ -93,7 +93,7 @@ class Tasks extends Panel {
       h("header.row", h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
       runs.length ? h("table", { tabIndex: 0 },
         h("thead", h("tr", ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
-        h("tbody", runs.map((run) => h("tr", {},
+        h("tbody", runs.map((run) => h("tr",
           h("td", h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
           h("td", run.task), h("td", status(run)), h("td.number", tokens(run)),
           h("td", said(run.note || run.error || ""))))))
@@ -107,7 +107,7 @@ class Tasks extends Panel {
     return [
       h("header.row", h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", run.task),
         goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
-      h("dl", {},
+      h("dl",
         h("dt", t("Status")), h("dd", status(run), run.error && ` (${said(run.error)})`),
         h("dt", t("Started")), h("dd", when(run.started_at)),
         h("dt", t("Model")), h("dd", run.model),
