@@ -181,7 +181,7 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         page.reload()
         page.wait_for_selector(".approval pre")
         page.evaluate("location.hash = '#/chats'")
-        page.wait_for_selector("klaw-chat", state="detached")
+        page.get_by_text("What's on your mind?", exact=True).wait_for()
         page.click("li a")
         page.wait_for_selector(".approval pre")
         assert page.inner_text(".approval pre") == told

@@ -74,7 +74,7 @@ async def test_a_failed_turn_says_why_after_a_reload_and_elsewhere(tmp_path, loc
             each.wait_for_selector("article.assistant.text")
             assert each.locator(".retry").count() == 0
         page.click("klaw-chat header .menu summary")
-        assert page.locator("klaw-chat header .menu button").count() == 7  # none that answers again what has an answer
+        assert page.locator("klaw-chat header .menu button").count() == 8  # none that answers again what has an answer
         page.keyboard.press("Escape")
 
         say(page, "hang")

@@ -62,6 +62,7 @@ class Chats extends HTMLElement {
       if (!open.begun) open.show(Number(seq) || 0);
       open.begun = false;
     } else this.place.replaceChildren(Object.assign(document.createElement("klaw-chat"), { chat, at: Number(seq) || 0 }));
+    if (chat && !this.rows.has(chat)) this.refreshSoon();
     this.mark();
   }
 
