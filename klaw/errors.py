@@ -239,6 +239,12 @@ class NoSuchChat(StorageError):
         self.chat = chat
 
 
+class CannotReplace(StorageError):
+    """There is no message that a variant could replace, or no such variant. The text says why."""
+
+    code, argument = "cannot_replace", "seq"
+
+
 class NoSuchBase(StorageError):
     code, argument = "unknown_base", "base"
     text = "there is no knowledge base of this name that you may see"
@@ -353,6 +359,12 @@ class TooManyChats(KlawError):
 
 class ChatBusy(KlawError):
     """The chat's mailbox is full: the client should send again a little later."""
+
+
+class AnswerRunning(KlawError):
+    """Nothing of a chat can be replaced while an answer is written or about to be."""
+
+    code = "answer_running"
 
 
 class InputError(KlawError):

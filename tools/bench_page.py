@@ -127,8 +127,14 @@ def first_paint(browser: Browser, base: str) -> float:
     return found
 
 
-_SHIFTS = """() => { window.shifts = []; new PerformanceObserver(list => shifts.push(...list.getEntries().map(each =>
-  each.value))).observe({type: "layout-shift"}); }"""
+_SHIFTS = """() => {
+  window.shifts = [];
+  window.moved = new Set();
+  new PerformanceObserver(list => list.getEntries().forEach(each => {
+    shifts.push(each.value);
+    each.sources.forEach(({node}) => moved.add(`${node?.nodeName}.${node?.className}`));
+  })).observe({type: "layout-shift"});
+}"""
 
 
 def cpu_s(pid: int) -> float:
@@ -150,8 +156,10 @@ def streamed(browser: Browser, base: str, number: int, pid: int) -> dict[str, An
         page.wait_for_selector("article.assistant[data-seq] .text:not(.plain):not(:has(.plain))", timeout=120_000)
         page.wait_for_timeout(1000)
     shift = page.evaluate("shifts.reduce((sum, each) => sum + each, 0)")
+    moved = page.evaluate("[...moved]")
     page.close()
-    return {**trace.work(), "layout_shift": round(shift, 4), "server_cpu_s": round(cpu_s(pid) - begin, 2)}
+    spent = round(cpu_s(pid) - begin, 2)
+    return {**trace.work(), "layout_shift": round(shift, 4), "moved": moved, "server_cpu_s": spent}
 
 
 def scrolled(browser: Browser, base: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def take(base: str, to: Path, service: OpenRouterService) -> None:
                 asking.post(f"{base}/api/v1/chats/{quote(chat)}/messages", data={"text": text})
         page = opened(browser, base, "garden", 860, 460, locale="en-GB", color_scheme="light")
         page.screenshot(path=to / "page.png")
-        page.set_viewport_size({"width": 860, "height": 560})
+        page.set_viewport_size({"width": 860, "height": 470})
         page.click("article >> text=Why this answer >> nth=-1")
         page.wait_for_selector("dialog .bar")
         page.wait_for_timeout(500)
@@ -148,7 +148,7 @@ def models(browser: Browser, base: str, to: Path, service: OpenRouterService) ->
 
 def knowledge(browser: Browser, base: str, to: Path) -> None:
     """A base, a question to it, and what a mark of the answer opens."""
-    page = browser.new_context(viewport={"width": 860, "height": 620}, locale="en-GB", color_scheme="light").new_page()
+    page = browser.new_context(viewport={"width": 860, "height": 580}, locale="en-GB", color_scheme="light").new_page()
     page.goto(f"{base}/#/knowledge")
     page.click("text=New base")
     page.fill("dialog [name=name]", "Workshop")

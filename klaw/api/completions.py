@@ -167,7 +167,10 @@ class Exchange:
                 place = await self._place()
                 self.headers["x-klaw-chat"] = quote(place.chat)
                 sent = services, self.user, place.chat, self.message_id, question.content, self.transcript.instructions
-                asked = await stack.enter_async_context(ask(*sent, files, again=place.again))
+                asking = ask(
+                    *sent, files, again=place.again, replaced=place.replaced, same_question=place.same_question
+                )
+                asked = await stack.enter_async_context(asking)
             try:
                 streamed = await self._pass_on(asked, on_text)
             except trio.Cancelled:

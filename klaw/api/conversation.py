@@ -17,6 +17,7 @@ from klaw.api.problems import MODEL_FAILED
 from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
+from klaw.chats.requests import Submit
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import (
@@ -35,6 +36,7 @@ from klaw.errors import ChatBusy
 from klaw.gateway import answers
 from klaw.gateway.answers import StoredOnce, error_frame
 from klaw.gateway.services import Services
+from klaw.store.kinds.variants.replace import Wish
 from klaw.wire.codec import encode, tree_of
 from klaw.wire.frames import ChatName, Delta, Send, StoredMessage, ThinkingFrame
 
@@ -185,6 +187,8 @@ async def ask(
     *,
     question: bool = False,
     again: Message | None = None,
+    replaced: Message | None = None,
+    same_question: bool = False,
 ) -> AsyncIterator[SentMessage]:
     """Send a message; it is durable when the block begins. A repetition of an id brings the answer that there is.
 
@@ -192,6 +196,7 @@ async def ask(
         instructions: of the program that asks; they are not stored.
         question: it is never a command.
         again: nothing is sent; this message of the chat, whose turn failed, is to be answered.
+        replaced: the message takes the place of this one; with ``same_question`` that is to be answered again.
 
     Raises as ``ChatDirectory.send``: nothing was stored.
     """
@@ -202,6 +207,13 @@ async def ask(
         if again is not None:
             await chats.retry(user, name)
             await asked.begin(again, again=True)
+        elif replaced is not None:
+            said = Submit(id=message_id, text=text, files=files, channel=CHANNEL, instructions=instructions)
+            await chats.stop(user, name)  # who asks otherwise waits for no other answer
+            wish = Wish(which=replaced.seq, edits=not same_question, files=files)
+            open_question = await chats.vary(user, name, wish, said)
+            assert open_question is not None
+            await asked.begin(open_question.message, again=same_question)
         else:
             sent = await chats.send(
                 user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question

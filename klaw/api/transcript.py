@@ -18,6 +18,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.convert import Form, Wire
 from klaw.domain.attachment import MAX_FILES, files_of
 from klaw.domain.forget import FORGOTTEN, MARK
+from klaw.domain.imported import ORIGIN
 from klaw.domain.message import TOLD, Message, Role, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
 from klaw.domain.text import clean, digest_of_words, one_line
@@ -200,6 +201,10 @@ class TranscriptPlace:
     """What came before the question and the chat does not hold."""
     again: Message | None = None
     """The question, if it stands there already and its turn failed."""
+    replaced: Message | None = None
+    """The message of the user whose place the question takes. What followed it is kept as another variant."""
+    same_question: bool = False
+    """It is that message itself, which is to be answered again."""
 
 
 @attrs.define
@@ -229,8 +234,9 @@ async def place_of(
 
     Into the chat that the request names, if what came agrees with all that the chat holds, with its end, because some
     clients send only that, or with its beginning where the rest is new to the chat; a program that does not resend
-    everything may send nothing of it. Else into the chat, begun by a transcript, that holds exactly what came. Else
-    into a new one, for an answer that is made again, an edited question, another conversation.
+    everything may send nothing of it. Else into the chat, begun by a transcript, that holds exactly what came. An
+    answer that is made again, or an edited question, becomes a variant: in the chat that the request names, or in the
+    only one that begins so and gave one of the answers which came. Else into a new one.
     """
     history, question = transcript.history, transcript.question
     if named is not None:
@@ -249,6 +255,14 @@ async def place_of(
             goes_on = not named.resends and not is_made_again
         if goes_on:
             return TranscriptPlace(chat=named.name)
+        if place := await _parting(chats, user, named.name, history, question):
+            return place
+    return await _unnamed(chats, user, history, question) or TranscriptPlace(chat=new_chat, missing=history)
+
+
+async def _unnamed(
+    chats: ChatDirectory, user: UserId, history: Sequence[SentText], question: SentText
+) -> TranscriptPlace | None:
     for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
         if not session.name.startswith(PREFIX):
             continue
@@ -261,7 +275,39 @@ async def place_of(
             return TranscriptPlace(chat=session.name)
         if whole and (again := await _failed(chats, chat, held, history, question)):
             return TranscriptPlace(chat=session.name, again=again)
-    return TranscriptPlace(chat=new_chat, missing=history)
+    alike: list[TranscriptPlace] = []
+    for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
+        if session.name.startswith(PREFIX):
+            place = await _parting(chats, user, session.name, history, question, answered_here=True)
+            alike += [place] if place is not None else []
+    # Of several that begin alike nobody can tell which is meant; and where an answer is written, somebody else waits.
+    if len(alike) == 1 and chats.chat_status(chat_id(user, alike[0].chat))["state"] in ("idle", "failed"):
+        return alike[0]
+    return None
+
+
+async def _parting(
+    chats: ChatDirectory,
+    user: UserId,
+    name: str,
+    history: Sequence[SentText],
+    question: SentText,
+    *,
+    answered_here: bool = False,
+) -> TranscriptPlace | None:
+    """The place in a chat that begins with what came and goes on otherwise; ``answered_here``: only if an answer that
+    came was given there. Where something is forgotten nobody can tell."""
+    held, _ = await _held(chats, chat_id(user, name), len(history) + 1, oldest=True)
+    begin = held[: len(history) + 1]
+    if len(begin) <= len(history) or any(FORGOTTEN in each.last.metadata for each in begin):
+        return None
+    *before, old = begin
+    if old.last.role is not Role.USER or not _same(before, history):
+        return None
+    answers = (each.last for each in before if each.last.role is Role.ASSISTANT)
+    if answered_here and all(each.channel.startswith(ORIGIN) for each in answers):
+        return None
+    return TranscriptPlace(chat=name, replaced=old.last, same_question=old.agrees(question))
 
 
 def _asks(held: str, told: str) -> bool:
@@ -308,10 +354,12 @@ async def _failed(
     return held[-1].last if record is not None and record.status is TurnStatus.FAILED else None
 
 
-async def _held(chats: ChatDirectory, chat: ChatId, count: int) -> tuple[list[HeldMessage], bool]:
-    """A chat's newest messages as a client saw them, oldest first, and whether those are all."""
+async def _held(
+    chats: ChatDirectory, chat: ChatId, count: int, *, oldest: bool = False
+) -> tuple[list[HeldMessage], bool]:
+    """A chat's newest messages, or its ``oldest``, as a client saw them, oldest first, and whether those are all."""
     most = ROWS_EACH * count + MORE_ROWS
-    rows = await chats.shown(chat, most)
+    rows = await chats.shown(chat, most, oldest=oldest)
     found: list[HeldMessage] = []
     for row in rows:
         turn = row.metadata.get("turn")

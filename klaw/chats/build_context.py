@@ -97,7 +97,9 @@ class Gatherer:
         agent, config, rows = self.agent, self.agent.core.config, self.rows
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
-        core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
+        core = standing("", ())  # a temporary chat knows nothing of the others
+        if not rows.temporary:
+            core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
         own = prompt("knowledge") if rows.bound is not None else ""
         system = "\n\n".join(filter(None, (fixed.system_prompt, own, self.instructions)))
         given = await self._read()
@@ -149,7 +151,7 @@ class Gatherer:
         return self._looked_up
 
     async def _topics(self, recalled: RecallOutcome) -> ChosenTopics | None:
-        if self.agent.memory.chooser is not None and self._chosen is None:
+        if self.agent.memory.chooser is not None and self._chosen is None and not self.rows.temporary:
             self.vitals.doing("choosing topics")
             user = self.rows.session.user
             self._chosen = await self.agent.memory.chooser.choose(user, self._question, recalled.vector, self.meter)

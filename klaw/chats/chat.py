@@ -18,52 +18,21 @@ from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
+from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, Vary
 from klaw.chats.turn import Turn, leave_unanswered
-from klaw.domain.attachment import NamedFile
-from klaw.domain.events import Step, StepChanged
+from klaw.domain.events import Step, StepChanged, VariantShown
 from klaw.domain.message import MessageKind, NewMessage, Role, TurnStatus
 from klaw.domain.names import ChatId, user_of
-from klaw.errors import KlawError
+from klaw.errors import AnswerRunning, CannotReplace, KlawError
 from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
+from klaw.store.kinds.variants import replace
+from klaw.store.kinds.variants.replace import Wish
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
-WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages; other channels are answered at once."""
-
 log = structlog.get_logger("klaw.chat")
-
-
-@attrs.frozen(kw_only=True)
-class Submit:
-    """A user's message or slash command. Answered when it is durable."""
-
-    id: str
-    text: str
-    reply: Reply[AppendedMessage] = attrs.Factory(Reply)
-    channel: str = WEBSOCKET
-    files: tuple[NamedFile, ...] = ()
-    instructions: str = ""
-    question: bool = False
-    """Never read as a command, whatever it begins with."""
-    model: str | None = None
-    """The model that answers it; None: the chat's."""
-
-
-@attrs.frozen(kw_only=True)
-class StopTurn:
-    """Cancel the running turn. Answers whether one was running."""
-
-    reply: Reply[bool]
-    seq: int | None = None
-    """Only a turn that answers up to this message, or has not read its messages yet."""
-
-
-@attrs.frozen(kw_only=True)
-class Recover:
-    however_old: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +41,7 @@ class TurnOver:
     status: TurnStatus | None
 
 
-Msg: TypeAlias = Submit | StopTurn | Recover | TurnOver
+Msg: TypeAlias = Submit | StopTurn | Recover | Vary | TurnOver
 
 
 class ChatHandle:
@@ -183,6 +152,11 @@ class _ChatActor:
                 message.reply.set(not of_another and await self._stop("stopped by the user"))
             case Recover():
                 await self.recover(however_old=message.however_old)
+            case Vary():
+                try:
+                    message.reply.set(await self._vary(message.wish, message.said))
+                except KlawError as error:
+                    message.reply.fail(error)
             case TurnOver():
                 if self.turn is message.turn:
                     self.handle.turn = None
@@ -190,6 +164,32 @@ class _ChatActor:
                 await self._warn()
             case _:
                 assert_never(message)
+
+    async def _vary(self, wish: Wish, said: Submit) -> AppendedMessage | None:
+        """Show another variant, and answer a new one. Raises AnswerRunning, and what ``replace.vary`` raises."""
+        await self._settle()
+        if self.turn is not None or self.debounce.due is not None:
+            raise AnswerRunning("an answer is being written: wait for it, or stop it with /stop")
+        new, limits = self._message(said, MessageKind.TEXT), self.agent.core.config.attachments
+        question = await self.agent.core.writer.run(replace.vary, new, wish, limits, self.most_bytes)
+        self.agent.core.events.emit(VariantShown(chat=self.chat))
+        self.agent.memory.embedder.nudge()
+        if question is not None:
+            self.wishes = said
+            self.debounce.hurry(trio.current_time())
+        return question
+
+    async def _replace(self, asked: SlashCommand) -> str:
+        edits = asked.command == Command.EDIT
+        if edits and not asked.rest:
+            return "Say the new text too, as in /edit What is the capital of Peru?"
+        said = Submit(id=self.agent.core.new_id(), text=asked.rest, model=None if edits else asked.rest or None)
+        try:
+            await self._vary(Wish(edits=edits), said)
+        except (AnswerRunning, CannotReplace) as error:
+            return f"That did not work: {error}."
+        what = "Your last message is replaced; the one" if edits else "Answering again; the answer"
+        return f"{what} before is kept as a variant."
 
     async def _warn(self) -> None:
         warning = self.agent.llm.budget.take_warning()
@@ -296,6 +296,8 @@ class _ChatActor:
                 return SlashAnswer("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
                 return SlashAnswer(await self._retry())
+            case Command.EDIT | Command.REGENERATE:
+                return SlashAnswer(await self._replace(asked))
             case Command.HELP:
                 return SlashAnswer(commands.help_text(self.slash.meanings))
 

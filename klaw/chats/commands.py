@@ -21,6 +21,8 @@ class Command(enum.StrEnum):
     NEW = "/new"
     STOP = "/stop"
     RETRY = "/retry"
+    EDIT = "/edit"
+    REGENERATE = "/regenerate"
     HELP = "/help"
 
 
@@ -28,6 +30,8 @@ _MEANING: Mapping[str, str] = {
     Command.NEW: "start fresh: earlier messages are kept, but no longer recalled automatically",
     Command.STOP: "stop the current answer",
     Command.RETRY: "retry what has no answer yet",
+    Command.EDIT: "say something else in place of your last message: /edit What is the capital of Peru?",
+    Command.REGENERATE: "have your last message answered again; /regenerate PROVIDER/MODEL by another model",
     Command.HELP: "show this list",
 }
 

@@ -10,8 +10,9 @@ from klaw.actor.mailbox import Reply
 from klaw.actor.supervisor import ActorSpec, ActorState
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
-from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
+from klaw.chats.chat import ChatHandle
 from klaw.chats.commands import SlashCommands
+from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, Vary
 from klaw.domain import names
 from klaw.domain.attachment import NamedFile
 from klaw.domain.message import Message, TurnRecord, kept_text
@@ -20,6 +21,7 @@ from klaw.errors import ActorStopped, ChatBusy, TooManyChats
 from klaw.store.kinds import chats, messages, pending, turns
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.messages import AppendedMessage, ChatRow
+from klaw.store.kinds.variants.replace import Wish
 
 PARENT = "chats"
 
@@ -109,6 +111,12 @@ class ChatDirectory:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
+    async def vary(self, user: UserId, name: str, wish: Wish, said: Submit) -> AppendedMessage | None:
+        """Show another variant of a message; a new one is answered. Returns that message. Raises as ``start``,
+        AnswerRunning, and as ``store.kinds.variants.replace.vary``."""
+        handle = await self._handle(names.chat_id(user, name))
+        return await handle.mailbox.ask(lambda reply: Vary(wish=wish, said=said, reply=reply))
+
     async def session(self, user: UserId, name: str) -> ChatRow | None:
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
@@ -123,8 +131,8 @@ class ChatDirectory:
         """The newest messages of a chat before a seq, oldest first."""
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
-    async def shown(self, chat: ChatId, limit: int) -> list[Message]:
-        return await self._agent.core.readers.run(pending.shown, chat, limit)
+    async def shown(self, chat: ChatId, limit: int, *, oldest: bool = False) -> list[Message]:
+        return await self._agent.core.readers.run(pending.shown, chat, limit, oldest=oldest)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
         """A turn with its receipt; without an id the chat's last one. Raises InvalidName."""

@@ -145,6 +145,7 @@ class Turn:
                 sees=route.images,
                 before_seq=rows.pending[0].seq,
                 trail=self._trail,
+                temporary=rows.temporary,
             )
             if route.tools:
                 await agent.workspace.refresh_skills()
@@ -347,6 +348,7 @@ class Turn:
             TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text, citations_removed=removed)
         )
         self.agent.memory.summarizer.turn_ended(self.chat)
+        self.agent.memory.titler.turn_ended(self.chat)
         log.info("turn_ended", status=status.value, code=code)
 
 

@@ -18,7 +18,7 @@ from klaw.client.ask import EXIT_STOPPED, NoAnswer
 from klaw.client.client import Client, open_chat
 from klaw.client.connection import check_url, connect, run_until_first_ends
 from klaw.client.pipe import Messages, Pipe
-from klaw.domain.names import chat_name
+from klaw.domain.names import chat_name, new_chat_name
 from klaw.wire.frames import MessageFrame
 
 PIPE_PATIENCE_S = 60.0
@@ -29,7 +29,7 @@ _STDIN = 0
 def chat_command(args: argparse.Namespace) -> int:
     """Talk. Returns 0; 1: no server, or a message got no answer; 2: wrong arguments; 130: Ctrl-C ended it."""
     try:
-        chat = chat_name(args.chat)
+        chat = new_chat_name() if args.temporary and args.chat == "main" else chat_name(args.chat)
         url = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")) or _configured_url(args)
         check_url(url)
     except ValueError as exc:
@@ -67,6 +67,9 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
         again_s = PIPE_PATIENCE_S if keyboard is None else math.inf
         async with connect(url, token=token, name=f"klaw chat {__version__}", again_s=again_s) as client:
             welcomed = True
+            if args.temporary:
+                await client.call("chats_temporary", chat=chat)
+                warn(f"temporary chat {chat}: deleted a day after its last message; `klaw chats keep {chat}` keeps it")
             history = 0 if once or keyboard is None or args.no_history else args.history
             earlier = await open_chat(client, chat, history)
             if keyboard is not None:

@@ -92,9 +92,10 @@ def _pages(asking: Ask, name: str, found: str, **args: Any) -> Iterator[dict[str
 
 
 def _chats(asking: Ask) -> list[dict[str, Any]]:
-    """All chats, each once: their order changes meanwhile."""
+    """All chats but temporary ones, each once: their order changes meanwhile."""
     both = [each for archived in (False, True) for each in _pages(asking, "chats_list", "chats", archived=archived)]
-    return sorted({each["name"]: each for each in both}.values(), key=lambda each: str(each["name"]))
+    found = {each["name"]: each for each in both if not each["temporary"]}
+    return sorted(found.values(), key=lambda each: str(each["name"]))
 
 
 def _topics(asking: Ask) -> Iterator[dict[str, Any]]:

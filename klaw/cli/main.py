@@ -109,6 +109,9 @@ def _server_commands(commands: Any) -> None:
     question = "ask only this, with what is piped in below it"
     chat.add_argument("question", metavar="QUESTION", nargs="*", help=question)
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
+    chat.add_argument(
+        "--temporary", action="store_true", help="a new chat that is deleted a day after its last message"
+    )
     chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")
     chat.add_argument("--port", metavar="N", type=port, help="the server's port, if it is not gateway.port")
     for made in (serve, chat):

@@ -33,6 +33,9 @@ class NoAnswer:
 INTERRUPTED = NoAnswer("stopped", "the answer was not waited for")
 
 
+_ANSWERED_LATER = ("/retry", "/edit", "/regenerate")
+
+
 class Waiter:
     """Watches the events of one chat for what becomes of one message. Pure.
 
@@ -40,7 +43,7 @@ class Waiter:
     is the first one, after the message, of a turn that was not running before it.
 
     Args:
-        answered_later: it is a command whose reply may be followed by an answer (``/retry``).
+        answered_later: it is a command whose reply may be followed by an answer.
     """
 
     def __init__(self, chat: str, message_id: str, *, answered_later: bool = False) -> None:
@@ -138,7 +141,7 @@ async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]
     Raises:
         ServerRefused, ServerUnreachable, ClientClosed: the client ended.
     """
-    waiter = Waiter(chat, message_id := new_id(), answered_later=text.lower() == "/retry")
+    waiter = Waiter(chat, message_id := new_id(), answered_later=text.lower().split(" ")[0] in _ANSWERED_LATER)
     for attempt in range(ATTEMPTS):
         try:
             await client.send(chat, text, message_id)

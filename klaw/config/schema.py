@@ -40,7 +40,7 @@ class ChatsConfig:
     """Limits of chats."""
 
     idle_s: float = key("A chat without work for this long leaves memory.", 900.0, up_to=YEAR_S)
-    max_per_user: int = key("Chats that one user may have.", 1000, within=(1, 1_000_000))
+    max_per_user: int = key("Chats that one user may have.", 10_000, within=(1, 1_000_000))
     max_user_bytes_per_day: int = key(
         "Bytes of one user's messages in one day (UTC); 0 = no limit.", 256_000_000, within=(0, 1_000_000_000_000_000)
     )

@@ -131,6 +131,21 @@ class TurnEnded:
 
 
 @attrs.frozen(kw_only=True)
+class VariantShown:
+    """Another variant of some messages of a chat is shown."""
+
+    chat: ChatId
+
+
+@attrs.frozen(kw_only=True)
+class ChatChanged:
+    """A chat has another title, or another place in lists."""
+
+    chat: ChatId
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class HealthChanged:
     """A part became degraded, or works again; for all users."""
 
@@ -141,7 +156,8 @@ class HealthChanged:
 
 ChatEvent: TypeAlias = (
     TurnStarted | StepChanged | TextStreamed | ThoughtStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
-)
+    | VariantShown | ChatChanged
+)  # fmt: skip
 Event: TypeAlias = MessageStored | ChatEvent | HealthChanged
 
 

@@ -130,7 +130,11 @@ def kept_text(why: str) -> str:
     return f"{why}. Your message is kept: send another one or /retry to try again."
 
 
+TEMPORARY_S = 24 * 3600
+"""So long after its last message a temporary chat is forgotten."""
 MAX_TITLE = 100
+MAX_FIRST_TITLE = 60
+MAX_PREVIEW = 120
 MAX_UNRECALLED = 20_000
 """Messages of one chat."""
 
@@ -151,3 +155,10 @@ class ChatMark:
     unrecalled: Annotated[tuple[int, ...], OMIT, Bounds(0, MAX_UNRECALLED)] = ()
     """Numbers of messages that recall never brings back by itself."""
     bases: Annotated[tuple[BaseId, ...], OMIT, Bounds(at_most=MAX_BASES)] = ()
+    pinned: Annotated[bool, OMIT] = False
+    temporary: Annotated[bool, OMIT] = False
+    """It is searched only from inside, nothing is made of it, and it is forgotten ``TEMPORARY_S`` after its last
+    message."""
+    titled: Annotated[int, OMIT, Bounds(0)] = 0
+    """A model was asked for a title of the messages up to this number, or the user wants none. 0: no model was asked,
+    or ``title`` is the user's own."""

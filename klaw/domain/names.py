@@ -3,6 +3,7 @@
 import datetime as dt
 import difflib
 import re
+import secrets
 import unicodedata
 from functools import lru_cache
 from typing import NewType
@@ -61,6 +62,16 @@ def name_of(chat: ChatId) -> str:
 
 def user_of(chat: ChatId) -> UserId:
     return UserId(chat.split(":", 1)[0])
+
+
+NEW_CHAT = "chat-[0-9]" + 7 * "[0-9a-z]"
+"""The form of the names that Klaw makes, for regular expressions and SQLite's GLOB: such a chat is called by its title
+only."""
+
+
+def new_chat_name() -> str:
+    """A name for a chat that nobody names."""
+    return f"chat-{secrets.randbelow(10)}{secrets.token_hex(4)[1:]}"
 
 
 def client_id(text: str) -> str:

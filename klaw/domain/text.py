@@ -155,6 +155,23 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
+_MARKDOWN = re.compile(
+    r"```\w*|`|~~|__|(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)|^\s*(?:#{1,6}|>|[-+*]|\d+[.)])\s"
+    r"|!?\[([^\]\n]*)\]\([^)\s]*\)",
+    re.MULTILINE,
+)
+
+
+def in_brief(text: str, limit: int) -> str:
+    """How a text begins: at most ``limit`` characters on one line, without Markdown, cut between words."""
+    plain = one_line(_MARKDOWN.sub(lambda found: found[1] or "", text))
+    line = "".join(each for each in plain if each.isprintable() or each in _JOINERS)
+    if len(line) <= limit:
+        return line
+    head = line[:limit]
+    return f"{(head[: head.rfind(' ', limit // 2)] if ' ' in head[limit // 2 :] else head[:-1]).rstrip(' ,;:(–—-')}…"
+
+
 def hanging(text: str) -> str:
     """Data behind a label: further lines are marked, empty ones left out."""
     return f"\n{MARK} ".join(line for line in text.splitlines() if line.strip())

@@ -55,17 +55,18 @@ def event_texts(event: events.ChatEvent) -> list[str]:
     return [encode(each) for each in _frames_of(event)]
 
 
+_STATES = {events.Step.WAITING: "waiting", events.Step.NOTHING: "idle"}
+"""A step of any other kind is one of a turn."""
+
+
 def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
     chat = name_of(event.chat)
     match event:
         case events.TurnStarted(turn=turn):
             return [frames.Status(chat=chat, state="thinking", turn=turn)]
-        case events.StepChanged(turn=turn, step=events.Step.WAITING):
-            return [frames.Status(chat=chat, state="waiting", turn=turn)]
-        case events.StepChanged(turn=turn, step=events.Step.NOTHING):
-            return [frames.Status(chat=chat, state="idle", turn=turn)]
         case events.StepChanged(turn=turn, step=step):
-            return [frames.Status(chat=chat, state="thinking", turn=turn, doing=step)]
+            state = _STATES.get(step)
+            return [frames.Status(chat=chat, state=state or "thinking", turn=turn, doing=None if state else step)]
         case events.ToolUsed(what=what):
             used = {name: getattr(event, name) for name in ("turn", "call", "name", "state", "title", "about")}
             return [frames.Tool(chat=chat, what=what or None, **used)]
@@ -80,6 +81,10 @@ def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
         case events.TurnEnded(turn=turn, status=status, citations_removed=removed):
             details = {"citations_removed": removed} if removed else None
             return [frames.Status(chat=chat, state="idle", turn=turn, ended=status, details=details)]
+        case events.VariantShown():
+            return [frames.VariantFrame(chat=chat)]
+        case events.ChatChanged(title=title):
+            return [frames.ChatFrame(chat=chat, title=title)]
         case events.TextStreamed() | events.ThoughtStreamed():
             return []
 
@@ -133,6 +138,9 @@ _BY_CLASS: dict[type[Exception], ErrorAnswer] = {
     errors.IdConflict: ErrorAnswer("id_conflict", "this message id is already used in another chat"),
     errors.StorageFull: _passing("storage_full", "no space is left: nothing was stored; try again later"),
     errors.TooManyChats: ErrorAnswer("too_many_chats", "you have as many chats as one user may have"),
+    errors.AnswerRunning: ErrorAnswer(
+        "answer_running", "an answer is being written: wait for it, or stop it with /stop, and try again"
+    ),
     errors.ChatBusy: _passing("busy", "the chat has too much to do: try again a little later"),
     errors.ActorTooSlow: _TOO_SLOW,
     trio.TooSlowError: _TOO_SLOW,

@@ -15,6 +15,7 @@ import structlog
 import trio
 
 from klaw.chats.directory import at_rest
+from klaw.domain.branch import REPLACED
 from klaw.domain.events import ApprovalAsked, ChatEvent, HealthChanged, TextStreamed, ThoughtStreamed, TurnEnded
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
@@ -50,6 +51,7 @@ class _Cursor:
     """Messages up to this ``seq`` are marked as replayed."""
     announce: bool = False
     """Send ``caught_up`` when the catch-up ends."""
+    branched: int | None = None
     unanswered: dict[str, Any] | None = None
     """What ``ChatDirectory.unanswered`` said, for the status after ``caught_up``."""
     ref: str | None = None
@@ -188,6 +190,7 @@ class Delivery:
             self._hub.watch(self, chat)
         session = await self._chats.session(self.user, name_of(chat))
         cursor.head = max(cursor.head, session.last_seq if session else 0)
+        cursor.branched = (session.branched or None) if session else None
         return cursor
 
     # -- acknowledgements ------------------------------------------------------------------------------------------
@@ -302,7 +305,7 @@ class Delivery:
             if not self._outbox.has_room(LIVE_SHARE):
                 return
             cursor.next_seq = message.seq + 1
-            if not self._acknowledge(message.chat, message.id, message.seq):
+            if not self._acknowledge(message.chat, message.id, message.seq) and REPLACED not in message.metadata:
                 self._outbox.put(message_text(message, replayed=message.seq <= cursor.replay_until), name)
         if not page and cursor.next_seq <= head:
             # Every message is committed before it is heard of, so what was heard of before the read is no more.
@@ -325,7 +328,9 @@ class Delivery:
         name = name_of(cursor.chat)
         if cursor.announce:
             assert cursor.next_seq is not None  # set by watch
-            self._outbox.put(encode(CaughtUp(chat=name, seq=cursor.next_seq - 1, ref=cursor.ref)), name)
+            self._outbox.put(
+                encode(CaughtUp(chat=name, seq=cursor.next_seq - 1, ref=cursor.ref, branched=cursor.branched)), name
+            )
             status = at_rest(self._chats.chat_status(cursor.chat), cursor.unanswered)
             self._outbox.put(encode(chat_status(name, status)), name)
             cursor.announce, cursor.ref = False, None

@@ -57,7 +57,10 @@ def _chat(file: ExportEntry) -> Iterator[events.Event]:
                 if not begun:
                     begun = True
                     yield events.ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
-                yield _message(value, file.name)
+                if isinstance(value, dict) and value.get("replaced"):
+                    yield events.LeftOut("variants of messages that were not shown")
+                else:
+                    yield _message(value, file.name)
 
 
 def _kept(file: ExportEntry) -> Iterator[events.Event]:

@@ -27,6 +27,7 @@ from klaw.memory.recall.recall import CandidateReranker, Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import SummaryMaker
 from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.titles import Titler
 from klaw.memory.topics.chooser import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.control import TopicControl
 from klaw.memory.topics.fact_extractor import FactExtractor
@@ -54,6 +55,7 @@ class MemoryParts:
     summarizer: Summarizer
     archivist: Archivist
     forgetter: Forgetter
+    titler: Titler
     metrics: TopicMetrics
     _llm: Llm
     _embedding: Worker
@@ -94,6 +96,7 @@ class MemoryParts:
         self.coverage.with_summaries = config.summarises
         self.recall.reranker = _reranker(config, self._llm)
         self.chooser = _chooser(self.core, self._llm, self.topic_search)
+        self.titler.nudge()
         await self._start_wanted()
 
     async def stop_embedder(self) -> None:
@@ -184,6 +187,7 @@ def build(
         stop_run=stop_run,
         backups=core.paths.backups_dir,
     )
+    titler = Titler(config=live, readers=readers, writer=writer, asker=asker, clock=clock, events=core.events)
     topic_control = TopicControl(config=topics, maker=maker, asker=asker, changed=archivist.nudge)
     made = MemoryParts(
         core=core,
@@ -207,6 +211,7 @@ def build(
         summarizer=summarizer,
         archivist=archivist,
         forgetter=forgetter,
+        titler=titler,
         metrics=metrics,
         llm=llm,
         embedding=Worker(
@@ -220,7 +225,7 @@ def build(
             tokens=config.auto_rag.tokens,
             gather_s=config.embedding.gather_s,
         ),
-        background=(cover.spec(), memory_files.spec(), forgetter.spec()),
+        background=(cover.spec(), memory_files.spec(), forgetter.spec(), titler.spec()),
     )
     core.changing.told.append(made.settings_changed)
     return made

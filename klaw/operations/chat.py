@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast, get_args
 import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.convert import MAX_WHOLE, Bounds
+from klaw.convert import Bounds
 from klaw.domain.context_used import KEY
 from klaw.domain.message import MOST_ON_PAGE, ThinkingLevel
 from klaw.domain.names import ChatId, name_of
@@ -42,6 +42,7 @@ class ChatsMessages(all_chats.OfChat):
     limit: Annotated[int, Bounds(1, MOST_ON_PAGE)] = op.argument(
         f"messages on a page, 1 to {MOST_ON_PAGE} (default: 50)", default=50, metavar="N"
     )
+    variants: bool = op.argument("also messages that another variant has replaced", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -218,14 +219,18 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
     chat = op.chat_of(asked.chat, caller.user)
     await session_of(chat, parts)
     # One more than asked for tells whether there is more.
+    bounds = asked.before, asked.after
+    read = await parts.readers.run(stored.branches.page, chat, asked.limit + 1, *bounds, variants=asked.variants)
     if asked.after is not None:
-        found = await parts.chats.after(chat, asked.after, asked.limit + 1)
-        page = op.fitting(found[: asked.limit], _size, PAGE_CHARS)
+        page = op.fitting(read.messages[: asked.limit], _size, PAGE_CHARS)
     else:
-        found = await parts.chats.before(chat, MAX_WHOLE if asked.before is None else asked.before, asked.limit + 1)
-        page = op.fitting(found[-asked.limit :][::-1], _size, PAGE_CHARS)[::-1]
-    shown = [frames.StoredMessage.of(each) for each in page]
-    told = frames.MessagePage(chat=name_of(chat), messages=shown, more=len(found) > len(page))
+        page = op.fitting(read.messages[-asked.limit :][::-1], _size, PAGE_CHARS)[::-1]
+    shown = [
+        frames.StoredMessage.of(each, variant=read.variants.get(each.seq), replaced=each.seq in read.gone or None)
+        for each in page
+    ]
+    more = len(read.messages) > len(page)
+    told = frames.MessagePage(chat=name_of(chat), messages=shown, more=more, branched=read.branched or None)
     return cast("MessagePage", tree_of(told))
 
 
@@ -278,7 +283,7 @@ async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, A
     default, wanted = parts.llm.core.config.routing.default, asked.name
     chosen = (await session_of(caller.here, parts)).model if wanted is None else None
     if wanted is not None and wanted.lower() != DEFAULT:
-        _check(parts.llm, wanted)
+        check_model(parts.llm, wanted)
         chosen = wanted
     await parts.llm.registry.know(chosen or default, hurry=True)
     return {"model": _known(parts.llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
@@ -340,7 +345,7 @@ async def session_of(chat: ChatId, parts: HasReaders) -> "ChatRow":
     return session
 
 
-def _check(llm: "Llm", wanted: str) -> None:
+def check_model(llm: "Llm", wanted: str) -> None:
     """Raises OperationError: a name cannot be used."""
     from klaw.llm.router import configured_models
 

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import attrs
@@ -10,6 +10,7 @@ from attrs.filters import include
 
 from klaw.convert import Bounds, Check
 from klaw.domain.attachment import files_of
+from klaw.domain.events import ChatChanged
 from klaw.domain.message import ECHO, MAX_TITLE, SHOWN, Message, MessageKind, Role, chat_title
 from klaw.domain.names import name_of
 from klaw.domain.summary import Summary
@@ -57,6 +58,12 @@ class ChatsExport(OfChat):
     after: Annotated[int, Bounds(0)] = op.argument(
         "the part of the document after this message", default=0, metavar="SEQ", hidden=True
     )
+    variants: bool = op.argument("also messages that another variant has replaced", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class ChatsPin(OfChat):
+    off: bool = op.argument("take it back", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -77,6 +84,11 @@ class OneChat(TypedDict):
     chat: "StoredChat"
 
 
+class TemporaryState(TypedDict):
+    chat: str
+    temporary: bool
+
+
 class PartOfChat(TypedDict):
     chat: str
     format: str
@@ -94,7 +106,7 @@ def _table(answer: dict[str, Any]) -> Lines:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
     rows = [["chat", "title", "messages", "last message"]]
     rows += [
-        [each["name"], each["title"], str(each["messages"]), minute(each["updated_at"])] for each in answer["chats"]
+        [each["name"], _marked(each), str(each["messages"]), minute(each["updated_at"])] for each in answer["chats"]
     ]
     return [Table(rows, right=frozenset({2})), *op.more(answer)]
 
@@ -126,6 +138,24 @@ def _called(chat: dict[str, Any]) -> str:
     return f"{chat['name']} “{chat['title']}”" if chat["title"] else str(chat["name"])
 
 
+def _marked(chat: dict[str, Any]) -> str:
+    marks = [word for word in ("pinned", "temporary") if chat[word]]
+    return f"{chat['title']} ({', '.join(marks)})".strip() if marks else str(chat["title"])
+
+
+def _pinned(answer: dict[str, Any]) -> Lines:
+    chat = answer["chat"]
+    return [f"chat {_called(chat)} is {'pinned' if chat['pinned'] else 'no longer pinned'}"]
+
+
+def _kept(answer: dict[str, Any]) -> Lines:
+    return [f"chat {_called(answer['chat'])} is kept, like any other chat"]
+
+
+def _begun(answer: dict[str, Any]) -> Lines:
+    return [f"chat {answer['chat']} is temporary: it is deleted a day after its last message"]
+
+
 def _summaries(answer: dict[str, Any]) -> Lines:
     if not answer["summaries"]:
         return ["no summaries of this chat"]
@@ -149,7 +179,7 @@ _ARCHIVE = op.Slash(word="/archive", help="take this chat out of the list until 
 
 @NOUN.operation("chats_list", ChatsList, cli="list", show=_table, offline=True, slash=_LIST)
 async def list_chats(asked: ChatsList, caller: Caller, parts: DatabaseParts) -> ChatPage:
-    """List the chats, the last used first."""
+    """List the chats: pinned ones, then the others, the last used first."""
     chats, only = stored.chats, op.chat_of(asked.chat, caller.user)
     if only is None:
         count = await parts.readers.run(chats.count, caller.user, archived=asked.archived)
@@ -170,11 +200,49 @@ async def list_chats(asked: ChatsList, caller: Caller, parts: DatabaseParts) -> 
 
 @NOUN.operation("chats_rename", ChatsRename, cli="rename", show=_renamed, changes=True, slash=_RENAME)
 async def rename(asked: ChatsRename, caller: Caller, parts: Parts) -> OneChat:
-    """Give a chat a title; its name stays."""
+    """Give a chat a title, which may be any text on one line; its name stays."""
     if asked.title is None:
         raise op.OperationError("bad_args", "say the title too, as in /rename Garden plans", field="title")
     chat = op.chat_of(asked.chat, caller.user)
-    return {"chat": await parts.writer.run(stored.chats.rename, caller.user, chat, asked.title, parts.now())}
+    return _changed(await parts.writer.run(stored.chats.rename, caller.user, chat, asked.title, parts.now()), parts)
+
+
+def _changed(chat: "StoredChat", parts: Parts) -> OneChat:
+    """The answer with a changed chat, of which those who watch it are told."""
+    parts.core.events.emit(ChatChanged(chat=chat.chat, title=chat.title))
+    return {"chat": chat}
+
+
+@NOUN.operation("chats_pin", ChatsPin, cli="pin", show=_pinned, changes=True)
+async def pin(asked: ChatsPin, caller: Caller, parts: Parts) -> OneChat:
+    """Keep a chat at the top of the list, or with --off no longer."""
+    chat = op.chat_of(asked.chat, caller.user)
+    done = await parts.writer.run(stored.chats.pin, caller.user, chat, parts.now(), pinned=not asked.off)
+    return _changed(done, parts)
+
+
+@NOUN.operation("chats_temporary", OfChat, cli="temporary", show=_begun, changes=True)
+async def begin_temporary(asked: OfChat, caller: Caller, parts: Parts) -> TemporaryState:
+    """Make a new chat a temporary one, before its first message.
+
+    Nothing is made of it: no topics, facts or people. Only it can search itself, no export has it, and it is deleted
+    permanently a day after its last message.
+    """
+    chat = op.chat_of(asked.chat, caller.user)
+    if not await parts.writer.run(stored.chats.begin_temporary, caller.user, chat, parts.now()):
+        text = "has messages already: only a new chat can be temporary. Take another name"
+        raise op.OperationError("bad_args", text, field="chat")
+    return {"chat": name_of(chat), "temporary": True}
+
+
+@NOUN.operation("chats_keep", OfChat, cli="keep", show=_kept, changes=True)
+async def keep(asked: OfChat, caller: Caller, parts: Parts) -> OneChat:
+    """Keep a temporary chat: from now on it is like any other chat."""
+    chat = op.chat_of(asked.chat, caller.user)
+    done = await parts.writer.run(stored.chats.keep, caller.user, chat, parts.now())
+    parts.memory.archivist.nudge()
+    parts.memory.titler.nudge()
+    return _changed(done, parts)
 
 
 @NOUN.operation("chats_archive", OfChat, cli="archive", show=_put_away, changes=True, slash=_ARCHIVE)
@@ -191,7 +259,8 @@ async def restore(asked: OfChat, caller: Caller, parts: Parts) -> OneChat:
 
 async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: bool) -> OneChat:
     chat = op.chat_of(asked.chat, caller.user)
-    return {"chat": await parts.writer.run(stored.chats.archive, caller.user, chat, parts.now(), archived=archived)}
+    done = await parts.writer.run(stored.chats.archive, caller.user, chat, parts.now(), archived=archived)
+    return _changed(done, parts)
 
 
 @NOUN.operation("chats_export", ChatsExport, cli="export", offline=True, document=True)
@@ -201,10 +270,16 @@ async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> Pa
     about = await parts.readers.run(stored.chats.get, caller.user, chat)
     if about is None:
         raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
-    found = await parts.readers.run(stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
+    if about.temporary:
+        text = "is temporary and cannot be exported. Keep it first: klaw chats keep NAME"
+        raise op.OperationError("temporary_chat", text, field="chat")
+    found = await parts.readers.run(
+        stored.messages.kept_after, chat, asked.after, PART_MESSAGES + 1, variants=asked.variants
+    )
     said = op.fitting(found[:PART_MESSAGES], lambda each: len(each.content), PART_CHARS)
     last = len(said) == len(found)
-    text = _document_part(asked, attrs.asdict(about), said, last=last)
+    replaced = await parts.readers.run(stored.branches.replaced, chat) if asked.variants else frozenset[int]()
+    text = _document_part(asked, attrs.asdict(about), said, replaced, last=last)
     return {
         "chat": chat,
         "format": asked.format,
@@ -223,16 +298,19 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _MARKUP = re.compile(r"([\\`*_\[\]<>&#])")
 
 
-def _document_part(asked: ChatsExport, chat: Mapping[str, Any], said: Iterable[Message], *, last: bool) -> str:
-    """The next messages of a chat, if there are any; ``last``: there are no others behind them."""
+def _document_part(
+    asked: ChatsExport, chat: Mapping[str, Any], said: Iterable[Message], replaced: Collection[int], *, last: bool
+) -> str:
+    """The next messages of a chat, if there are any; ``last``: there are no others behind them. ``replaced``: numbers
+    of those that another variant has replaced."""
     first = asked.after == 0
     if asked.format == "markdown":
         head = f"# {escaped(chat['title'] or chat['name'])}\n\nChat {escaped(chat['name'])}; times are UTC.\n"
-        return (head if first else "") + "".join(map(_markdown, said))
+        return (head if first else "") + "".join(_markdown(each, replaced=each.seq in replaced) for each in said)
     from klaw.store.rows import dumps
 
     about = dumps({name: chat[name] for name in ("chat", "name", "title")})
-    lines = ",\n".join(dumps(_json(each)) for each in said)
+    lines = ",\n".join(dumps({**_json(each), **({"replaced": True} if each.seq in replaced else {})}) for each in said)
     comma = ",\n" if lines else ""
     return (f'{about[:-1]},"messages":[\n' if first else comma) + lines + ("\n]}\n" if last else "")
 
@@ -248,11 +326,11 @@ def escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", text)
 
 
-def _markdown(message: Message) -> str:
+def _markdown(message: Message, *, replaced: bool) -> str:
     at = message.created_at[:16].replace("T", " ")
     if message.type is MessageKind.SESSION_BREAK:
         return f"\n---\n\n*A new segment · {at}*\n"
-    about = f"{at} · #{message.seq}"
+    about = f"{at} · #{message.seq}{' · replaced' if replaced else ''}"
     if message.type is MessageKind.TOOL_RESULT:
         failed = " failed" if message.metadata.get("error") else ""
         return _folded(f"Result of {message.metadata.get('name', 'a tool')}{failed} · {about}", message.content)

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from klaw.store.kinds.knowledge import documents as documents
     from klaw.store.kinds.knowledge import removal as removal
     from klaw.store.kinds.knowledge import sources as sources
+    from klaw.store.kinds.variants import branches as branches
     from klaw.store.search import history_search as history_search
     from klaw.store.search import whereabouts as whereabouts
 else:
 
     def __getattr__(name: str) -> Any:
-        for folder in ("", "kinds.", "kinds.knowledge.", "search."):
+        for folder in ("", "kinds.", "kinds.knowledge.", "kinds.variants.", "search."):
             module = f"klaw.store.{folder}{name}"
             if not name.startswith("__") and find_spec(module) is not None:
                 globals()[name] = import_module(module)  # so that it is looked for only once

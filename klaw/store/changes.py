@@ -118,6 +118,8 @@ class Kind(Generic[V]):
     """Query of the ids by which a user names them, up to the condition of the id, if these are not ``id``."""
     holds: str = "true"
     """Condition of the rows that hold; others were replaced."""
+    whole: str = attrs.field(default=attrs.Factory(lambda self: self.table, takes_self=True))
+    """The table, or the view that has its rows as they were before a variant replaced them."""
     changed: str = "entry"
     """The column that grows with each change of a row; may be empty."""
     full_text: bool = False

@@ -78,6 +78,8 @@ class ToolContext:
     """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     allowed: bool = False
+    temporary: bool = False
+    """In a temporary chat: no tool that writes is offered, and none that shows what other chats left."""
 
 
 @attrs.frozen
@@ -245,7 +247,8 @@ class Toolbox:
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
         enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self.disabled))
-        return tuple(spec for spec in enabled if spec.when is None or spec.when(context))
+        allowed = (s for s in enabled if not (context.temporary and s.permission is Permission.WRITE))
+        return tuple(spec for spec in allowed if spec.when is None or spec.when(context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:
         """The tool list of a request. The same tools give the same bytes, so that prompt caches hit."""

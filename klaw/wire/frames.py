@@ -13,6 +13,7 @@ import attrs
 from klaw.convert import Bounds, Check, Form
 from klaw.domain import context_used
 from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile, files_of
+from klaw.domain.branch import Variant
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message
 from klaw.domain.names import chat_name, client_id
@@ -187,6 +188,9 @@ class StoredMessage:
     files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
     context_used: ContextUsed | None = None
+    variant: Variant | None = None
+    """On pages: if there are several variants of it, which of them this is."""
+    replaced: bool | None = None
 
     @property
     def is_answer(self) -> bool:
@@ -195,7 +199,7 @@ class StoredMessage:
     @classmethod
     def of(cls, message: Message, **more: Any) -> Self:
         """A message as the store has it. ``more``: further fields of the frame."""
-        texts = {name: message.metadata.get(name) for name in ("turn", "task")}
+        texts = {name: text for name in ("turn", "task") if isinstance(text := message.metadata.get(name), str)}
         return cls(
             seq=message.seq,
             id=message.id,
@@ -206,8 +210,7 @@ class StoredMessage:
             files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
             calls=calls_of(message) or None,
             context_used=context_used.read(message.metadata),
-            **{name: text for name, text in texts.items() if isinstance(text, str)},
-            **more,
+            **more | texts,
         )
 
 
@@ -216,6 +219,8 @@ class MessagePage:
     chat: str
     messages: list[StoredMessage]
     more: bool
+    branched: int | None = None
+    """Grows whenever another variant is shown; None: there are no variants."""
 
 
 @attrs.frozen(kw_only=True)
@@ -332,11 +337,29 @@ class StoppedFrame:
 
 
 @attrs.frozen(kw_only=True)
+class ChatFrame:
+    """A watched chat has another title, or another place in lists."""
+
+    type: ClassVar[str] = "chat"
+    chat: str
+    title: str
+
+
+@attrs.frozen(kw_only=True)
 class CaughtUp:
     type: ClassVar[str] = "caught_up"
     chat: str
     seq: int
     ref: str | None = None
+    branched: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class VariantFrame:
+    """Another variant of some messages is shown: what a client shows of the chat is to be loaded again."""
+
+    type: ClassVar[str] = "variant"
+    chat: str
 
 
 @attrs.frozen(kw_only=True)
@@ -347,8 +370,7 @@ class FieldError:
 
 @attrs.frozen(kw_only=True)
 class Error:
-    """``message`` never quotes what the client wrote. For a turn it may quote the model's provider, on one line and
-    without keys."""
+    """``message`` never quotes the client. Of a turn it may quote the model's provider, on one line, without keys."""
 
     type: ClassVar[str] = "error"
     code: str
@@ -374,5 +396,5 @@ RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
-    | Status | ResultFrame | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
+    | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice
 )  # fmt: skip

@@ -127,17 +127,41 @@ async def test_rounds_of_a_clients_tools_are_given_to_the_model(http, llm):
     assert "SUNNY 21" in given(llm)[-2]
 
 
+async def variants_in(http, chat):
+    """Number and count at each message of a chat that has variants."""
+    messages = (await http.get(f"/api/v1/chats/{chat}/messages")).json()["messages"]
+    found = [(each["content"], each["variant"]) for each in messages if "variant" in each]
+    return [(text, variant["number"], variant["count"]) for text, variant in found]
+
+
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("headers", [{}, {"X-Klaw-Chat": "mine"}, {"X-OpenWebUI-Chat-Id": "mine"}])
-async def test_an_answer_that_is_made_again_and_an_edited_question_are_other_chats(http, llm, headers):
-    first, answer = await ask(http, body("u One"), **headers)
-    second = body("u One", f"a {answer}", "u Two")
-    for asked, replaced in ((body("u One"), 0), (second, 2), (body("u 1", f"a {answer}", "u Two"), 2), (second, 2)):
-        chat, _ = await ask(http, asked, **headers)
-        texts = [each["content"] for each in asked["messages"]]
-        assert given(llm) == texts
-        assert (await said_in(http, chat))[:-1] == texts
-        assert len(texts) == replaced + 1
-    assert (await said_in(http, first)).count("One") == 1
+async def test_an_answer_that_is_made_again_and_an_edited_question_are_variants(http, llm, door, headers):
+    first, answer = await ask(http, body("u One"), door, **headers)
+    asked = (body("u One", f"a {answer}", f"u {each}") for each in ("Two", "Two", "Zwei", "Zwei"))
+    expected = [[], [("echo: Two", 2, 2)], [("Zwei", 2, 2)], [("Zwei", 2, 2), ("echo: Zwei", 2, 2)]]
+    for each, variants in zip(asked, expected, strict=True):
+        chat, again = await ask(http, each, door, **headers)
+        texts = [message["content"] for message in each["messages"]]
+        assert (chat, given(llm), await said_in(http, chat)) == (first, texts, [*texts, again])
+        assert await variants_in(http, chat) == variants
+
+
+async def test_a_program_that_sends_all_of_a_named_chat_edits_its_first_question(http, llm):
+    headers = {"X-OpenWebUI-Chat-Id": "mine"}
+    await ask(http, body("u One"), **headers)
+    for text, variants in (("1", [("1", 2, 2)]), ("1", [("1", 2, 2), ("echo: 1", 2, 2)])):
+        chat, answer = await ask(http, body(f"u {text}"), **headers)
+        assert (chat, await said_in(http, chat)) == ("mine", [text, answer])
+        assert await variants_in(http, chat) == variants
+    assert given(llm) == ["1"]
+
+
+async def test_what_a_program_sends_before_each_question_is_no_edited_chat(http, llm):
+    """Its examples were answered elsewhere: two questions behind them are two conversations."""
+    examples = "u 1 + 1", "a 2"
+    went = [(await ask(http, body(*examples, f"u {each}")))[0] for each in ("2 + 2", "3 + 3")]
+    assert len(set(went)) == 2
 
 
 async def test_a_named_chat_needs_nothing_of_what_was_said_before(http, llm):

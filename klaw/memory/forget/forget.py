@@ -5,7 +5,7 @@ Actor ``memory.compactor``: at its start it finishes the large forgettings that 
 database's files of what users forgot. SQLite overwrites what is deleted, but the write-ahead log still has it, and now
 and then a page keeps a copy. So soon after a forgetting the log is emptied into the database, and seldom the file is
 rebuilt, during which nobody can write: no user can keep the others waiting by forgetting. ``klaw forget`` does both at
-once, for its report.
+once, for its report. It also forgets the temporary chats whose time is over, those of a time when no server ran too.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,14 +16,14 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock, iso
+from klaw.actor.clock import Clock, from_iso, iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.backup.folder import listed
 from klaw.domain.forget import Thing
-from klaw.domain.message import Message
+from klaw.domain.message import TEMPORARY_S, Message
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
 from klaw.memory.forget import take_out
@@ -37,7 +37,7 @@ from klaw.store.forget.finding import NothingToForget
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetTarget, Reach
-from klaw.store.kinds import forgotten, messages, runs
+from klaw.store.kinds import chats, forgotten, messages, runs
 
 ACTOR_NAME = "memory.compactor"
 MOST_LISTED = 100
@@ -52,6 +52,8 @@ MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
 READINGS = 5
 """How often what goes is read until nothing has changed since."""
+LOOK_EVERY_S = 3_600.0
+"""So often somebody looks at least for temporary chats whose time is over."""
 NOTED_AT_ONCE = 50
 """Entries that one transaction notes as finished."""
 
@@ -292,23 +294,46 @@ class Forgetter:
             if not self.reindexing() and not await self.writer.run_alone(logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")
 
+    async def expire(self) -> float:
+        """Forget the temporary chats whose time is over. Returns in how many seconds to look again. Cancellation is
+        safe, as for ``forget``."""
+        wait_s = LOOK_EVERY_S
+        for user, chat, last_seq, used_at in await self.readers.run(chats.temporary):
+            left_s = from_iso(used_at) + TEMPORARY_S - self.clock.now()
+            if left_s > 0:
+                return min(left_s, wait_s)
+            if (user, chat, last_seq, used_at) not in await self.readers.run(chats.temporary):
+                continue  # it is kept, or somebody went on in it
+            try:
+                await self.forget(await self.readers.run(finding.whole_chat, user, chat, last_seq))
+            except (NothingToForget, StorageError) as error:  # a reindex runs, or it changed meanwhile
+                log.warning("not_expired", error=error_class(error))
+                wait_s = EMPTY_EVERY_S
+        return wait_s
+
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """Finish what was interrupted; then compact after nudges, until cancelled."""
+        """Finish what was interrupted; then compact after nudges, and forget temporary chats, until cancelled."""
         task_status.started()
         vitals.doing("finishing a forgetting")
         try:
             await self.resume()
         except StorageError as error:
             log.warning("not_resumed", error=error_class(error))
-        anew_at = trio.current_time()
+        anew_at = look_at = trio.current_time()
         owed = False
         while True:
+            if trio.current_time() >= look_at:
+                vitals.doing("forgetting temporary chats")
+                look_at = trio.current_time() + await self.expire()
             vitals.doing("idle")
-            pause = max(0.0, anew_at - trio.current_time()) if owed else float("inf")
-            owed = await self.compactor.wait_for_news(pause) or owed
+            until = min(look_at, anew_at) if owed else look_at
+            nudged = await self.compactor.wait_for_news(max(0.0, until - trio.current_time()))
+            owed = nudged or owed
+            if not nudged and not (owed and trio.current_time() >= anew_at):
+                continue  # to look again
             await trio.sleep(SETTLE_S)
             vacuum = trio.current_time() >= anew_at
             vitals.doing("compacting the database")

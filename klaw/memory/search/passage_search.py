@@ -113,7 +113,7 @@ def _text(stored: Stored) -> str:
 def _is_allowed(stored: Stored, filters: HistoryFilters) -> bool:
     if isinstance(stored, StoredChunk):
         return True
-    if isinstance(stored, StoredNote) and filters.chat not in (None, stored.chat):
+    if isinstance(stored, StoredNote) and filters.chat != stored.chat and (filters.chat or stored.temporary):
         return False
     time = stored.updated_at if isinstance(stored, Fact) else stored.created_at
     return (filters.since is None or time >= filters.since) and (filters.until is None or time < filters.until)

@@ -21,9 +21,13 @@ LAST_FORGETTING = "forget_last:"
 """The user's name is appended."""
 
 
+LAST_REPLACING = "replace_last:"
+"""Likewise: the entry by which another variant of some messages became the one that is shown."""
+
+
 def last_forgetting(connection: apsw.Connection, user: str) -> int:
-    """Number of a user's last forgetting; 0 for none."""
-    return int(get(connection, f"{LAST_FORGETTING}{user}") or 0)
+    """Number of the entry by which a user last forgot or replaced messages; 0 for none."""
+    return max(int(get(connection, f"{key}{user}") or 0) for key in (LAST_FORGETTING, LAST_REPLACING))
 
 
 FORGET_COMPACT = "forget_compact"
@@ -35,9 +39,9 @@ def owes_compaction(connection: apsw.Connection) -> bool:
 
 
 def forgotten_since(user: str, as_of: str) -> str:
-    """SQL: a user has forgotten something since an entry of the memory journal. Never true of NULL."""
+    """SQL: a user has forgotten or replaced something since an entry of the memory journal. Never true of NULL."""
     return (
-        f"EXISTS (SELECT 1 FROM meta WHERE key = '{LAST_FORGETTING}' || {user}"  # noqa: S608 - expressions of callers
+        f"EXISTS (SELECT 1 FROM meta WHERE key IN ('{LAST_FORGETTING}' || {user}, '{LAST_REPLACING}' || {user})"  # noqa: S608 - expressions of callers
         f" AND CAST(value AS INTEGER) > {as_of})"
     )
 

@@ -201,7 +201,7 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     """Take further messages of a forgetting out of the database; what was made of them went with the first ones. By
     ``at``, the time of the forgetting, the entries belong together. Raises StorageError: one of them is not there."""
     connection = tx.connection
-    own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
+    own = [each for each in messages.whole(connection, rowids) if each.user == user]
     if not own or len(own) != len(rowids):
         raise _not_there()
     files = attachments.only_of(connection, user, own)
@@ -280,7 +280,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
         if kind.full_text:
             index = f"{kind.table}_fts"
             connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('secure-delete', 1)")  # noqa: S608
-    own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == user)
+    own = tuple(each for each in messages.whole(connection, entry.messages) if each.user == user)
     found = found or quotes.look(connection, user, _texts(connection, own, entry), entry.messages, entry.asked)
     for topic in entry.topics:
         end_topic(connection, change, topic, None)
@@ -299,6 +299,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
     quotes.drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)
+    chats.forget_titles(connection, own, at)
     for chat, seq in entry.deleted:
         chats.forget(connection, user, chat, seq, at)
     topic_changes.forget(connection, user, entry.messages, entry.topics, at)

@@ -29,6 +29,7 @@ from klaw.store.forget.reach import ForgetTarget
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
 from klaw.store.kinds.forgotten import runs_of_tasks
 from klaw.store.kinds.runs import transcript_path
+from klaw.store.kinds.variants.branches import same_place
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
 
@@ -63,9 +64,10 @@ def _message(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarg
         return _person(connection, text, user)
     if len(found) != 1:
         raise NothingToForget("there is no such message")
-    if found[0].role is Role.SYSTEM:
+    (said,) = messages.whole(connection, [found[0].rowid])
+    if said.role is Role.SYSTEM:
         raise NothingToForget("this is forgotten already, or a line of Klaw's own: there is nothing of yours in it")
-    return ForgetTarget(user=user, rowids=(found[0].rowid,))
+    return ForgetTarget(user=user, rowids=tuple(same_place(connection, said)))
 
 
 def newest(connection: apsw.Connection, chat: ChatId, count: int) -> ForgetTarget:
@@ -97,8 +99,13 @@ def _chat(connection: apsw.Connection, name: str, user: UserId) -> ForgetTarget:
     known = chats.get(connection, user, chat)
     if known is None:
         raise NoSuchChat(name)
-    rowids = messages.kept_rowids(connection, chat, known.last_seq)
-    return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
+    return whole_chat(connection, user, chat, known.last_seq)
+
+
+def whole_chat(connection: apsw.Connection, user: UserId, chat: ChatId, last_seq: int) -> ForgetTarget:
+    """A user's chat, with what was said in it up to a number."""
+    rowids = messages.kept_rowids(connection, chat, last_seq)
+    return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, last_seq),))
 
 
 def _task(connection: apsw.Connection, text: str, user: UserId) -> ForgetTarget:

@@ -81,7 +81,7 @@ class Cleaner:
         user = entry.user
         self.entry, self._finder = entry, finder
         self._messages = frozenset(entry.messages)
-        self._first = min(entry.asked, default=0)
+        self._first = quotes.first_quote(connection, entry.asked)
         self._gone = {**entry.gone, BASE.what: entry.knowledge, SOURCE.what: entry.knowledge}
         self._summaries = {summaries.summary_key(each) for each in entry.summaries}
         self._keep = {kind.what for kind in KINDS if kind.on_purpose}

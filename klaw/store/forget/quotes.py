@@ -3,7 +3,7 @@
 
 A quote stands behind what it quotes: what was said before the forgotten message goes back to something else, and so do
 sentences that stood there already ("Is there anything else?"). What a user says again, and nothing else with it, is no
-quote either; it is reported.
+quote either; it is reported. Nothing comes out of a temporary chat, so what stands in others, too, is no quote of it.
 """
 
 import json
@@ -20,9 +20,9 @@ from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.engine.tables import index_row
+from klaw.store.engine.tables import END, index_row
 from klaw.store.kinds import forgotten, messages, people
-from klaw.store.kinds.chats import CHAT
+from klaw.store.kinds.chats import CHAT, TEMPORARY
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import PERSON
@@ -68,7 +68,7 @@ def look(
     if not finder:
         return QuotesFound(up_to=up_to)
     whole = {text.strip() for text in texts}
-    first, mine = min(asked, default=0), frozenset(own)
+    first, mine = first_quote(connection, asked), frozenset(own)
     stock: set[str] = set()
     found: dict[int, list[str]] = {}
     again: dict[int, list[str]] = {}
@@ -95,12 +95,19 @@ def look(
     )
 
 
+def first_quote(connection: apsw.Connection, asked: Sequence[int]) -> int:
+    """From which row id on messages may quote those that are forgotten."""
+    first = min(asked, default=0)
+    query = f"SELECT chat_id IN {TEMPORARY} FROM {MESSAGE.table} WHERE rowid = ?"  # noqa: S608 - constants
+    return END if connection.execute(query, (first,)).get else first
+
+
 def _quoting_messages(
     connection: apsw.Connection, user: UserId, finder: PieceFinder, since: int, own: Collection[int]
 ) -> Iterator[tuple[int, bool, list[str]]]:
     """Row ids of messages that stay, whether it is the user who says a piece again, and the pieces."""
     statement = (
-        f"SELECT rowid, role, content, metadata FROM {MESSAGE.table}"  # noqa: S608 - a constant
+        f"SELECT rowid, role, content, metadata FROM {MESSAGE.whole}"  # noqa: S608 - a constant
         " WHERE user_id = ? AND rowid > ? ORDER BY rowid"
     )
     for rowid, role, content, metadata in connection.execute(statement, (user, since)):
@@ -124,7 +131,7 @@ def quoting(
     if not finder or not kind.quotes or not kind.table:
         return
     newer = f" AND {kind.changed} > ?" if kind.changed else ""
-    statement = f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.table} WHERE user_id = ?{newer}"  # noqa: S608
+    statement = f"SELECT {kind.id}, {', '.join(kind.quotes)} FROM {kind.whole} WHERE user_id = ?{newer}"  # noqa: S608
     for key, *values in connection.execute(statement, (user, since)[: 1 + bool(newer)]):
         if any(
             _says(finder, value, column in kind.documents) for column, value in zip(kind.quotes, values, strict=True)
@@ -161,7 +168,7 @@ def redact(
     """Put MARK in place of each piece in the rows that a look found, and in those that were written since. For ``own``
     and ``asked`` see ``look``."""
     finder = found.finder
-    first, mine = min(asked, default=0), frozenset(own)
+    first, mine = first_quote(connection, asked), frozenset(own)
     for kind in redacted() if finder else ():
         since = found.up_to.get(kind.table, 0)
         newer: Iterable[Key] = quoting(connection, user, kind, finder, since)
@@ -180,7 +187,7 @@ def redact(
 def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key: Key, finder: PieceFinder) -> None:
     columns = [column for column, note in kind.quotes.items() if not note.stays]
     which = f"WHERE {kind.id} = ? AND +user_id = ?"
-    values = connection.execute(f"SELECT {', '.join(columns)} FROM {kind.table} {which}", (key, user)).fetchone()  # noqa: S608
+    values = connection.execute(f"SELECT {', '.join(columns)} FROM {kind.whole} {which}", (key, user)).fetchone()  # noqa: S608
     if values is None:
         return
     new = [
@@ -188,6 +195,9 @@ def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key:
         for column, value in zip(columns, values, strict=True)
     ]
     if new == list(values):
+        return
+    if kind is MESSAGE and forgotten.replaced(connection, int(key)):
+        forgotten.rewrite_replaced(connection, int(key), new)
         return
     if kind is MESSAGE:
         drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
@@ -209,9 +219,6 @@ def _redacted(value: str | None, finder: PieceFinder, *, document: bool) -> str 
     return value if cut == found else dumps(cut)
 
 
-_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
-
-
 def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
     """Overwrite the vectors of messages, and of those behind them, and their codes, and remove the vectors: vec0 leaves
     the bytes of a removed one."""
@@ -221,11 +228,7 @@ def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
         if session is not None:
             vector_codes.erase(connection, session.key, [each.rowid for each in found])
     for message in going:
-        size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
-        if size is not None:
-            zeros = (bytes(size), message.rowid)
-            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
-            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+        messages.drop_vector(connection, message.rowid)
 
 
 # -- who is named ------------------------------------------------------------------------------------------------------
@@ -306,7 +309,7 @@ def look_for_names(
 def _naming(connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: Finder) -> Iterator[tuple[Key, str]]:
     """Keys of a user's things, with their last texts, that name somebody, or once did."""
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in kind.quotes)
-    statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
+    statement = f"SELECT {kind.id}, {texts} FROM {kind.whole} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
     by_past = kind.past and not kind.forgets_past
     if by_past:
         statement = f"SELECT {kind.what}_id, value FROM {kind.past} WHERE user_id = ? AND value <> '' ORDER BY entry"  # noqa: S608

@@ -190,12 +190,12 @@ def _traced(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bo
         own, contents = imports.texts_of(connection, user, wanted.channel)
         said = heapq.nlargest(most_pieces(len(asked)), contents, key=len)
     else:
-        named = [each for each in messages.by_rowids(connection, wanted.rowids) if each.user == user]
+        named = [each for each in messages.whole(connection, wanted.rowids) if each.user == user]
         found = {each.rowid: each for each in named}
         turns, runs, effects = _follow(connection, wanted, found, with_tasks=with_facts)
         asked, made = tuple(each.rowid for each in named), tuple(sorted(found))
         shown = tuple(row for row in shown if row not in found)
-        own = [*(found[rowid] for rowid in made), *messages.by_rowids(connection, shown)]
+        own = [*(found[rowid] for rowid in made), *messages.whole(connection, shown)]
         said = [each.content for each in named]
     alone = attachments.only_of(connection, user, own)
     said += attachments.texts_of(alone)
@@ -244,7 +244,7 @@ def _follow(
             each for each in own.values() if each.type is MessageKind.TOOL_CALL
         ).items():
             found |= forgotten.results(connection, chat, calls)
-        own |= {each.rowid: each for each in messages.by_rowids(connection, sorted(found - own.keys()))}
+        own |= {each.rowid: each for each in messages.whole(connection, sorted(found - own.keys()))}
         if (len(own), len(turns), len(runs)) == before:
             break
     return turns, runs, effects

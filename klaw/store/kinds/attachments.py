@@ -109,7 +109,7 @@ def _looked_up(data_dir: Path, user: UserId, files: Sequence[NamedFile], limits:
 def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -> list[Attachment]:
     """The files of a user's messages that no other message of the user refers to, each once."""
     query = """
-    SELECT DISTINCT f.value ->> '$.sha256' FROM messages AS m, json_each(m.metadata, '$.files') AS f
+    SELECT DISTINCT f.value ->> '$.sha256' FROM messages_whole AS m, json_each(m.metadata, '$.files') AS f
     WHERE m.user_id = ?1 AND instr(m.metadata, '"files":') > 0 AND m.rowid NOT IN (SELECT value FROM json_each(?2))
     """
     found = {each.sha256: each for message in own for each in files_of(message.metadata)}
@@ -123,7 +123,8 @@ def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -
 def named(connection: apsw.Connection) -> dict[str, tuple[int, str]]:
     """Size and newest message (``main#7``) of every sent file, by its path below the data folder."""
     query = (
-        "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metadata, '\"files\":') > 0 ORDER BY rowid"
+        "SELECT user_id, chat_id, seq, metadata FROM messages_whole WHERE instr(metadata, '\"files\":') > 0"
+        " ORDER BY rowid"
     )
     return {
         attachments.path_of(UserId(user), each.sha256): (each.bytes, f"{chat}#{seq}")

@@ -10,9 +10,10 @@ import attrs
 from klaw.convert import Form, Wire
 from klaw.domain.forget import MARK
 from klaw.domain.knowledge import BaseId
-from klaw.domain.message import MAX_TITLE, ChatMark
-from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
+from klaw.domain.message import MAX_FIRST_TITLE, MAX_PREVIEW, MAX_TITLE, ChatMark, Message
+from klaw.domain.names import NEW_CHAT, ChatId, UserId, chat_id, chat_name, name_of
 from klaw.domain.person import Finder
+from klaw.domain.text import in_brief
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
@@ -28,7 +29,7 @@ class StoredChat:
     user: Annotated[UserId, Wire("user_id")]
     name: str
     title: str
-    """Empty if the user gave none."""
+    """Of a chat whose name Klaw made, until it has one, how its first message begins; else empty until then."""
     last_seq: int
     segment: int
     """The current one: how many ``/new`` there were."""
@@ -37,6 +38,12 @@ class StoredChat:
     updated_at: str
     bases: tuple[BaseId, ...] = ()
     """Knowledge bases that it is bound to, also those that are gone (``bound``)."""
+    named: bool = False
+    """Whether its user, or a model, gave it the title."""
+    pinned: bool = False
+    temporary: bool = False
+    preview: str = ""
+    """How its last message begins."""
 
 
 CHATS = rows.Rows(StoredChat, "chat_list")
@@ -45,23 +52,34 @@ _MARKS = rows.Rows(ChatMark, "chats")
 
 def get(connection: apsw.Connection, user: UserId, chat: ChatId) -> StoredChat | None:
     """A user's chat; None also for one that was deleted and in which nothing was said since."""
-    return CHATS.one(connection, "WHERE user_id = ? AND chat_id = ?", user, chat)
+    found = CHATS.one(connection, "WHERE user_id = ? AND chat_id = ?", user, chat)
+    return _in_brief(found) if found is not None else None
+
+
+def _in_brief(chat: StoredChat) -> StoredChat:
+    title = chat.title if chat.named else in_brief(chat.title, MAX_FIRST_TITLE)
+    return attrs.evolve(chat, title=title, preview=in_brief(chat.preview, MAX_PREVIEW))
 
 
 def listed(
     connection: apsw.Connection, user: UserId, limit: int, offset: int = 0, *, archived: bool = False
 ) -> list[StoredChat]:
-    """A user's chats, the last used first: those that are archived, or those that are not."""
-    query = "WHERE user_id = ? AND archived = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ? OFFSET ?"
-    return CHATS.all(connection, query, user, archived, limit, offset)
+    """A user's chats, pinned ones before the others, the last used first: those that are archived, or those that are
+    not."""
+    order = "ORDER BY pinned DESC, updated_at DESC, chat_key DESC"
+    # Only of those that are listed the messages are read.
+    page = f"SELECT chat_id FROM chat_list WHERE user_id = ?1 AND archived = ?2 {order} LIMIT ?3 OFFSET ?4"  # noqa: S608
+    query = f"WHERE user_id = ?1 AND chat_id IN ({page}) {order}"
+    return [_in_brief(each) for each in CHATS.all(connection, query, user, archived, limit, offset)]
 
 
 def last_used(connection: apsw.Connection, users: Sequence[UserId]) -> tuple[UserId, ChatId] | None:
-    """Who of some users said something last, and in which chat. Archived chats and what was imported do not count."""
+    """Who of some users said something last, and in which chat. Archived and temporary chats and what was imported do
+    not count."""
     query = """
     SELECT m.user_id, m.chat_id FROM messages AS m CROSS JOIN chat_list AS c ON c.chat_id = m.chat_id
     WHERE m.user_id IN (SELECT value FROM json_each(?)) AND m.role = 'user' AND m.channel NOT GLOB 'import:*'
-        AND NOT c.archived
+        AND NOT c.archived AND NOT c.temporary
     ORDER BY m.rowid DESC LIMIT 1
     """
     found = connection.execute(query, (json.dumps(list(users)),)).fetchone()
@@ -92,33 +110,78 @@ def count_said(connection: apsw.Connection, user: UserId, chats: Sequence[ChatId
     return found | {ChatId(chat): said for chat, said in connection.execute(query, (user, json.dumps(chats)))}
 
 
+# -- temporary chats, and chats without a title ----------------------------------------------------------------------
+
+TEMPORARY = "(SELECT chat_id FROM chats WHERE temporary)"
+"""SQL: the temporary chats of all users."""
+
+
+def is_temporary(connection: apsw.Connection, chat: ChatId) -> bool:
+    return bool(connection.execute("SELECT temporary FROM chats WHERE chat_id = ?", (chat,)).get)
+
+
+def temporary(connection: apsw.Connection) -> list[tuple[UserId, ChatId, int, str]]:
+    """The temporary chats of all users in which something is to be forgotten, the longest unused first: each with its
+    last seq, and when that was."""
+    query = f"""
+    SELECT s.user_id, s.chat_id, s.last_seq, s.updated_at FROM {TEMPORARY} AS t
+    JOIN chats AS c ON c.chat_id = t.chat_id JOIN sessions AS s ON s.chat_id = t.chat_id
+    WHERE s.last_seq > c.deleted ORDER BY s.updated_at
+    """  # noqa: S608 - a constant
+    return [(UserId(user), ChatId(chat), seq, at) for user, chat, seq, at in connection.execute(query)]
+
+
+def untitled(connection: apsw.Connection) -> tuple[UserId, ChatId] | None:
+    """The chat used last whose name Klaw made, which has an answer, and for which no model was asked for a title."""
+    query = f"""
+    SELECT s.user_id, s.chat_id FROM sessions AS s LEFT JOIN chats AS c ON c.chat_id = s.chat_id
+    WHERE s.name GLOB '{NEW_CHAT}' AND coalesce(c.title, '') = '' AND NOT coalesce(c.titled, 0)
+        AND NOT coalesce(c.temporary, 0) AND NOT coalesce(c.deleted, 0)
+        AND EXISTS (
+            SELECT 1 FROM messages AS m WHERE m.chat_id = s.chat_id AND m.role = 'assistant' AND m.type = 'text')
+    ORDER BY s.updated_at DESC LIMIT 1
+    """  # noqa: S608 - a constant
+    found = connection.execute(query).fetchone()
+    return (UserId(found[0]), ChatId(found[1])) if found is not None else None
+
+
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
     query = """
-    INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled, bases) VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled, bases, pinned, temporary, titled)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived,
-        unrecalled = excluded.unrecalled, bases = excluded.bases
+        unrecalled = excluded.unrecalled, bases = excluded.bases, pinned = excluded.pinned,
+        temporary = excluded.temporary, titled = excluded.titled
     """
     assert change.value is not None
     chat, mark = chat_id(change.user, change.key), change.value
     lists = json.dumps(mark.unrecalled), json.dumps(mark.bases)
-    connection.execute(query, (chat, change.user, change.entry, mark.title, mark.archived, *lists))
+    marks = mark.pinned, mark.temporary, mark.titled
+    connection.execute(query, (chat, change.user, change.entry, mark.title, mark.archived, *lists, *marks))
 
 
 def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, entry: int) -> None:
-    """Leave nothing of a user's chat but its numbers; what was said up to ``seq`` is being forgotten."""
+    """Leave nothing of a user's chat but its numbers, and that it is temporary: somebody may go on in it. What was said
+    up to ``seq`` is being forgotten."""
     query = """
     INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
     ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, unrecalled = '[]',
-        bases = '[]', deleted = excluded.deleted
+        bases = '[]', pinned = 0, titled = 0, deleted = excluded.deleted
     """
     connection.execute(query, (chat, user, entry, seq))
 
 
+def forget_titles(connection: apsw.Connection, said: Sequence[Message], entry: int) -> None:
+    """Remove the titles that a model made of messages that are being forgotten."""
+    query = "UPDATE chats SET title = '', entry = ?1 WHERE chat_id = ?2 AND titled >= ?3 AND titled > 0 AND title <> ''"
+    connection.executemany(query, [(entry, each.chat, each.seq) for each in said])
+
+
 _ROWS = """
-SELECT chat_id, user_id, entry, title, archived, deleted, unrecalled, bases FROM chats
+SELECT chat_id, user_id, entry, title, archived, deleted, unrecalled, bases, pinned, temporary, titled FROM chats
 WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 """
 
@@ -146,9 +209,22 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
     """Give a user's chat a title (``domain.message.chat_title``), which may be empty. Raises NoSuchChat."""
     now, mark = _marked(tx, user, chat)
-    if title != mark.title:
-        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))
-    return attrs.evolve(now, title=title)
+    titled = 0 if title else now.last_seq  # who takes a title away wants none from a model either
+    return _put(tx, now, mark, attrs.evolve(mark, title=title, titled=titled), at)
+
+
+def _put(tx: Transaction, now: StoredChat, before: ChatMark, mark: ChatMark, at: str) -> StoredChat:
+    if mark != before:
+        tx.journal(CHAT.put(now.user, now.name, mark, at))
+    found = get(tx.connection, now.user, now.chat)
+    assert found is not None
+    return found
+
+
+def pin(tx: Transaction, user: UserId, chat: ChatId, at: str, *, pinned: bool) -> StoredChat:
+    """Have a user's chat before the others in lists, or not. Raises NoSuchChat."""
+    now, mark = _marked(tx, user, chat)
+    return _put(tx, now, mark, attrs.evolve(mark, pinned=pinned), at)
 
 
 def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId], finder: Finder, at: str) -> None:
@@ -160,12 +236,36 @@ def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId],
             tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, title=title[:MAX_TITLE]), at))
 
 
+def set_title(tx: Transaction, user: UserId, chat: ChatId, title: str, seq: int, at: str, as_of: int) -> None:
+    """Keep the title that a model made of the messages up to ``seq``, or that it made none (empty), unless the user
+    gave one meanwhile. Raises NoSuchChat; SourceForgotten: the user has forgotten something since entry ``as_of``."""
+    tx.check_nothing_forgotten(user, as_of)
+    now, mark = _marked(tx, user, chat)
+    if not mark.title and not mark.titled:
+        _put(tx, now, mark, attrs.evolve(mark, title=title, titled=seq), at)
+
+
+def begin_temporary(tx: Transaction, user: UserId, chat: ChatId, at: str) -> bool:
+    """Make a user's chat a temporary one before something is said in it. Returns whether it is one."""
+    mark = _mark(tx.connection, user, chat)
+    if mark.temporary or get(tx.connection, user, chat) is not None:
+        return mark.temporary
+    tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, temporary=True), at))
+    return True
+
+
+def keep(tx: Transaction, user: UserId, chat: ChatId, at: str) -> StoredChat:
+    """Make a temporary chat one like the others. Raises NoSuchChat."""
+    now, mark = _marked(tx, user, chat)
+    return _put(tx, now, mark, attrs.evolve(mark, temporary=False), at)
+
+
 def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> StoredChat:
     """Take a user's chat out of the lists, or bring it back. Raises NoSuchChat."""
     now, mark = _marked(tx, user, chat)
-    if archived != now.archived:
-        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, archived=now.last_seq if archived else 0), at))
-    return attrs.evolve(now, archived=archived)
+    if archived == now.archived:
+        return now
+    return _put(tx, now, mark, attrs.evolve(mark, archived=now.last_seq if archived else 0), at)
 
 
 def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], at: str, *, recalled: bool) -> None:

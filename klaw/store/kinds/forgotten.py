@@ -34,12 +34,29 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
         if messages.MESSAGE.has_text(connection, message.rowid):
             unindex_row(connection, "messages", message.rowid)
     left = topics.topics_of(connection, user, [each.rowid for each in own])
-    connection.executemany(query, [(each.rowid, dumps({FORGOTTEN: at})) for each in own])
+    gone = dumps({FORGOTTEN: at})
+    for each in own:
+        erases = _ERASE_REPLACED if replaced(connection, each.rowid) else query
+        connection.execute(erases, (each.rowid, gone))
     turns.forget_used(connection, [(each.chat, each.seq) for each in own])
     for topic in set(left.values()):  # that the entry does not name: it was made between two starts
         topics.count_again(connection, user, topic, entry, at)
     for chat in {message.chat for message in own if not message.metadata.keys().isdisjoint(messages.CHOICES)}:
         messages.choose_again(connection, chat)
+
+
+_ERASE_REPLACED = """
+UPDATE replaced_messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0 WHERE rowid = ?1
+"""
+
+
+def replaced(connection: apsw.Connection, rowid: int) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM replaced_messages WHERE rowid = ?", (rowid,)).get)
+
+
+def rewrite_replaced(connection: apsw.Connection, rowid: int, texts: Sequence[object]) -> None:
+    """Give a replaced message another content and metadata."""
+    connection.execute("UPDATE replaced_messages SET content = ?2, metadata = ?3 WHERE rowid = ?1", (rowid, *texts))
 
 
 def embed_following(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
@@ -75,7 +92,7 @@ def text_changed(connection: apsw.Connection, rowid: int) -> None:
 def left(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[int]:
     """Row ids of the messages that are not forgotten yet."""
     query = f"""
-    SELECT rowid FROM messages WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?))
+    SELECT rowid FROM messages_whole WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?))
         AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
     """  # noqa: S608 - a constant
     return [rowid for (rowid,) in connection.execute(query, (user, dumps(list(rowids))))]
@@ -267,7 +284,7 @@ def turns_of(connection: apsw.Connection, user: UserId, chat: ChatId, seqs: Sequ
 def made_by(connection: apsw.Connection, user: UserId, turns: set[str], runs: set[str], first: int) -> set[int]:
     """What turns and runs stored. Commands' answers have neither."""
     query = """
-    SELECT rowid FROM messages WHERE user_id = ?1 AND rowid >= ?4 AND role <> 'user' AND metadata <> '{}' AND (
+    SELECT rowid FROM messages_whole WHERE user_id = ?1 AND rowid >= ?4 AND role <> 'user' AND metadata <> '{}' AND (
         metadata ->> '$.turn' IN (SELECT value FROM json_each(?2))
         OR metadata ->> '$.sent_from' IN (SELECT value FROM json_each(?2) UNION SELECT value FROM json_each(?3))
         OR metadata ->> '$.run' IN (SELECT value FROM json_each(?3)))
@@ -283,7 +300,7 @@ SELECT first_seq FROM turns
 WHERE chat_id = ?1 AND first_seq > ?2 AND turn_id NOT IN (SELECT value FROM json_each(?3)) ORDER BY first_seq
 """
 _CUT_OFF = """
-SELECT seq, metadata ->> '$.turn' FROM messages
+SELECT seq, metadata ->> '$.turn' FROM messages_whole
 WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND type IN ('tool_call', 'tool_result')
     AND metadata ->> '$.turn' IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE turn_id = metadata ->> '$.turn')
 """
@@ -304,7 +321,7 @@ def interrupted(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int], 
 def results(connection: apsw.Connection, chat: ChatId, asked: Sequence[Message]) -> set[int]:
     """The results of the messages' calls."""
     query = """
-    SELECT rowid, seq, metadata ->> '$.turn', metadata ->> '$.call' FROM messages
+    SELECT rowid, seq, metadata ->> '$.turn', metadata ->> '$.call' FROM messages_whole
     WHERE chat_id = ?1 AND seq > ?2 AND type = 'tool_result'
     """
     since: dict[tuple[object, str], int] = {}

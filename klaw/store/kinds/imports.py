@@ -34,6 +34,9 @@ MOST_AGAIN = 9
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 _FROM_IMPORT = f"channel GLOB '{ORIGIN}*' AND role <> 'system'"
+_REPLACED = """
+FROM messages_whole WHERE user_id = ?1 AND channel = ?2 AND branch IS NOT NULL AND metadata ->> '$.forgotten' IS NULL
+"""
 _LIVE = f"FROM messages INDEXED BY messages_imported WHERE user_id = ?1 AND channel = ?2 AND {_FROM_IMPORT}"
 
 
@@ -52,9 +55,10 @@ class PutCounts:
 
 def texts_of(connection: apsw.Connection, user: UserId, channel: str) -> tuple[list[Message], Iterator[str]]:
     """The messages with files of an import, by its channel, and the texts of all its messages, too many to hold."""
-    rows = connection.execute(f"SELECT rowid {_LIVE} AND instr(metadata, '\"files\":')", (user, channel))
-    with_files = messages.by_rowids(connection, [rowid for (rowid,) in rows])
-    contents = connection.execute(f"SELECT content {_LIVE}", (user, channel))
+    found = f"{_LIVE} AND instr(metadata, '\"files\":') UNION SELECT rowid {_REPLACED}"
+    rows = connection.execute(f"SELECT rowid {found}", (user, channel))
+    with_files = messages.whole(connection, [rowid for (rowid,) in rows])
+    contents = connection.execute(f"SELECT content {_LIVE} UNION ALL SELECT content {_REPLACED}", (user, channel))
     return with_files, (str(text) for (text,) in contents)
 
 
@@ -303,7 +307,7 @@ def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> Impo
     query = """
     SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$.imported' = ? ORDER BY 1
     """
-    rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
+    rows = connection.execute(f"SELECT rowid {_LIVE} UNION SELECT rowid {_REPLACED}", (user, f"{ORIGIN}{origin}"))
     ids = {
         what: [each for (each,) in connection.execute(query.format(what=what), (user, origin))]
         for what in ("fact", "person")
@@ -318,7 +322,7 @@ def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId) -> 
     query = f"""
     SELECT chat_id, last_seq FROM sessions s
     WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE}) AND NOT EXISTS (
-        SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND m.channel <> ?2)
+        SELECT 1 FROM messages_whole m WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND m.channel <> ?2)
     ORDER BY chat_id
     """  # noqa: S608 - constants
     return [(ChatId(chat), seq) for chat, seq in connection.execute(query, (user, f"{ORIGIN}{origin}"))]

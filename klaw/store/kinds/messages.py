@@ -9,6 +9,7 @@ import attrs
 
 from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
+from klaw.domain.branch import REPLACED
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
 from klaw.domain.message import Message, MessageKind, NewMessage, Role, ThinkingLevel, TurnRecord, is_searchable
@@ -79,8 +80,12 @@ class ChatRow:
     created_at: str
     updated_at: str
     thinking: ThinkingLevel | None = None
+    branched: int = 0
+    """The memory journal's entry by which another variant of its messages was last shown; 0: there are no variants."""
 
 
+NOW = f"metadata ->> '$.{REPLACED}' IS NULL"
+"""Condition of a message that is not replaced by a variant."""
 MESSAGE: changes.Kind[Message] = changes.Kind(
     what="message",
     plural="messages",
@@ -89,6 +94,7 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     id="rowid",
     ids="SELECT id FROM messages WHERE user_id = ?1 AND id",
     changed="rowid",
+    whole="messages_whole",
     full_text=True,
     vectors="vec_messages",
     tables=(
@@ -97,7 +103,9 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
         table("traits", "message_traits", "rowid", "rowid, traits", bound="rowid"),
     ),
 )
-_CONTENT = "chat_id, chat_key, user_id, name, model, thinking, last_seq, segment, segment_start, created_at, updated_at"
+_CONTENT = """
+chat_id, chat_key, user_id, name, model, thinking, last_seq, segment, segment_start, created_at, updated_at, branched
+"""
 SESSION: changes.Kind[ChatRow] = changes.Kind(
     what="session",
     plural="chats",
@@ -110,6 +118,7 @@ SESSION: changes.Kind[ChatRow] = changes.Kind(
     tables=(table("sessions", "sessions", "chat_id", _CONTENT, first="", small=True),),
 )
 MESSAGES = rows.Rows(Message, "messages")
+WHOLE = rows.Rows(Message, "messages_whole")
 SESSIONS = rows.Rows(ChatRow, "sessions")
 
 
@@ -244,6 +253,22 @@ def index_again(connection: apsw.Connection, rowid: int) -> bool:
     return True
 
 
+def replaced_mark(branch: int) -> str:
+    """The metadata of the row that keeps the place of a replaced message."""
+    return rows.dumps({REPLACED: branch})
+
+
+_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
+
+
+def drop_vector(connection: apsw.Connection, rowid: int) -> None:
+    """Overwrite a message's vector and remove it: vec0 leaves the bytes of a removed one."""
+    size = connection.execute(_VECTOR_BYTES, (rowid,)).get
+    if size is not None:
+        connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", (bytes(size), rowid))
+        connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (rowid,))
+
+
 def session(connection: apsw.Connection, chat: ChatId) -> ChatRow | None:
     return SESSIONS.one(connection, "WHERE chat_id = ?", chat)
 
@@ -253,16 +278,18 @@ def after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> li
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?", chat, seq, limit)
 
 
-def kept_after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
-    """Messages of a chat after a seq that are not forgotten, oldest first."""
-    query = f"WHERE chat_id = ? AND seq > ? AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY seq LIMIT ?"
-    return MESSAGES.all(connection, query, chat, seq, limit)
+def kept_after(
+    connection: apsw.Connection, chat: ChatId, seq: int, limit: int, *, variants: bool = False
+) -> list[Message]:
+    """Messages of a chat after a seq that are not forgotten, oldest first; ``variants``: also replaced ones."""
+    query = f"WHERE chat_id = ? AND seq > ? AND metadata ->> '$.{FORGOTTEN}' IS NULL AND {NOW} ORDER BY seq LIMIT ?"
+    return (WHOLE if variants else MESSAGES).all(connection, query, chat, seq, limit)
 
 
 def kept_rowids(connection: apsw.Connection, chat: ChatId, seq: int) -> list[int]:
     """Row ids of a chat's messages up to a seq that are not forgotten; the beginning of a segment says nothing."""
     query = f"""
-    SELECT rowid FROM messages
+    SELECT rowid FROM messages_whole
     WHERE chat_id = ? AND seq <= ? AND type <> 'session_break' AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
     """  # noqa: S608 - a constant
     return [rowid for (rowid,) in connection.execute(query, (chat, seq))]
@@ -284,9 +311,18 @@ def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq:
 
 def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Message]:
     """Messages by their rowids, in the given order; missing ones are left out."""
+    return _by_rowids(connection, rowids, "messages")
+
+
+def whole(connection: apsw.Connection, rowids: Sequence[int]) -> list[Message]:
+    """The same, replaced ones as they were said."""
+    return _by_rowids(connection, rowids, "messages_whole")
+
+
+def _by_rowids(connection: apsw.Connection, rowids: Sequence[int], source: str) -> list[Message]:
     query = f"""
     SELECT m.* FROM json_each(?) wanted
-    CROSS JOIN (SELECT {MESSAGES.columns} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
+    CROSS JOIN (SELECT {MESSAGES.columns} FROM {source}) m ON m.rowid = wanted.value ORDER BY wanted.key
     """  # noqa: S608 - constant columns
     return [MESSAGES.read(row) for row in connection.execute(query, (json.dumps(list(rowids)),))]
 
@@ -303,7 +339,7 @@ HERE = f"channel NOT GLOB '{ORIGIN}*'"
 PENDING = f"""
 WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {HERE}
     AND seq > coalesce(
-        (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
+        (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped') AND {turns.NOW}), 0)
 """  # noqa: S608 - a constant
 
 
@@ -319,7 +355,7 @@ def texts(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int]) -> lis
 
 def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) -> Message | None:
     """The first message of a chat's segment; of all but the first segment it is its ``/new``."""
-    return MESSAGES.one(connection, "WHERE chat_id = ? AND segment = ? ORDER BY seq LIMIT 1", chat, segment)
+    return MESSAGES.one(connection, f"WHERE chat_id = ? AND segment = ? AND {NOW} ORDER BY seq LIMIT 1", chat, segment)
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:

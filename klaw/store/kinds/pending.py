@@ -32,6 +32,7 @@ class ChatRows:
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
     bound: BoundBases | None = None
+    temporary: bool = False
 
 
 MAX_TOOL_ROWS = 400
@@ -53,16 +54,17 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
     return messages.MESSAGES.all(connection, query, chat, segment_start, limit)[::-1]
 
 
-def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
-    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: also what an
-    answer said before it called tools, and what is forgotten."""
-    query = """
+def shown(connection: apsw.Connection, chat: ChatId, limit: int, *, oldest: bool = False) -> list[Message]:
+    """The newest messages of a chat, or its ``oldest``, that a client of another protocol has seen or sent, oldest
+    first: also what an answer said before it called tools, and what is forgotten."""
+    query = f"""
     WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
         OR type = 'tool_call' AND content <> ''
         OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
-    ORDER BY seq DESC LIMIT ?
+    ORDER BY seq {"ASC" if oldest else "DESC"} LIMIT ?
     """
-    return messages.MESSAGES.all(connection, query, chat, limit)[::-1]
+    found = messages.MESSAGES.all(connection, query, chat, limit)
+    return found if oldest else found[::-1]
 
 
 def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
@@ -73,7 +75,8 @@ def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
         SELECT 1 FROM messages m
         WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
             AND m.seq > coalesce((
-                SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
+                SELECT max(t.last_seq) FROM turns t
+                WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped') AND t.{turns.NOW}), 0)
             AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{messages.HERE})
     ORDER BY s.updated_at
     """  # noqa: S608 - a constant
@@ -122,6 +125,7 @@ def read_next(
         summaries=tuple(summaries.live(connection, session.chat, session.segment)) if covered else (),
         summarised_to=covered,
         bound=chats.bound(connection, session.user, session.chat),
+        temporary=chats.is_temporary(connection, session.chat),
     )
 
 

@@ -25,8 +25,10 @@ from klaw.store.kinds import (
     usage,
 )
 from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.kinds.variants import branches
 
 KINDS: list[Kind[Any]] = [
+    branches.BRANCH,
     messages.MESSAGE,
     messages.SESSION,
     turns.TURN,

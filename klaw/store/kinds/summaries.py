@@ -20,6 +20,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import full_text, index_row, table, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
+from klaw.store.kinds.chats import TEMPORARY
 from klaw.store.kinds.messages import ChatRow
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
@@ -340,19 +341,21 @@ class StoredNote:
     note: ToolNote
     created_at: str
     """When the tool was called."""
+    temporary: bool
+    """In a temporary chat."""
 
 
 def notes_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredNote]:
     """A user's notes by their row ids; what is gone, or another's, is left out."""
-    query = """
-    SELECT n.rowid, n.chat_id, m.created_at, n.seq, n.call_id, n.tool, n.text
+    query = f"""
+    SELECT n.rowid, n.chat_id, m.created_at, n.chat_id IN {TEMPORARY}, n.seq, n.call_id, n.tool, n.text
     FROM json_each(?2) AS r CROSS JOIN tool_notes AS n ON n.rowid = r.value
     JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
     WHERE n.user_id = ?1 ORDER BY r.key
-    """
+    """  # noqa: S608 - a constant
     return {
-        rowid: StoredNote(chat=ChatId(chat), note=_note(note), created_at=at)
-        for rowid, chat, at, *note in connection.execute(query, (user, json.dumps(list(rowids))))
+        rowid: StoredNote(chat=ChatId(chat), note=_note(note), created_at=at, temporary=bool(temporary))
+        for rowid, chat, at, temporary, *note in connection.execute(query, (user, json.dumps(list(rowids))))
     }
 
 

@@ -16,6 +16,7 @@ from klaw.store import rows
 from klaw.store.changes import Change, RowIds
 from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.kinds import messages
+from klaw.store.kinds.chats import TEMPORARY
 
 TOPICS = rows.Rows(Topic, "topics")
 
@@ -88,8 +89,11 @@ def topics_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
 
 ARCHIVED = "role IN ('user', 'assistant', 'tool') AND type IN ('text', 'scheduled', 'tool_call', 'tool_result')"
 """Which messages belong to topics: all that was said, and the tools used meanwhile. Commands do not."""
-_WAITS = f"topic_id IS NULL AND {ARCHIVED} AND (channel NOT GLOB '{ORIGIN}*' OR metadata ->> '$.{WITH_TOPICS}')"
-"""What was imported waits for topics only where somebody asked for them."""
+_WAITS = (
+    f"topic_id IS NULL AND {ARCHIVED} AND (channel NOT GLOB '{ORIGIN}*' OR metadata ->> '$.{WITH_TOPICS}')"
+    f" AND chat_id NOT IN {TEMPORARY}"
+)
+"""What was imported waits for topics only where somebody asked for them, and nothing is made of temporary chats."""
 
 
 @attrs.frozen

@@ -54,6 +54,8 @@ TURN: Kind[TurnRecord] = Kind(
 )
 _TURNS = rows.Rows(TurnRecord, "turns")
 get = TURN.get
+NOW = "turn_id NOT IN (SELECT turn_id FROM replaced_turns)"
+"""Condition of a turn whose answer is not replaced by a variant."""
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 
 
@@ -129,12 +131,12 @@ def receipts(connection: apsw.Connection, user: UserId, turn_ids: Collection[str
 
 def answering(connection: apsw.Connection, chat: ChatId, seq: int) -> TurnRecord | None:
     """The newest turn that was to answer the message with this seq."""
-    which = "WHERE chat_id = ? AND first_seq <= ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1"
-    return _TURNS.one(connection, which, chat, seq, seq)
+    which = "WHERE chat_id = ? AND first_seq <= ? AND last_seq >= ?"
+    return _TURNS.one(connection, f"{which} AND {NOW} ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat, seq, seq)
 
 
 def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
-    return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
+    return _TURNS.one(connection, f"WHERE chat_id = ? AND {NOW} ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
 
 
 def find(connection: apsw.Connection, turn: str | None, chat: ChatId | None, user: UserId | None) -> TurnRecord | None:

@@ -87,7 +87,7 @@ def _reading() -> Iterator[None]:
 
 def _store_message(connection: apsw.Connection, message: Message) -> bool:
     with _reading():
-        present = messages.by_rowids(connection, [message.rowid])
+        present = messages.whole(connection, [message.rowid])
     if present and present != [message]:
         raise apsw.ConstraintError("its row id is another message's")
     return not present and messages.restore(connection, message)

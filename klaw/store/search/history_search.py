@@ -23,6 +23,7 @@ from klaw.domain.topic import Topic, TopicId
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages, topic_vectors, topics
+from klaw.store.kinds.chats import TEMPORARY
 from klaw.store.kinds.messages import MESSAGE, SESSION, ChatRow
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import Near
@@ -49,10 +50,12 @@ class HistoryFilters:
     last_rowid: int | None = None
 
 
-# Users are compared first: whatever else a filter allows, a row of another user is never returned.
-_FILTER = """
+# Users are compared first: whatever else a filter allows, a row of another user is never returned. Temporary chats are
+# searched only where they are named.
+_FILTER = f"""
 m.user_id = ?2 AND (?3 IS NULL OR m.chat_id = ?3) AND (?4 IS NULL OR m.created_at >= ?4)
     AND (?5 IS NULL OR m.created_at < ?5) AND (?6 IS NULL OR m.role = ?6) AND (?7 IS NULL OR m.rowid <= ?7)
+    AND (?3 IS NOT NULL OR m.chat_id NOT IN {TEMPORARY})
 """
 _FOUND = f"FROM json_each(?1) AS r CROSS JOIN {MESSAGE.table} AS m ON m.rowid = r.value"
 
@@ -120,7 +123,8 @@ def _nearest(
     connection: apsw.Connection, vector: bytes, filters: HistoryFilters, chat: ChatRow | None, depth: int
 ) -> tuple[list[Neighbour], bool]:
     def measure(rowids: list[int]) -> list[Neighbour]:
-        bound = (json.dumps(rowids), *_bindings(filters), vector)
+        each_once = list(dict.fromkeys(rowids))  # one that was replaced and came back may have codes of before
+        bound = (json.dumps(each_once), *_bindings(filters), vector)
         return [Neighbour(*row) for row in connection.execute(_MEASURE, bound)]
 
     now = vector_codes.state(connection)

@@ -22,6 +22,7 @@ from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValu
 from klaw.memory.parts import MemoryParts
 from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
+from klaw.store.kinds.chats import is_temporary
 from klaw.store.kinds.core_memory import read_core
 from klaw.store.search.history_search import HistoryFilters
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
@@ -59,9 +60,14 @@ def _search_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
         if begin is not None and end is not None and begin >= end:
             raise ToolRefused("until: must be later than since")
         try:
+            within = chat_id(context.user, chat) if chat else None
+            if context.temporary:
+                within = context.chat
+            elif within is not None and await core.readers.run(is_temporary, within):
+                raise ToolRefused("chat: this one is temporary, and searched only from inside")
             filters = HistoryFilters(
                 user=context.user,
-                chat=chat_id(context.user, chat) if chat else None,
+                chat=within,
                 since=iso(begin) if begin is not None else None,
                 until=iso(end) if end is not None else None,
                 role=Role(role) if role else None,
@@ -144,7 +150,7 @@ def _save_tool(memory: MemoryParts) -> ToolSpec:
 
 
 def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
-    @tool(permission=Permission.READ)
+    @tool(permission=Permission.READ, when=lambda context: not context.temporary)
     async def memory_core_get(context: ToolContext) -> Document | ToolFailure:
         """Read core memory: the few lines about the user that stand at the beginning of every conversation."""
         try:

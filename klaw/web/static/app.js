@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -143,7 +143,7 @@ function showFrame() {
     if (open && open.localName === element) open.go(where);
     else place.replaceChildren(Object.assign(document.createElement(element), { where }));
   };
-  app.show = show;
+  if (!location.hash) moveTo("#/chats/");
   addEventListener("hashchange", show);
   addEventListener("keydown", pressed);
   app.socket.addEventListener("online", ({ detail }) => {

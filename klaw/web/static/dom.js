@@ -106,6 +106,14 @@ export function toast(text, ms = 5000) {
   setTimeout(() => made.remove(), ms);
 }
 
+/** Change what is shown, while the first of the rows that are seen stays where it is in `scroller`. */
+export function keepPlace(scroller, rows, change) {
+  const top = scroller.getBoundingClientRect().top, seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top);
+  const was = seen?.getBoundingClientRect().top;
+  change();
+  if (seen?.isConnected) scroller.scrollTop += seen.getBoundingClientRect().top - was;
+}
+
 /** The name of a chat, in its id. */
 export const nameOf = (chat) => chat.split(":").pop();
 

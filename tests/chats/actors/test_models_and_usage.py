@@ -206,7 +206,7 @@ async def test_models_are_listed_with_what_is_known(tmp_path: Path) -> None:
         await w.command("/model stub/другая")
         lines = (await w.command("/models", 2)).splitlines()
         assert lines[1] == "  stub/big: 20,000 tokens of context, $1000 in, $10000 out, tools  <- default"
-        assert lines[2] == "  stub/другая: context length unknown, price unknown  <- this chat"
+        assert lines[2] == "  stub/другая: context length unknown, free  <- this chat"
 
 
 async def test_a_chosen_provider_that_is_gone_is_explained(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from klaw.llm.types import ChatMessage, ToolCall
 from klaw.memory.background_llm import question
 from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.asking import ToolCallText, notes_prompt, summary_prompt, transcript
+from klaw.memory.titles import title_prompt
 from klaw.memory.topics.chooser import TopicReranker
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.maker import decide
@@ -55,6 +56,7 @@ LANGUAGE = {
     "subagent_heartbeat": "in the language of the list",
     "summarize": "in the language of the conversation",
     "summarize_tools": "in the language of the result",
+    "title": "in the language of the user's first message",
     "topics_merge": "In the language of the summaries",
     "topics_rerank": "in the language of the request",
     "topics_split": "in the language in which the user wrote",
@@ -129,6 +131,11 @@ async def _summarize(root: Path) -> Rendered:
     return summary_prompt(part, base="Пользователь живёт в Казани.", earlier="Пользователя зовут Борис.", words=200)
 
 
+async def _title(root: Path) -> Rendered:
+    async with running_store(root) as store:
+        return title_prompt(await _said(store))
+
+
 async def _summarize_tools(_root: Path) -> Rendered:
     call = ToolCall(id="x1", name="web_fetch", arguments='{"url": "…"}')
     return notes_prompt([ToolCallText(seq=3, call=call, result="Погода: снег </result>")])
@@ -194,6 +201,7 @@ RENDER: dict[str, Callable[[Path], Awaitable[Rendered]]] = {
     "subagent_heartbeat": _run_of(RunKind.HEARTBEAT, "main", with_tools=True),
     "summarize": _summarize,
     "summarize_tools": _summarize_tools,
+    "title": _title,
     "topics_merge": _merge,
     "topics_rerank": _rerank,
     "topics_split": _split,

@@ -1,28 +1,30 @@
 """The page in a real browser."""
 
 import json
+import re
 
 import httpx2
 import trio
 
 from klaw.gateway.tokens import add_token, tokens_file
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import until
 
 pytestmark = needs_chromium
 
+WHY = re.compile("Why this answer|На чём основан ответ")
+
 
 def base(server):
     return server.url.replace("ws://", "http://").removesuffix("/ws")
 
 
-def begin_chat(page, name, button):
-    page.click(f"text={button}")
-    page.fill("dialog input", name)
-    page.click("dialog button.main")
-    page.wait_for_selector("textarea")
+def begin_chat(page, name, _button=None):
+    """Open a chat by its address, as a link does."""
+    page.evaluate("name => { location.hash = `#/chats/${encodeURIComponent(name)}`; }", name)
+    wait_until(page, "name => document.querySelector('klaw-chat')?.chat === name", name)
 
 
 def say(page, text):

@@ -3,6 +3,7 @@
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.web.e2e.test_page import WHY
 
 pytestmark = needs_chromium
 
@@ -56,7 +57,7 @@ def walk(page, wrong):
     page.locator(".passage .found").wait_for()
     page.evaluate("location.hash = '#/chats/Договоры'")
     page.locator("article.assistant .cite").wait_for()  # also after a reload
-    page.locator("article.assistant").last.locator("footer button").first.click()
+    page.locator("article.assistant").last.locator("footer button", has_text=WHY).click()
     page.locator("dialog.wide h2", has_text="Из баз знаний").wait_for()
     page.keyboard.press("Escape")
 

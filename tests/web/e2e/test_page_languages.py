@@ -63,7 +63,7 @@ class Look:
         page = self.page
         text = page.evaluate(
             """() => { const shown = document.body.cloneNode(true);
-            const data = "pre, code, .quote, .text, td, th, option, .clamp, .findings";
+            const data = "pre, code, .quote, .text, .excerpt, td, th, option, .clamp, .findings";
             shown.querySelectorAll(data).forEach((each) => each.remove());
             const walker = document.createTreeWalker(shown, NodeFilter.SHOW_TEXT), said = [];
             while (walker.nextNode()) said.push(walker.currentNode.data);

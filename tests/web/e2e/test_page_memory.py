@@ -9,6 +9,7 @@ from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.support.topics import AT, draft, say
+from tests.web.e2e.test_page import WHY
 
 pytestmark = needs_chromium
 
@@ -56,7 +57,7 @@ def made_from(page, wrong):
     call(page, "POST", "/facts", {"text": "Зовут <b>Пётр</b>", "category": "identity", "importance": 95})
     for text in (*TALK, QUESTION):
         ask_for(page, text)
-    page.locator("article.assistant").last.locator("footer button").first.click()
+    page.locator("article.assistant").last.locator("footer button", has_text=WHY).click()
     dialog = page.locator("dialog.wide").first
     dialog.locator(".bar").wait_for()
     fits(page)

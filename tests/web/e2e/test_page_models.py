@@ -25,14 +25,15 @@ async def test_another_model_for_one_answer_and_for_a_chat(tmp_path, locale):
         page.wait_for_selector("klaw-chat .model:has-text('echo')")
         page.locator("article.assistant footer button", has_text=again).click()
         page.locator("dialog .choice", has_text="stub/big").click()
-        page.wait_for_selector("article.assistant.text[data-seq='4']:has-text('big')")
-        assert page.locator("article.user .text").all_inner_texts() == ["Who are you?"] * 2
+        page.wait_for_selector("article.assistant.text[data-seq='3']:has-text('big')")
+        page.wait_for_selector("article[data-seq='3'] .variants:has-text('2/2')")
+        assert page.locator("article.user .text").all_inner_texts() == ["Who are you?"]
         assert page.inner_text("klaw-chat .model") == "echo"
         page.click("klaw-chat .model")
         page.locator("dialog .choice", has_text="stub/big").click()
         page.wait_for_selector("klaw-chat .model:has-text('big')")
         say(page, "And now?")
-        page.wait_for_selector("article.assistant.text[data-seq='8']:has-text('big')")
+        page.wait_for_selector("article.assistant.text[data-seq='7']:has-text('big')")
         assert page.evaluate(WIDE) == []
         assert wrong == []
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.browser import in_browser, needs_chromium, wait_until
 from tests.support.llm_server import Hang, Reply, Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
-from tests.web.e2e.test_page import base, begin_chat, say
+from tests.web.e2e.test_page import WHY, base, begin_chat, say
 from tests.web.e2e.test_page_languages import ENGLISH, WIDE
 from tests.web.e2e.test_page_memory import call
 
@@ -191,7 +191,7 @@ async def test_back_closes_what_is_open_first(tmp_path):
         assert page.locator(view).count() == 1
 
     def made_from(page):
-        page.locator("article.assistant").last.locator("footer button").first.click()
+        page.locator("article.assistant").last.locator("footer button", has_text=WHY).click()
         page.wait_for_selector("dialog .why")
 
     def wrong_line(page):
@@ -212,12 +212,13 @@ async def test_back_closes_what_is_open_first(tmp_path):
         for address in ("usage", "chats", "chats/main"):
             page.evaluate("path => { location.hash = path }", f"#/{address}")
             page.wait_for_timeout(50)
+        page.wait_for_selector("article.assistant")
         page.wait_for_selector("klaw-chat header .menu summary")
         steps = page.evaluate("history.length")
         closes(page, made_from)
         closes(page, wrong_line, nested=1)
         closes(page, lambda page: page.click("klaw-chat header .menu summary"))
-        for which in (1, 2, 6):  # rename, knowledge, delete
+        for which in (1, 2, 7):  # rename, knowledge, delete
             closes(page, nth("klaw-chat header", which))
         closes(page, lambda page: page.click("nav .more"))
         assert page.evaluate("history.length") <= steps + 2
@@ -226,9 +227,8 @@ async def test_back_closes_what_is_open_first(tmp_path):
             page.keyboard.press("Escape")
             is_open(page).wait_for(state="detached")
         page.evaluate("history.back()")
-        page.wait_for_selector("klaw-chat", state="detached")
+        page.wait_for_selector("klaw-chat", state="hidden")
         assert page.url.endswith("#/chats")
-        closes(page, lambda page: page.click(".side .row button"), view="klaw-chats")
         page.evaluate("history.back()")
         page.wait_for_selector("klaw-usage")
         page.evaluate("location.hash = '#/memory/facts'")
@@ -309,7 +309,7 @@ async def test_no_more_tokens_are_told_than_the_model_has(tmp_path, locale):
         for seq in (2, 6):
             say(page, "1" if seq == 2 else "tool")
             page.wait_for_selector(f"article.assistant.text[data-seq='{seq}']")
-        page.locator("article.assistant").last.locator("footer button").first.click()
+        page.locator("article.assistant").last.locator("footer button", has_text=WHY).click()
         page.wait_for_selector("dialog .bar")
         head, used = page.locator("dialog .dialog-body > p.hint").all_inner_texts()[:2]
         budget = call(page, "GET", "/receipt?chat=main")["receipt"]["budget"]

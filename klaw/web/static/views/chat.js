@@ -3,12 +3,14 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, markdown, opened, toast } from "/static/dom.js";
+import { h, keepPlace, markdown, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
+import { variantButtons } from "/static/views/variants.js";
+import { beginning, temporaryMark, titleOf } from "/static/views/new_chat.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -19,35 +21,37 @@ const isFine = () => matchMedia("(pointer: fine)").matches;
 class Chat extends HTMLElement {
   chat = "";
   at = 0;
+  /** What sends the first message of a new chat. */
+  starts = null;
 
   connectedCallback() {
     this.rows = new Map();
     this.first = this.last = 0;
     this.detached = false;
-    this.scroll = h("div", { class: "messages", role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0, onscroll: () => this.scrolled() });
-    this.pending = h("div", { class: "pending" });
-    this.live = h("div", { class: "live" });
-    this.state = h("p", { class: "state", role: "status" });
-    this.heard = h("p", { class: "unseen", role: "status" }); // what a screen reader says: whole answers, not their pieces
-    this.newest = h("button", { class: "newest", hidden: true, onclick: () => this.load() }, t("The newest"));
+    this.scroll = h("div.messages", { role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0, onscroll: () => this.scrolled() });
+    this.pending = h("div.pending");
+    this.live = h("div.live");
+    this.state = h("p.state", { role: "status" });
+    this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
+    this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
     this.field = h("textarea", { rows: 1, dir: "auto", placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
-    this.button = h("button", { class: "main", type: "submit" }, t("Send"));
+    this.button = h("button.main", { type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
-    this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.button);
+    this.composer = h("form.composer", { onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
-    this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
-    this.tooLong = h("p", { class: "offline", role: "alert", hidden: true });
-    this.heading = h("h1", {}, this.chat);
-    this.known = h("span", {});
-    this.model = h("button", { class: "quiet model", hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
-    this.menu = h("span", { class: "menu-place" });
+    this.offline = h("p.offline", { role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
+    this.tooLong = h("p.offline", { role: "alert", hidden: true });
+    this.heading = h("h1", titleOf({ name: this.chat, temporary: this.temporary }));
+    this.known = h("span");
+    this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
+    this.menu = h("span.menu-place");
     this.replaceChildren(
-      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
-      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
+      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
+      this.scroll, this.newest, h("div.doing", this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
-    this.body = h("div", { class: "body" });
+    this.body = h("div.body");
     this.scroll.replaceChildren(this.body, this.live, this.pending);
     this.grows = new ResizeObserver(() => this.follow());
     for (const each of [this.scroll, this.body, this.live]) this.grows.observe(each);
@@ -81,16 +85,17 @@ class Chat extends HTMLElement {
   }
 
   /** Take what is known of this chat; by default, that it is new. */
-  named(chat = { name: this.chat, title: "" }) {
-    const bases = chat.bases || [], written = JSON.stringify([chat.title || "", Boolean(chat.archived), bases]);
-    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
-    this.written = written;
-    this.heading.textContent = chat.title || chat.name;
-    this.known.replaceChildren(...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
-    this.menu.replaceChildren(chatMenu(chat, () => {
+  named(chat = { name: this.chat, title: "", temporary: this.temporary }) {
+    const bases = chat.bases || [], written = JSON.stringify([chat.title, chat.archived, chat.pinned, chat.temporary, !chat.last_seq, bases]);
+    const changed = () => {
       this.know();
       this.closest("klaw-chats")?.refresh();
-    }, true));
+    };
+    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
+    this.written = written;
+    this.heading.textContent = titleOf(chat);
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
+    this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 
   disconnectedCallback() {
@@ -117,7 +122,7 @@ class Chat extends HTMLElement {
     const asked = this.asked = {};
     let page;
     try {
-      page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
+      page = this.starts ? { messages: [] } : await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
@@ -128,6 +133,7 @@ class Chat extends HTMLElement {
       page = { messages: [], more: false };
     }
     if (asked !== this.asked || !this.isConnected) return;
+    this.branched = page.branched || 0;
     this.rows.clear();
     this.body.replaceChildren();
     this.first = this.last = 0;
@@ -135,7 +141,7 @@ class Chat extends HTMLElement {
     this.more = page.more;
     this.detached = Boolean(query.before);
     this.newest.hidden = !this.detached;
-    if (!page.messages.length) this.body.replaceChildren(h("p", { class: "hint empty" }, t("What's on your mind?")));
+    if (!page.messages.length) this.body.replaceChildren(beginning(this));
     if (!this.detached) {
       app.socket.watch(this.chat, this.last);
       this.toEnd();
@@ -177,7 +183,7 @@ class Chat extends HTMLElement {
     this.loading = true;
     try {
       const page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
-      this.keepPlace(() => {
+      keepPlace(this.scroll, this.body.children, () => {
         if (query.before) {
           [...page.messages].reverse().forEach((message) => this.put(message));
           this.more = page.more;
@@ -194,15 +200,6 @@ class Chat extends HTMLElement {
       toast(error.message);
     }
     this.loading = false;
-  }
-
-  /** Change what is in the document while what is looked at stays where it is. */
-  keepPlace(change) {
-    const top = this.scroll.getBoundingClientRect().top;
-    const seen = [...this.body.children].find((row) => row.getBoundingClientRect().bottom > top);
-    const was = seen?.getBoundingClientRect().top;
-    change();
-    if (seen?.isConnected) this.scroll.scrollTop += seen.getBoundingClientRect().top - was;
   }
 
   /** Take the messages that are far away out of the document. */
@@ -240,7 +237,7 @@ class Chat extends HTMLElement {
     if (this.answer && this.answer.turn === turn) return this.answer;
     const node = document.createTextNode(""), text = h("div.text.plain", { dir: "auto" }, node);
     this.answer = { turn, length: 0, cut: 0, text, node };
-    this.live.replaceChildren(h("article", { class: "assistant", "aria-busy": "true" }, text));
+    this.live.replaceChildren(h("article.assistant", { "aria-busy": "true" }, text));
     return this.answer;
   }
 
@@ -252,9 +249,9 @@ class Chat extends HTMLElement {
 
   showPending() {
     const unsent = app.socket.unsent.filter((each) => each.chat === this.chat);
-    this.pending.replaceChildren(...unsent.map((each) => h("article", { class: "user unsent" },
-      each.text && h("div", { class: "text plain" }, each.text), each.files && shownFiles(each.files),
-      h("footer", {}, t("not sent yet")))));
+    this.pending.replaceChildren(...unsent.map((each) => h("article.user.unsent",
+      each.text && h("div.text.plain", each.text), each.files && shownFiles(each.files),
+      h("footer", t("not sent yet")))));
   }
 
   showApproval(asked) {
@@ -265,10 +262,10 @@ class Chat extends HTMLElement {
     };
     // Where a command runs stands before it, in Klaw's words; all else is shown exactly as it is.
     const what = asked.tool === "host_exec" ? asked.what.replace(/^\[([^\]]*)\]/, (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`) : asked.what;
-    const section = h("section", { class: "approval", role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
-      h("strong", {}, asked.tool), h("pre", { tabIndex: 0 }, what),
-      h("div", { class: "buttons" }, h("button", { onclick: () => answer(false) }, t("Refuse")),
-        h("button", { class: "main", onclick: () => answer(true) }, t("Allow"))));
+    const section = h("section.approval", { role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
+      h("strong", asked.tool), h("pre", { tabIndex: 0 }, what),
+      h("div.buttons", h("button", () => answer(false), t("Refuse")),
+        h("button.main", () => answer(true), t("Allow"))));
     this.live.append(section);
     this.heard.textContent = `${t("Allow")}? ${asked.tool}: ${what}`;
     section.scrollIntoView({ block: "nearest" });
@@ -277,7 +274,7 @@ class Chat extends HTMLElement {
   /** Offer to try again what has no answer. */
   fail(why) {
     this.live.querySelector(".retry")?.remove();
-    this.live.append(h("section", { class: "error retry", role: "alert" }, why, " ", h("button", { onclick: () => app.socket.send(this.chat, "/retry") }, t("Retry"))));
+    this.live.append(h("section.error.retry", { role: "alert" }, why, " ", h("button", () => app.socket.send(this.chat, "/retry"), t("Retry"))));
     this.follow();
   }
 
@@ -299,6 +296,7 @@ class Chat extends HTMLElement {
   key(event) {
     if (this.completing?.key(event)) return event.preventDefault();
     const sends = event.ctrlKey || event.metaKey || (!event.shiftKey && isFine()); // a phone has no other key for a new line
+    if (event.key === "ArrowUp" && !this.field.value) [...this.body.querySelectorAll("button.edit")].pop()?.click();
     if (event.key === "Enter" && sends && !event.isComposing) {
       event.preventDefault();
       this.submit(event);
@@ -337,6 +335,7 @@ class Chat extends HTMLElement {
     if (bytes) return this.refuse(bytes);
     this.live.querySelectorAll(".shown").forEach((each) => each.remove());
     const shows = !this.files.named.length && this.commands?.(text); // stored nowhere
+    if (!shows && this.starts) return this.starts(event);
     if (!shows) app.socket.send(this.chat, text, this.files.named);
     this.files.clear();
     this.field.value = "";
@@ -395,16 +394,26 @@ const TAKES = {
     opened("tools").then((view) => view.used(this.body, frame));
     this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
-  caught_up() {
+  variant() {
+    this.varied = true;
+    if (!this.body.querySelector(".edited textarea:focus")) this.load();
+  },
+  caught_up(frame) {
+    if ((frame.branched || 0) !== this.branched) this.load();
     this.hideLive(true);
   },
   status(frame) {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
-    if (frame.ended) this.hideLive(true);
+    if (frame.ended) {
+      if (this.varied && !this.detached) this.load();
+      this.varied = false;
+      this.hideLive(true);
+    }
     if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
     else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
+  chat() { this.know(); },
   approval(frame) {
     this.showApproval(frame);
     this.setState(t("waiting for your answer"), true);
@@ -416,7 +425,7 @@ const TAKES = {
   error(frame) {
     if (frame.code === "seq_ahead") return this.load();
     if (frame.turn) this.fail(said(frame.message, frame.code));
-    else if (!frame.retryable) this.live.append(h("section", { class: "error", role: "alert" }, said(frame.message, frame.code)));
+    else if (!frame.retryable) this.live.append(h("section.error", { role: "alert" }, said(frame.message, frame.code)));
     this.showPending();
     this.follow();
   },
@@ -426,26 +435,27 @@ const TOOLS = ["tool_call", "tool_result"];
 
 /** A stored message; `changed` is called when something was forgotten. `live`: what of it is shown already. */
 function messageRow(chat, message, changed, live) {
-  const row = h("article", { class: `${message.role} ${message.kind}`, "data-seq": message.seq });
-  if (message.kind === "session_break") {
-    row.append(h("p", { class: "hint" }, t("A fresh start.")));
+  const { content, kind, role } = message, isAnswer = role === "assistant", isSystem = role === "system";
+  const row = h("article", { class: `${role} ${kind}`, "data-seq": message.seq });
+  if (kind === "session_break") {
+    row.append(h("p.hint", t("A fresh start.")));
     return row;
   }
-  if (message.kind === "tool_result" || (message.kind === "tool_call" && !message.content.trim())) return row;
+  if (kind === "tool_result" || (kind === "tool_call" && !content.trim())) return row;
   const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
   const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
   if (live) Object.assign(row, { live: Object.assign(live, { done }) });
-  const text = live?.text || (message.role === "assistant" ? markdown(message.content, done)
-    : h("div.text.plain", { dir: "auto" }, message.role === "system" ? message.content.split("\n").map((line) => said(line)).join("\n") : message.content));
-  text.hidden = !message.content;
-  row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    message.role !== "system" && h("button.quiet", () => opened("copying").then((view) => view.copy(message.content)), t("Copy")),
+  const text = live?.text || (isAnswer ? markdown(content, done)
+    : h("div.text.plain", { dir: "auto" }, isSystem ? content.split("\n").map((line) => said(line)).join("\n") : content));
+  text.hidden = !content;
+  row.append(text, message.files ? shownFiles(message.files) : "", h("footer", h("time", { dateTime: message.created_at }, when(message.created_at)),
+    content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
-    message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
+    isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
       t("Why this answer")),
-    message.role === "assistant" && message.kind === "text" && !message.task && h("button.quiet", () => opened("models").then((view) => view.again(chat, message.seq)), t("Answer again with …")),
-    message.content && message.role !== "system" && h("button.quiet", () => opened("tasks").then((view) => view.remind(message.content.replace(/^⏰.*?: /, ""), chat)),
-      message.content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
+    variantButtons(row, chat, message),
+    content && !isSystem && h("button.quiet", () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat)),
+      content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
   return row;
 }
 

@@ -4,6 +4,7 @@ import { app } from "/static/app.js";
 import { get, post, remove } from "/static/api.js";
 import { h, menu, moveTo, opened, showDialog, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
+import { titleOf } from "/static/views/new_chat.js";
 
 const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
 
@@ -11,18 +12,19 @@ const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
 export function chatMenu(chat, changed, open = false) {
   const change = (word, body) => post(`${at(chat)}/${word}`, body).catch((error) => toast(error.message)).then(changed);
   const rename = () => {
-    const title = h("input", { value: chat.title || chat.name, maxLength: 200, "aria-label": t("Title") });
+    const title = h("input", { value: titleOf(chat), maxLength: 200, "aria-label": t("Title") });
     asked(title, () => change("rename", { title: title.value.trim() }));
   };
-  return menu(`${t("Menu")}: ${chat.title || chat.name}`, [
+  return menu(`${t("Menu")}: ${titleOf(chat)}`, [
     ...(open ? [[t("Start fresh"), () => app.socket.send(chat.name, "/new")]] : []),
     [t("Rename"), rename],
     [t("Knowledge"), () => opened("knowledge/binding").then((view) => view.bind(chat, changed))],
+    [t(chat.pinned ? "Unpin" : "Pin"), () => change("pin", { off: Boolean(chat.pinned) })],
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
-    [t("Save as Markdown"), () => exported(chat, "markdown", "md")],
-    [t("Save as JSON"), () => exported(chat, "json", "json")],
+    ...(chat.temporary ? [[t("Keep this chat"), () => change("keep")]] : [[t("Save as Markdown"), () => exported(chat, "markdown", "md")],
+      [t("Save as JSON"), () => exported(chat, "json", "json")]]),
     [t("Delete"), () => opened("forgetting").then((view) => view.forgetting(null, () => gone(chat, changed), {
-      title: `${t("Delete this chat")}: ${chat.title || chat.name}`, deed: t("Delete"), ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }) }))],
+      title: `${t("Delete this chat")}: ${titleOf(chat)}`, deed: t("Delete"), ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }) }))],
   ]);
 }
 
@@ -35,10 +37,10 @@ function gone(chat, changed) {
 
 /** Ask for one text in a dialog; `done` is called when it is to be saved. */
 export function asked(field, done) {
-  const dialog = h("dialog", { class: "ask", "aria-label": field.getAttribute("aria-label"),
+  const dialog = h("dialog.ask", { "aria-label": field.getAttribute("aria-label"),
     onclose: () => dialog.returnValue === "yes" && field.value.trim() && done() },
-  h("form", { method: "dialog" }, field, h("div", { class: "buttons" },
-    h("button", { value: "yes", class: "main" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
+  h("form", { method: "dialog" }, field, h("div.buttons",
+    h("button.main", { value: "yes" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
   showDialog(dialog);
   field.select();
 }

@@ -2,14 +2,15 @@
 
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
-import { h, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
-import { day, number, t } from "/static/i18n.js";
+import { h, keepPlace, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
+import { currentLanguage, day, number, t } from "/static/i18n.js";
 import "/static/views/chat.js";
-import { asked, chatMenu } from "/static/views/chat_menu.js";
+import { chatMenu } from "/static/views/chat_menu.js";
+import { newChat, openNew, titleOf } from "/static/views/new_chat.js";
 
 const SEEN = "klaw.seen.";
 const FOLLOWED = 40;
-const NAME = "[\\p{L}\\p{N}](?:[\\p{L}\\p{N}\\p{M}_. \\-]*[\\p{L}\\p{N}\\p{M}_.\\-])?";
+const titles = new Map(); // of the chats in the list
 
 /** How far a person has read a chat on this device. */
 export function seen(chat) {
@@ -24,43 +25,43 @@ class Chats extends HTMLElement {
   where = [];
   archived = false;
   pages = 1;
+  rows = new Map();
 
   connectedCallback() {
-    this.list = h("ul", { class: "list" });
+    this.list = h("ul.list");
     this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
       oninput: () => this.findSoon() });
-    this.more = h("button", { class: "quiet", hidden: true }, t("More"));
-    this.place = h("div", { class: "chat-place", "data-hint": t("Ask anything, or pick a chat.") });
-    this.side = h("section", { class: "side", "aria-label": t("Chats") }, h("h1", { class: "unseen" }, t("Chats")),
-      h("div", { class: "row" }, h("button", { class: "main", onclick: () => this.begin() }, t("New chat")), this.search),
+    this.more = h("button.quiet", { hidden: true }, t("More"));
+    this.place = h("div.chat-place");
+    this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
+      h("div.row", h("button.main", () => openNew(), t("New chat")), h("button", { title: t("Temporary chat"), "aria-label": t("Temporary chat"), onclick: () => openNew("/temporary") }, "◌")), this.search,
       this.list, this.more,
-      h("button", { class: "quiet", onclick: (event) => this.toggleArchived(event.target) }, t("Archived chats")));
+      h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
-    this.onFrame = ({ detail }) => ["message", "ack"].includes(detail.type) && this.refreshSoon();
-    this.onBack = () => document.hidden || this.refreshSoon();
-    app.socket.addEventListener("frame", this.onFrame);
-    app.socket.addEventListener("online", this.onBack);
-    document.addEventListener("visibilitychange", this.onBack);
+    const back = () => document.hidden || this.refreshSoon();
+    this.gone = new AbortController();
+    app.socket.addEventListener("frame", ({ detail }) => ["message", "ack", "chat"].includes(detail.type) && this.refreshSoon(), this.gone);
+    app.socket.addEventListener("online", back, this.gone);
+    document.addEventListener("visibilitychange", back, this.gone);
     this.refresh();
     this.go(this.where);
   }
 
   disconnectedCallback() {
-    app.socket.removeEventListener("frame", this.onFrame);
-    app.socket.removeEventListener("online", this.onBack);
-    document.removeEventListener("visibilitychange", this.onBack);
+    this.gone.abort();
   }
 
   go(where) {
     this.where = where;
-    const [chat, seq] = where;
-    this.classList.toggle("with-chat", Boolean(chat));
-    const open = this.place.firstElementChild;
+    const [chat, seq] = where, open = this.place.firstElementChild; // an empty name: a new chat; none: the list
+    this.classList.toggle("with-chat", chat !== undefined);
     if (!chat) {
-      this.place.replaceChildren();
-      if (open) [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === open.chat)?.focus();
-    } else if (open && open.chat === chat) open.show(Number(seq) || 0);
-    else this.place.replaceChildren(Object.assign(document.createElement("klaw-chat"), { chat, at: Number(seq) || 0 }));
+      this.place.replaceChildren(newChat(seq === "temporary"));
+      if (chat === undefined && open) this.list.querySelector(`a[data-chat="${CSS.escape(open.chat)}"]`)?.focus();
+    } else if (open?.chat === chat) {
+      if (!open.begun) open.show(Number(seq) || 0);
+      open.begun = false;
+    } else this.place.replaceChildren(Object.assign(document.createElement("klaw-chat"), { chat, at: Number(seq) || 0 }));
     this.mark();
   }
 
@@ -88,15 +89,28 @@ class Chats extends HTMLElement {
     };
     const open = this.place.firstElementChild, known = chats.find((chat) => chat.name === open?.chat);
     if (known) open.named(known);
-    const shown = chats.map((chat) => ({ ...chat, unread: this.unread(chat) }));
-    const written = JSON.stringify([this.archived, shown]);
+    for (const chat of chats) chat.unread = this.unread(chat);
+    const written = JSON.stringify([this.archived, chats]);
     if (written === this.written) return this.mark();
     if (this.list.querySelector("details[open]")) return this.refreshSoon();
     this.written = written;
-    const focused = this.list.contains(document.activeElement) && document.activeElement.closest("li").dataset.chat;
-    this.list.replaceChildren(...shown.map((chat) => this.entry(chat)));
-    if (!shown.length) this.list.append(h("li", { class: "hint" }, t(this.archived ? "No archived chats." : "No chats yet. Begin one with “New chat”.")));
-    if (focused) [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === focused)?.focus();
+    const focused = this.list.contains(document.activeElement) && document.activeElement.closest("li");
+    const shown = [], same = [], rows = new Map();
+    let last;
+    for (const chat of chats) { // its row stays the same element
+      const text = JSON.stringify(chat), row = this.rows.get(chat.name) || h("li", { "data-chat": chat.name }), group = groupOf(chat);
+      if (group !== last) shown.push(h("li.group", h("h2", last = group)));
+      if (row.text === text) same.push(row);
+      else row.replaceChildren(...this.entry(chat));
+      row.text = text;
+      titles.set(chat.name, titleOf(chat));
+      rows.set(chat.name, row);
+      shown.push(row);
+    }
+    this.rows = rows;
+    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet."));
+    keepPlace(this.side, this.side.scrollTop ? same : [], () => this.list.replaceChildren(...shown));
+    if (focused?.isConnected) focused.querySelector("a").focus({ preventScroll: true });
     this.mark();
   }
 
@@ -119,10 +133,11 @@ class Chats extends HTMLElement {
   }
 
   entry(chat) {
-    return h("li", { "data-chat": chat.name }, h("a", { href: `#/chats/${encodeURIComponent(chat.name)}`, "data-chat": chat.name },
-      h("span", { class: "name" }, chat.title || chat.name),
-      chat.unread > 0 && h("span", { class: "badge", title: t("new messages") }, number(chat.unread)), h("time", {}, day(chat.updated_at))),
-    chatMenu(chat, () => this.refresh()));
+    return [h("a", { href: `#/chats/${encodeURIComponent(chat.name)}`, "data-chat": chat.name },
+      h("span.name", titleOf(chat)), chat.temporary && h("span.badge", t("Temporary")),
+      chat.unread > 0 && h("span.badge", { title: t("new messages") }, number(chat.unread)), h("time", day(chat.updated_at)),
+      chat.preview && h("span.excerpt", chat.preview)),
+    chatMenu(chat, () => this.refresh())];
   }
 
   mark() {
@@ -135,12 +150,6 @@ class Chats extends HTMLElement {
     this.archived = !this.archived;
     button.textContent = this.archived ? t("Chats") : t("Archived chats");
     this.refresh();
-  }
-
-  begin() {
-    const name = h("input", { required: true, maxLength: 64, pattern: NAME, title: t("Letters, digits, spaces and _ - . only"),
-      "aria-label": t("Name of the chat"), placeholder: t("Name of the chat") });
-    asked(name, () => { location.hash = `#/chats/${encodeURIComponent(name.value.trim().normalize("NFC"))}`; });
   }
 
   findSoon() {
@@ -161,11 +170,20 @@ class Chats extends HTMLElement {
     if (query !== this.search.value.trim()) return;
     const hits = hitsOf(found);
     if (page) this.list.append(...hits);
-    else this.list.replaceChildren(...(found.degraded.length ? [h("li", { class: "hint" }, t("Only words are looked for now, not meaning."))] : []), ...hits);
-    if (!page && !hits.length) this.list.append(h("li", { class: "hint" }, t("Nothing was found.")));
+    else this.list.replaceChildren(...(found.degraded.length ? [hint("Only words are looked for now, not meaning.")] : []), ...(hits.length ? hits : [hint("Nothing was found.")]));
     this.more.hidden = !found.next;
     this.more.onclick = () => this.find(found.next);
   }
+}
+
+const hint = (text) => h("li.hint", t(text));
+
+/** Under which heading a chat stands in the list. */
+function groupOf({ pinned, updated_at }) {
+  if (pinned) return t("Pinned");
+  const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(updated_at).setHours(0, 0, 0, 0)) / 864e5);
+  return days < 31 ? t(days < 1 ? "Today" : days < 2 ? "Yesterday" : days < 8 ? "Last 7 days" : "Last 30 days")
+    : new Intl.DateTimeFormat(currentLanguage(), { month: "long", year: "numeric" }).format(new Date(updated_at));
 }
 
 // -- what a search finds --
@@ -174,24 +192,26 @@ class Chats extends HTMLElement {
 export const hitsOf = (found) => [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
 
 function hit(href, name, time, ...more) {
-  return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, day(time)), more));
+  return h("li", h("a", { href }, h("span.name", name), time && h("time", day(time)), more));
 }
+
+const called = (chat) => titles.get(nameOf(chat)) || titleOf({ name: nameOf(chat) });
 
 function person(found) {
   return hit(`#/memory/people/${found.id}`, `${t("person")}: ${found.name}`, found.last_at,
-    h("span", { class: "excerpt" }, [found.relation, ...found.facts.map((fact) => fact.text)].filter(Boolean).join(" · ")));
+    h("span.excerpt", [found.relation, ...found.facts.map((fact) => fact.text)].filter(Boolean).join(" · ")));
 }
 
 function topic(found) {
-  return hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${nameOf(found.chat)}`, found.last_at, h("span", { class: "excerpt" }, found.summary));
+  return hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${called(found.chat)}`, found.last_at, h("span.excerpt", found.summary));
 }
 
 function result(found) {
-  const text = h("span", { class: "excerpt" }, marked(found.snippet, found.marks));
+  const text = h("span.excerpt", marked(found.snippet, found.marks));
   if (found.kind === "fact") return hit(`#/memory/facts/${found.id}`, t("fact"), found.updated_at, text);
   if (found.kind === "file") return hit(null, `${t("file")}: ${found.path}:${found.line}`, null, text);
   const about = found.kind === "note" ? ` · ${found.tool}` : "";
-  return hit(placeOf(found.chat, found.seq), nameOf(found.chat) + about, found.created_at, text);
+  return hit(placeOf(found.chat, found.seq), called(found.chat) + about, found.created_at, text);
 }
 
 /** A text with its matches marked. The server counts characters, JavaScript their halves. */
@@ -199,7 +219,7 @@ function marked(text, marks) {
   const characters = Array.from(text), pieces = [];
   let at = 0;
   for (const [begin, end] of marks) {
-    pieces.push(characters.slice(at, begin).join(""), h("mark", {}, characters.slice(begin, end).join("")));
+    pieces.push(characters.slice(at, begin).join(""), h("mark", characters.slice(begin, end).join("")));
     at = end;
   }
   return [...pieces, characters.slice(at).join("")];

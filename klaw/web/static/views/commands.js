@@ -2,7 +2,7 @@
 
 import { get, post } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { said, t } from "/static/i18n.js";
 
 let known = [];
 
@@ -50,7 +50,7 @@ function run(chat, text) {
   const answer = h("pre.shown", { role: "status", dir: "auto" }, "…");
   chat.live.append(answer);
   post(`/chats/${encodeURIComponent(chat.chat)}/command`, { text }).catch((error) => ({ text: error.message })).then(({ text: told }) => {
-    answer.textContent = told;
+    answer.textContent = told.split("\n").map((line) => said(line)).join("\n");
     chat.follow();
   });
   return true;

@@ -91,7 +91,7 @@ class Files extends HTMLElement {
 
   show(name, bytes) {
     const told = { bytes, file: null, progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
-    const chip = h("span", { class: "chip" }, h("span", { class: "name" }, name), " ", bytes > 0 && h("small", {}, size(bytes)), told.progress,
+    const chip = h("span.chip", h("span.name", name), " ", bytes > 0 && h("small", size(bytes)), told.progress,
       h("button", { type: "button", class: "quiet", "aria-label": `${t("Remove the file")} ${name}`, onclick: () => {
         told.request?.abort();
         clearTimeout(told.timer);
@@ -169,10 +169,10 @@ async function scaled(file) {
 
 /** The files of a message: pictures are shown, others are links. */
 export function shownFiles(files) {
-  return h("div", { class: "files" }, files.map(({ sha256, name, type, bytes }) => {
+  return h("div.files", files.map(({ sha256, name, type, bytes }) => {
     const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
     if (type?.startsWith("image/")) return h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }));
-    return h("a", { href, download: name, class: "chip" }, h("span", { class: "name" }, name), " ", bytes && h("small", {}, size(bytes)));
+    return h("a", { href, download: name, class: "chip" }, h("span.name", name), " ", bytes && h("small", size(bytes)));
   }));
 }
 

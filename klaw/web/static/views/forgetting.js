@@ -56,7 +56,7 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
 
 function things(found) {
   const more = found.length - MOST;
-  return h("ul.things", found.slice(0, MOST).map((each) => h("li", h("strong", t(each.kind)), ` ${each.name}`,
+  return h("ul.things", { tabIndex: 0 }, found.slice(0, MOST).map((each) => h("li", h("strong", t(each.kind)), ` ${each.name}`,
     each.text && h("span.quote", each.text), each.remedy && h("span.hint", said(each.remedy)))),
   more > 0 && h("li", t("and {count} more", { count: more })));
 }

@@ -7,6 +7,7 @@ import { openDialog } from "/static/forms.js";
 import { t } from "/static/i18n.js";
 import { VIEWS } from "/static/views.js";
 import { hitsOf } from "/static/views/chats.js";
+import { openNew, titleOf } from "/static/views/new_chat.js";
 
 const MOST = 50;
 const KEYS = { "Ctrl K": "Go anywhere", "Ctrl Shift O": "New chat", Enter: "Send", "Shift Enter": "New line", Esc: "Close, or stop the answer", "?": "Keyboard shortcuts" };
@@ -59,16 +60,14 @@ export async function go() {
 
   draw();
   const { chats: all } = await get("/chats", { limit: 100 }).catch(() => ({ chats: [] }));
-  chats = all.map((chat) => row(chat.title || chat.name, `#/chats/${encodeURIComponent(chat.name)}`, t("chat")));
+  chats = all.map((chat) => row(titleOf(chat), `#/chats/${encodeURIComponent(chat.name)}`, t("chat")));
   draw();
 }
 
 /** Begin a new chat, wherever one is. */
-export async function begin() {
+export function begin() {
   document.querySelectorAll("dialog").forEach((each) => each.close());
-  location.hash = "#/chats";
-  await app.show();
-  document.querySelector("klaw-chats").begin("");
+  openNew();
 }
 
 /** Show which keys do what. */

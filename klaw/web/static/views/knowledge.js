@@ -7,6 +7,7 @@ import { number, said, size, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 import { askFor } from "/static/records.js";
 import { addMenu, upload } from "/static/views/knowledge/adding.js";
+import { madeName } from "/static/views/new_chat.js";
 import { passageLine, reader } from "/static/views/knowledge/reader.js";
 
 const ROLES = { owner: "owner", editor: "editor", viewer: "viewer" };
@@ -150,14 +151,10 @@ class Knowledge extends Panel {
     }
   }
 
-  /** Ask for a chat's name, bind it and open it. */
+  /** Open a new chat that is bound to a base. */
   begin(base) {
-    const dialog = openDialog(t("Ask it in a new chat"));
-    dialog.show(form([{ name: "chat", label: t("Name of the chat"), value: base.name.replace(/[^\p{L}\p{N}\p{M} _.-]/gu, "").slice(0, 60).trim(), maxLength: 64 }], async ({ chat }) => {
-      await post("/kb/use", { chat, bases: [base.id] });
-      dialog.close();
-      location.hash = `#/chats/${encodeURIComponent(chat)}`;
-    }, { button: t("Begin") }));
+    const chat = madeName();
+    post("/kb/use", { chat, bases: [base.id] }).then(() => { location.hash = `#/chats/${chat}`; }, (error) => toast(error.message));
   }
 }
 

@@ -2,9 +2,10 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
+import { h } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
 import { number, said, t } from "/static/i18n.js";
+import { vary } from "/static/views/variants.js";
 
 const MOST = 50, SEARCHED = 8;
 
@@ -16,13 +17,13 @@ export function able(model) {
 
 /** A list of models with a search; `choose` gets the chosen one. */
 export function modelList(models, choose) {
-  const list = h("ul", { class: "list" }), told = h("p", { class: "hint", role: "status" });
+  const list = h("ul.list"), told = h("p.hint", { role: "status" });
   const draw = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = models.filter(({ name }) => words.every((word) => name.toLowerCase().includes(word)));
     told.textContent = found.length > MOST ? t("{count} models: type a part of the name.", { count: number(found.length) }) : found.length ? "" : t("No model has this in its name.");
-    list.replaceChildren(...found.slice(0, MOST).map((each) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => choose(each) },
-      h("strong", {}, each.name), each.note && h("span", { class: "hint" }, ` ${each.note}`), h("span", { class: "hint about" }, able(each))))));
+    list.replaceChildren(...found.slice(0, MOST).map((each) => h("li", h("button", { type: "button", class: "choice", onclick: () => choose(each) },
+      h("strong", each.name), each.note && h("span.hint", ` ${each.note}`), h("span.hint.about", able(each))))));
   };
   const search = h("input", { type: "search", "aria-label": t("Search"), placeholder: t("Search"), hidden: models.length <= SEARCHED, oninput: draw });
   draw();
@@ -33,12 +34,7 @@ export function modelList(models, choose) {
 export const choose = (chat) => chosen(chat, t("Model of this chat"), (name, usual) => app.socket.send(chat, `/model ${name === usual ? "default" : name}`));
 
 /** Ask the question before an answer again, of a model that the person chooses. */
-export const again = (chat, seq) => chosen(chat, t("Answer again with …"), async (model) => {
-  const { messages } = await get(`/chats/${encodeURIComponent(chat)}/messages`, { before: seq, limit: 50 }).catch(() => ({ messages: [] }));
-  const question = messages.findLast((each) => each.role === "user" && each.kind === "text");
-  if (!question) return toast(t("The question is too far above."));
-  app.socket.send(chat, question.content, question.files?.map(({ sha256, name }) => ({ sha256, name })), model);
-});
+export const again = (chat, seq) => chosen(chat, t("Answer again with …"), (model) => vary(chat, "regenerate", { seq, model }));
 
 async function chosen(chat, title, done) {
   const dialog = openDialog(title);

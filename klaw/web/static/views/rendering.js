@@ -3,7 +3,7 @@
 
 import { h, markdown, setRendered } from "/static/dom.js";
 
-const LATE_MS = 1500, LAST_MS = 4000;
+const LATE_MS = 1500;
 
 /** Show a frame of an answer. */
 export function show(live, frame) {
@@ -38,11 +38,11 @@ function begin(live) {
       text.replaceChildren(node);
       text.classList.add("plain");
     },
-    keep(content, put) { // the answer is stored: the last frame completes it in its row, or else it is rendered as a whole
+    keep(content, put) { // it is stored: the last frame completes it in its row, or it is rendered as a whole
       const { anchorNode, anchorOffset, focusNode, focusOffset } = getSelection(), within = text.contains(anchorNode);
       put();
       if (within) getSelection().setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
-      live.last = setTimeout(() => text.replaceChildren(markdown(content, live.done)), LAST_MS);
+      live.last = setTimeout(() => text.replaceChildren(markdown(content, live.done)), 3 * LATE_MS);
     } });
   text.classList.remove("plain");
   text.removeAttribute("dir");

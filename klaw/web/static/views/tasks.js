@@ -45,13 +45,13 @@ class Tasks extends Panel {
 
   drawTasks(tasks) {
     return [
-      h("header", { class: "row" }, h("h1", {}, t("Tasks")),
-        h("button", { class: "main", "data-key": "remind", onclick: () => remind("", null, this) }, t("Remind me")),
+      h("header.row", h("h1", t("Tasks")),
+        h("button.main", { "data-key": "remind", onclick: () => remind("", null, this) }, t("Remind me")),
         h("button", { "data-key": "new", onclick: () => edit(tasks, this) }, t("New task")),
-        h("button", { class: "quiet", "data-key": "zone", onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
+        h("button.quiet", { "data-key": "zone", onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
         h("a", { href: path("*") }, t("All runs"))),
-      !tasks.length && h("p", { class: "hint" }, t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
-      h("ul", { class: "cards" }, tasks.map((task) => this.card(task))),
+      !tasks.length && h("p.hint", t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
+      h("ul.cards", tasks.map((task) => this.card(task))),
     ];
   }
 
@@ -62,14 +62,14 @@ class Tasks extends Panel {
     const again = () => this.refresh();
     const button = (word, work) => h("button", { "data-key": `${name} ${word}`, "aria-label": `${t(word)}: ${name}`, onclick: work }, t(word));
     return h("li", { "data-task": name },
-      h("h2", {}, h("a", { href: path(name), "data-key": name }, name), " ", task.trigger.repeat ? t(task.trigger.repeat) : task.trigger.kind === "at" ? "" : h("code", {}, task.trigger.shown)),
-      h("p", { class: "clamp" }, task.message),
-      h("dl", {},
-        h("dt", {}, t("Next")), h("dd", {}, next),
-        task.inject_into && [h("dt", {}, t("Post results to")), h("dd", {}, task.inject_into)],
-        last && [h("dt", {}, t("Last run")), h("dd", {}, h("a", { href: path(name, last.id) }, `${status(last)}, ${when(last.started_at)}`))]),
-      task.warning && h("p", { class: "warn" }, said(task.warning)),
-      h("div", { class: "buttons" },
+      h("h2", h("a", { href: path(name), "data-key": name }, name), " ", task.trigger.repeat ? t(task.trigger.repeat) : task.trigger.kind === "at" ? "" : h("code", task.trigger.shown)),
+      h("p.clamp", task.message),
+      h("dl",
+        h("dt", t("Next")), h("dd", next),
+        task.inject_into && [h("dt", t("Post results to")), h("dd", task.inject_into)],
+        last && [h("dt", t("Last run")), h("dd", h("a", { href: path(name, last.id) }, `${status(last)}, ${when(last.started_at)}`))]),
+      task.warning && h("p.warn", said(task.warning)),
+      h("div.buttons",
         button("Run now", () => this.change(() => post(`${url}/run`))),
         button("Edit", () => edit([], this, task)),
         button(enabled ? "Switch off" : "Switch on", () => this.change(() => post(`${url}/${enabled ? "disable" : "enable"}`))),
@@ -90,14 +90,14 @@ class Tasks extends Panel {
 
   drawRuns({ task, runs, next }) {
     return [
-      h("header", { class: "row" }, h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", {}, task ? `${t("Runs")}: ${task}` : t("All runs"))),
+      h("header.row", h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
       runs.length ? h("table", { tabIndex: 0 },
-        h("thead", {}, h("tr", {}, ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
-        h("tbody", {}, runs.map((run) => h("tr", {},
-          h("td", {}, h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
-          h("td", {}, run.task), h("td", {}, status(run)), h("td", { class: "number" }, tokens(run)),
-          h("td", {}, said(run.note || run.error || ""))))))
-        : h("p", { class: "hint" }, t("No runs yet.")),
+        h("thead", h("tr", ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
+        h("tbody", runs.map((run) => h("tr",
+          h("td", h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
+          h("td", run.task), h("td", status(run)), h("td.number", tokens(run)),
+          h("td", said(run.note || run.error || ""))))))
+        : h("p.hint", t("No runs yet.")),
       next && this.limit < 100 && h("button", { "data-key": "more", onclick: () => { this.limit = 100; this.refresh(); } }, t("More")),
     ];
   }
@@ -105,22 +105,22 @@ class Tasks extends Panel {
   drawRun(run, whole) {
     const goesOn = ["running", "waiting"].includes(run.status);
     return [
-      h("header", { class: "row" }, h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", {}, run.task),
+      h("header.row", h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", run.task),
         goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
-      h("dl", {},
-        h("dt", {}, t("Status")), h("dd", {}, status(run), run.error && ` (${said(run.error)})`),
-        h("dt", {}, t("Started")), h("dd", {}, when(run.started_at)),
-        h("dt", {}, t("Model")), h("dd", {}, run.model),
-        h("dt", {}, t("Tokens")), h("dd", {}, tokens(run)),
-        run.note && [h("dt", {}, t("Note")), h("dd", {}, said(run.note))]),
-      h("h2", {}, t("Request")), h("pre", {}, run.message),
-      run.result && [h("h2", {}, t("Answer")), h("div", { class: "answer" }, markdown(run.result))],
-      h("details", { "data-key": "transcript" }, h("summary", {}, t("Transcript")),
-        whole.cut && h("p", { class: "hint" }, t("The beginning is left out: the run is very long.")),
-        whole.messages.length ? whole.messages.map((each) => h("div", { class: "said" },
-          h("strong", {}, each.role), each.content && h("pre", {}, each.content),
-          each.calls.map((call) => h("pre", { class: "tool" }, `${call.name} ${call.arguments}`))))
-          : h("p", { class: "hint" }, t("Nothing was said in this run."))),
+      h("dl",
+        h("dt", t("Status")), h("dd", status(run), run.error && ` (${said(run.error)})`),
+        h("dt", t("Started")), h("dd", when(run.started_at)),
+        h("dt", t("Model")), h("dd", run.model),
+        h("dt", t("Tokens")), h("dd", tokens(run)),
+        run.note && [h("dt", t("Note")), h("dd", said(run.note))]),
+      h("h2", t("Request")), h("pre", run.message),
+      run.result && [h("h2", t("Answer")), h("div.answer", markdown(run.result))],
+      h("details", { "data-key": "transcript" }, h("summary", t("Transcript")),
+        whole.cut && h("p.hint", t("The beginning is left out: the run is very long.")),
+        whole.messages.length ? whole.messages.map((each) => h("div.said",
+          h("strong", each.role), each.content && h("pre", each.content),
+          each.calls.map((call) => h("pre.tool", `${call.name} ${call.arguments}`))))
+          : h("p.hint", t("Nothing was said in this run."))),
     ];
   }
 }
@@ -149,7 +149,7 @@ async function edit(tasks, view, task, given) {
   }
   fields.sort((one, other) => ORDER.indexOf(one.name) - ORDER.indexOf(other.name));
   fields.splice(2, 0, { name: "repeat", label: t("Repeat"), value: before.repeat, choices: REPEATS.map((each) => [each, t(each || "no")]) });
-  const more = h("details", { hidden: Boolean(given || task?.reminder) }, h("summary", {}, t("More")));
+  const more = h("details", { hidden: Boolean(given || task?.reminder) }, h("summary", t("More")));
   const made = form(fields.filter(({ name }) => name !== "name" || !task), async (values) => {
     let told = "";
     try {
@@ -164,7 +164,7 @@ async function edit(tasks, view, task, given) {
     if (told) toast(told, 10000);
     await view?.refresh();
   });
-  const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
+  const times = h("ol.times", { "aria-live": "polite", "aria-label": t("Next times") });
   const rows = [...made.querySelectorAll(".field")], rest = rows.splice(4);
   rows[2].after(times);
   more.append(...rest);
@@ -218,7 +218,7 @@ async function previewTimes(form, times) {
   if (times.dataset.asked !== asked) return;
   when.toggleAttribute("aria-invalid", Boolean(problem));
   when.parentElement.querySelector(".error").textContent = problem;
-  times.replaceChildren(...(answer ? answer.next_fires.slice(0, 3) : []).map((each) => h("li", {}, moment(each, answer.zone))));
+  times.replaceChildren(...(answer ? answer.next_fires.slice(0, 3) : []).map((each) => h("li", moment(each, answer.zone))));
 }
 
 customElements.define("klaw-tasks", Tasks);

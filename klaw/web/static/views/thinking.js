@@ -16,9 +16,9 @@ class Thinking {
 
   constructor() {
     this.began = performance.now();
-    this.head = h("summary", {});
+    this.head = h("summary");
     this.text = document.createTextNode("");
-    this.node = h("details", { class: "fold thinking" }, this.head, h("div", { class: "text plain", tabIndex: 0 }, this.text));
+    this.node = h("details.fold.thinking", this.head, h("div.text.plain", { tabIndex: 0 }, this.text));
     this.tell("Thinking… {count} s");
     this.timer = setInterval(() => (this.node.isConnected ? this.tell("Thinking… {count} s") : this.end()), 1000);
   }

@@ -6,7 +6,7 @@ import { currentLanguage, dollars, number, t } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
 const SOURCES = {
-  turn: "answers in chats", run: "runs of tasks", summary: "summaries", topics: "making topics", facts: "learning facts",
+  turn: "answers in chats", run: "runs of tasks", summary: "summaries", titles: "titles", topics: "making topics", facts: "learning facts",
   reranker: "choosing what is recalled", embedding: "vectors of messages and questions",
 };
 const DAY_MS = 86_400_000;

@@ -22,6 +22,9 @@ async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.
             if failing:
                 raise StorageError("a reindex is reading the logs")
 
+        async def expire(self) -> float:
+            return float("inf")
+
         async def resume(self) -> None:
             resumed.append(len(calls))
             raise StorageError("the disk is full")
@@ -56,3 +59,30 @@ async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.
         assert len(calls) == count
         await supervisor.stop(ACTOR_NAME, "done")
     assert resumed == [0]
+
+
+async def test_temporary_chats_are_looked_for_when_the_next_is_due(autojump_clock: trio.testing.MockClock) -> None:
+    looked: list[float] = []
+    compacted: list[bool] = []
+
+    class Looking(Forgetter):
+        async def expire(self) -> float:
+            looked.append(trio.current_time())
+            if len(looked) == 2:
+                self.compactor.nudge()  # something was forgotten
+            return 500.0
+
+        async def compact_files(self, *, vacuum: bool) -> None:
+            compacted.append(vacuum)
+
+        async def resume(self) -> None: ...
+
+    parts: dict[str, Any] = dict.fromkeys(each.name for each in attrs.fields(Forgetter) if each.init)
+    forgetter = Looking(**parts)
+    async with trio.open_nursery() as nursery:
+        supervisor = Supervisor(nursery, SystemClock())
+        await supervisor.start(forgetter.spec())
+        await trio.sleep(1_900)
+        await supervisor.stop(ACTOR_NAME, "done")
+    assert [round(at - looked[0]) for at in looked] == [0, 500, 1_000, 1_500]
+    assert compacted == [True]

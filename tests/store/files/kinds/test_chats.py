@@ -61,8 +61,35 @@ async def test_a_title_is_kept_and_belongs_to_one_user(tmp_path: Path) -> None:
     assert [(each["what"], each["key"], each["value"]) for each in lines] == [
         ("chat", "сад", {"title": "Огород 2026"}),
         ("chat", "main", {"title": "x"}),
-        ("chat", "main", {}),
+        ("chat", "main", {"titled": 1}),
     ]
+
+
+async def test_chats_are_listed_with_titles_previews_and_pinned_ones_first(tmp_path: Path) -> None:
+    first, second = "chat-1aaaaaaa", "chat-2bbbbbbb"
+    async with running_store(tmp_path) as store:
+        await say(store, "hello", chat="main")
+        await say(store, "", chat=first, files=[])
+        await say(store, f"  Как   **пересадить** старую яблоню?\n{'и грушу ' * 20}", chat=first)
+        await say(store, "# Ответ\n\n- [осенью](http://x.org/) `сразу`", chat=first, role=Role.ASSISTANT)
+        await say(store, "found", chat=first, role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
+        await say(store, "second", chat=second)
+        listed = await store.readers.run(chats.listed, ANNA, 9)
+        assert [(each.name, each.title, each.named, each.preview) for each in listed] == [
+            (second, "second", False, "second"),
+            (first, "Как пересадить старую яблоню? и грушу и грушу и грушу и…", False, "Ответ осенью сразу"),
+            ("main", "", False, "hello"),
+        ]
+        assert (await store.writer.run(chats.pin, ANNA, MAIN, AT, pinned=True)).pinned
+        assert [each[0] for each in await names(store)] == ["main", second, first]
+        made = await store.writer.run(chats.rename, ANNA, chat_id(ANNA, first), "🍎 Сад, “яблони”!", AT)
+        assert (made.title, made.named) == ("🍎 Сад, “яблони”!", True)
+        before = await store.readers.run(chats.listed, ANNA, 9)
+    assert differing(reindexed(tmp_path)) == set()
+    lose_database(tmp_path)
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(chats.listed, ANNA, 9) == before
+        assert not (await store.writer.run(chats.pin, ANNA, MAIN, AT, pinned=False)).pinned
 
 
 async def test_what_is_never_recalled_is_kept_until_the_chat_is_forgotten(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Variants of chats: their branches, and replacing messages by others."""

@@ -1,0 +1,55 @@
+// A chat before its first message, which makes it, and what a chat is called.
+
+import { post } from "/static/api.js";
+import { h, moveTo, toast } from "/static/dom.js";
+import { t } from "/static/i18n.js";
+
+/** A name of the form that the server knows as nobody's choice. */
+export const madeName = () => `chat-${Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte, at) => (byte % (at ? 36 : 10)).toString(36)).join("")}`;
+
+export const titleOf = (chat) => chat.title || (/^chat-\d[\da-z]{7}$/.test(chat.name) ? t(chat.temporary ? "Temporary chat" : "New chat") : chat.name);
+
+/** A new chat; what was typed there is found again. */
+export function newChat(temporary) {
+  const key = `klaw.new.${temporary}`, name = localStorage.getItem(key) || madeName();
+  localStorage.setItem(key, name);
+  const chat = Object.assign(document.createElement("klaw-chat"), { chat: name, temporary });
+  const starts = chat.starts = async (event) => {
+    chat.starts = () => null;
+    if (localStorage.getItem(key) !== name) chat.chat = chat.files.chat = madeName(); // begun in another window
+    try {
+      if (temporary) await post(`/chats/${chat.chat}/temporary`);
+    } catch (error) {
+      chat.starts = starts;
+      return toast(error.message);
+    }
+    chat.starts = null;
+    localStorage.removeItem(key);
+    chat.submit(event);
+    chat.begun = true;
+    moveTo(`#/chats/${chat.chat}`);
+  };
+  return chat;
+}
+
+/** Go to a new chat; where one is open already, the cursor goes there. */
+export function openNew(kind = "") {
+  location.hash = `#/chats/${kind}`;
+  document.querySelector("klaw-chat textarea")?.focus();
+}
+
+/** What stands in a chat without messages, with some ways to begin. */
+export function beginning(chat) {
+  const ways = ["Help me plan ", "Explain to me in simple words: ", "Write a message to ", ...(chat.temporary ? [] : ["Remember that "])];
+  return h("div.empty", h("p", t("What's on your mind?")),
+    chat.temporary && h("p.hint", t("Not used for memory or search, and deleted permanently a day after its last message.")),
+    ways.map((way) => h("button", () => {
+      chat.field.value = t(way);
+      chat.typed();
+      chat.field.focus();
+    }, t(way).replace(/:? $/, " …"))));
+}
+
+/** Says in the header that a chat is temporary, and keeps it. */
+export const temporaryMark = (chat, changed) => (chat.temporary ? [h("span.badge", t("Temporary")),
+  chat.last_seq ? h("button.quiet", () => post(`/chats/${chat.name}/keep`).then(changed, (error) => toast(error.message)), t("Keep this chat")) : ""] : []);

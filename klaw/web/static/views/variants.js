@@ -1,0 +1,46 @@
+// Variants of messages: editing them, having them answered again, going from one to another.
+
+import { post } from "/static/api.js";
+import { h, opened, toast } from "/static/dom.js";
+import { t } from "/static/i18n.js";
+
+/** Change what a chat shows. Returns whether that was done. */
+export const vary = (chat, word, body) => post(`/chats/${encodeURIComponent(chat)}/${word}`, body).then(() => true, (error) => toast(error.message));
+
+/** What can be done with a stored message in its row. */
+export function variantButtons(row, chat, message) {
+  const { seq, role, kind, task, variant } = message;
+  if (kind !== "text" || task || role === "system") return "";
+  const go = (sign, label, number) => h("button.quiet", { onclick: () => vary(chat, "variant", { seq, number }), "aria-label": t(label), title: t(label), disabled: number < 1 || number > variant.count }, sign);
+  return [
+    variant && h("span.variants", { role: "group", "aria-label": t("Variant {number} of {count}", variant) },
+      go("‹", "The variant before", variant.number - 1), ` ${variant.number}/${variant.count} `, go("›", "The next variant", variant.number + 1)),
+    role === "user" ? h("button.quiet.edit", ({ target }) => edit(row, chat, message, target), t("Edit"))
+      : [h("button.quiet", () => vary(chat, "regenerate", { seq }), t("Answer again")),
+        h("button.quiet", () => opened("models").then((view) => view.again(chat, seq)), t("Answer again with …"))],
+  ];
+}
+
+function edit(row, chat, { seq, content }, button) {
+  const leave = () => {
+    form.remove();
+    row.classList.remove("edited");
+    button.focus();
+  };
+  const send = async (event) => {
+    event.preventDefault();
+    const text = field.value;
+    if (!text.trim() || save.disabled) return;
+    save.disabled = true;
+    if (text === content || await vary(chat, "edit", { seq, text })) leave();
+    save.disabled = false;
+  };
+  const field = h("textarea", { value: content, rows: Math.min(12, content.split("\n").length + 1), "aria-label": t("Edit"), onkeydown: (event) => {
+    if (event.key === "Escape") leave();
+    else if (event.key === "Enter" && !event.isComposing && !event.shiftKey && matchMedia("(pointer: fine)").matches) send(event);
+  } });
+  const save = h("button.main", t("Send")), form = h("form.editing", { onsubmit: send }, field, h("div.buttons", h("button", { type: "button", onclick: leave }, t("Cancel")), save));
+  row.classList.add("edited");
+  row.append(form);
+  field.focus();
+}
