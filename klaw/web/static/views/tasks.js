@@ -48,7 +48,7 @@ class Tasks extends Panel {
       h("header.row", h("h1", t("Tasks")),
         h("button.main", { "data-key": "remind", onclick: () => remind("", null, this) }, t("Remind me")),
         h("button", { "data-key": "new", onclick: () => edit(tasks, this) }, t("New task")),
-        h("button.quiet", { "data-key": "zone", title: t("Time zone"), onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
+        h("button.quiet", { "data-key": "zone", onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
         h("a", { href: path("*") }, t("All runs"))),
       !tasks.length && h("p.hint", t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
       h("ul.cards", tasks.map((task) => this.card(task))),
@@ -129,21 +129,17 @@ class Tasks extends Panel {
 
 const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
 const ORDER = ["message", "when", "injectInto", "name", "model", "timeout", "maxTokens", "dailyTokens"];
-const NUMBER = { inputMode: "numeric" };
 const FORM = {
   cron: null, every: null, at: null, zone: null, now: null, enabled: null, reminder: null, message: { rows: 3, hint: "" }, injectInto: { list: "chats" },
-  maxTokens: NUMBER, dailyTokens: NUMBER,
 };
 const REPEATS = ["", "every day", "on weekdays", "on weekends", "every week", "every month", "every year"];
 
-/** Ask when to remind of a text, in a chat; `changed` is a view that is drawn again. */
-export function remind(text, chat, changed) {
-  return edit([], changed, null, { message: text, injectInto: chat || "" });
-}
+/** Ask when to remind of a text; `view` is drawn again. */
+export const remind = (text, chat, view) => edit([], view, null, { message: text, injectInto: chat || "" });
 
-/** The form of a task, of a new one among `tasks`, or of a reminder with what is `given`. */
+/** The form of a task, a new one among `tasks`, or a reminder (`given`). */
 async function edit(tasks, view, task, given) {
-  const reminds = given || task?.reminder, before = valuesOf(tasks, task, given);
+  const before = valuesOf(tasks, task, given);
   const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t(given ? "Remind me" : "New task"));
   let chats, fields;
   try {
@@ -153,7 +149,7 @@ async function edit(tasks, view, task, given) {
   }
   fields.sort((one, other) => ORDER.indexOf(one.name) - ORDER.indexOf(other.name));
   fields.splice(2, 0, { name: "repeat", label: t("Repeat"), value: before.repeat, choices: REPEATS.map((each) => [each, t(each || "no")]) });
-  const more = h("details", { hidden: Boolean(reminds) }, h("summary", t("More")));
+  const more = h("details", { hidden: Boolean(given || task?.reminder) }, h("summary", t("More")));
   const made = form(fields.filter(({ name }) => name !== "name" || !task), async (values) => {
     let told = "";
     try {
@@ -184,7 +180,6 @@ async function edit(tasks, view, task, given) {
   });
 }
 
-/** What the form shows of a task as it is stored, or of a new one. */
 function valuesOf(tasks, task, given) {
   let number = 1;
   while (tasks.some(({ name }) => name === `task-${number}`)) number += 1;
@@ -197,7 +192,6 @@ function valuesOf(tasks, task, given) {
     message: task.message, timeout: task.timeout_s === null ? "" : `${task.timeout_s}s` };
 }
 
-/** When, in one phrase, as the server reads it. */
 const whenOf = ({ when, repeat }) => (when && repeat ? `${repeat} ${when}` : when);
 
 async function change(task, before, values) {
@@ -210,7 +204,7 @@ async function change(task, before, values) {
   if (Object.keys(body).length) await patch(`/schedule/${encodeURIComponent(task.name)}`, body);
 }
 
-/** Show the next times that the form means, or what is wrong with them at its field. */
+/** Show the next times, or what is wrong with them. */
 async function previewTimes(form, times) {
   const { when } = form.elements, asked = whenOf({ when: when.value.trim(), repeat: form.elements.repeat.value });
   times.dataset.asked = asked;
