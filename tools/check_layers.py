@@ -126,7 +126,7 @@ MOST_LINES = 400
 MOST_IN_FOLDER = 22
 FULLER = {"domain"}
 """Folders with more modules; to become none."""
-MOST_MODULES = 490
+MOST_MODULES = 500
 """Python files below klaw/."""
 
 

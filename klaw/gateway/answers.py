@@ -55,17 +55,18 @@ def event_texts(event: events.ChatEvent) -> list[str]:
     return [encode(each) for each in _frames_of(event)]
 
 
+_STATES = {events.Step.WAITING: "waiting", events.Step.NOTHING: "idle"}
+"""A step of any other kind is one of a turn."""
+
+
 def _frames_of(event: events.ChatEvent) -> list[frames.ServerFrame]:
     chat = name_of(event.chat)
     match event:
         case events.TurnStarted(turn=turn):
             return [frames.Status(chat=chat, state="thinking", turn=turn)]
-        case events.StepChanged(turn=turn, step=events.Step.WAITING):
-            return [frames.Status(chat=chat, state="waiting", turn=turn)]
-        case events.StepChanged(turn=turn, step=events.Step.NOTHING):
-            return [frames.Status(chat=chat, state="idle", turn=turn)]
         case events.StepChanged(turn=turn, step=step):
-            return [frames.Status(chat=chat, state="thinking", turn=turn, doing=step)]
+            state = _STATES.get(step)
+            return [frames.Status(chat=chat, state=state or "thinking", turn=turn, doing=None if state else step)]
         case events.ToolUsed(what=what):
             used = {name: getattr(event, name) for name in ("turn", "call", "name", "state", "title", "about")}
             return [frames.Tool(chat=chat, what=what or None, **used)]

@@ -191,7 +191,6 @@ class StoredMessage:
     variant: Variant | None = None
     """On pages: if there are several variants of it, which of them this is."""
     replaced: bool | None = None
-    """It is not shown now: another variant is."""
 
     @property
     def is_answer(self) -> bool:
@@ -200,7 +199,7 @@ class StoredMessage:
     @classmethod
     def of(cls, message: Message, **more: Any) -> Self:
         """A message as the store has it. ``more``: further fields of the frame."""
-        texts = {name: message.metadata.get(name) for name in ("turn", "task")}
+        texts = {name: text for name in ("turn", "task") if isinstance(text := message.metadata.get(name), str)}
         return cls(
             seq=message.seq,
             id=message.id,
@@ -211,9 +210,7 @@ class StoredMessage:
             files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
             calls=calls_of(message) or None,
             context_used=context_used.read(message.metadata),
-            turn=texts["turn"] if isinstance(texts["turn"], str) else None,
-            task=texts["task"] if isinstance(texts["task"], str) else None,
-            **more,
+            **more | texts,
         )
 
 
@@ -373,8 +370,7 @@ class FieldError:
 
 @attrs.frozen(kw_only=True)
 class Error:
-    """``message`` never quotes what the client wrote. For a turn it may quote the model's provider, on one line and
-    without keys."""
+    """``message`` never quotes the client. Of a turn it may quote the model's provider, on one line, without keys."""
 
     type: ClassVar[str] = "error"
     code: str

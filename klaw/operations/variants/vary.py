@@ -39,7 +39,7 @@ class ChatsVariant(chats.OfChat):
     number: Seq = op.required("which of them to show: 1 for the first", metavar="N")
 
 
-class VariantShown(TypedDict):
+class ShownVariant(TypedDict):
     """``seq``: the message that is answered now."""
 
     chat: str
@@ -53,7 +53,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 
 
 @chats.NOUN.operation("chats_edit", ChatsEdit, cli="edit", changes=True, route="POST {chat}/edit", show=_lines)
-async def edit(asked: ChatsEdit, caller: Caller, parts: Parts) -> VariantShown:
+async def edit(asked: ChatsEdit, caller: Caller, parts: Parts) -> ShownVariant:
     """Say something else in place of one of your messages, and have it answered. The old message and what followed it
     are kept as another variant."""
     if not asked.text.strip() and not asked.files:
@@ -65,7 +65,7 @@ async def edit(asked: ChatsEdit, caller: Caller, parts: Parts) -> VariantShown:
 @chats.NOUN.operation(
     "chats_regenerate", ChatsRegenerate, cli="regenerate", changes=True, route="POST {chat}/regenerate", show=_lines
 )
-async def regenerate(asked: ChatsRegenerate, caller: Caller, parts: Parts) -> VariantShown:
+async def regenerate(asked: ChatsRegenerate, caller: Caller, parts: Parts) -> ShownVariant:
     """Have a message answered again, by the same model or another one. The old answer and what followed it are kept as
     another variant."""
     return await _vary(asked, caller, parts, {"which": asked.seq}, model=asked.model)
@@ -74,12 +74,12 @@ async def regenerate(asked: ChatsRegenerate, caller: Caller, parts: Parts) -> Va
 @chats.NOUN.operation(
     "chats_variant", ChatsVariant, cli="variant", changes=True, route="POST {chat}/variant", show=_lines
 )
-async def variant(asked: ChatsVariant, caller: Caller, parts: Parts) -> VariantShown:
+async def variant(asked: ChatsVariant, caller: Caller, parts: Parts) -> ShownVariant:
     """Show another variant of a message, with all that followed that one."""
     return await _vary(asked, caller, parts, {"which": asked.seq, "number": asked.number})
 
 
-async def _vary(asked: chats.OfChat, caller: Caller, parts: Parts, wish: dict[str, Any], **said: Any) -> VariantShown:
+async def _vary(asked: chats.OfChat, caller: Caller, parts: Parts, wish: dict[str, Any], **said: Any) -> ShownVariant:
     from klaw.chats.requests import Submit
     from klaw.store.kinds.variants.replace import Wish
 
