@@ -4,7 +4,7 @@
 
 Writes a chat in English, wide and light; one in Russian on a phone, dark; why an answer is what it is; connecting a
 model; the settings; a knowledge base, an answer from it with its citations, and the passage that one of them opens.
-Each has at most 60 kB, else the command fails. Needs chromium.
+Each has at most 60 KiB, else the command fails. Needs chromium.
 """
 
 import argparse
@@ -84,7 +84,7 @@ MODELS = (
     ),
     OpenRouterModel(id="deepseek/deepseek-chat", context=163_840, prompt="0.0000002", completion="0.0000008"),
 )
-MOST_BYTES = 60_000
+MOST_BYTES = 60 * 1024
 
 
 def reply(request: Recorded) -> Reply:
@@ -197,4 +197,4 @@ if __name__ == "__main__":
     trio.run(main, folder)
     sizes = {each.name: each.stat().st_size for each in sorted(folder.glob("*.png"))}
     print(*(f"{name}: {size // 1000} kB" for name, size in sizes.items()), sep="\n")
-    sys.exit(f"more than {MOST_BYTES // 1000} kB" if max(sizes.values()) > MOST_BYTES else 0)
+    sys.exit(f"more than {MOST_BYTES // 1024} KiB" if max(sizes.values()) > MOST_BYTES else 0)
