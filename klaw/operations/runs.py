@@ -249,9 +249,7 @@ class Reminder(op.OfUser):
     text: Annotated[str, Bounds(1, MAX_TASK_MESSAGE_BYTES)] = op.required(
         "when, and of what: in 20 minutes turn off the oven", words=True, metavar="WHEN WHAT"
     )
-    when: Annotated[str, Bounds(1, 200)] | None = op.argument(
-        "the time, if the text does not have it: tomorrow at 9", title="When"
-    )
+    when: Annotated[str, Bounds(1, 200)] | None = op.argument("the time, if not in the text: tomorrow at 9")
     chat: op.ChatName | None = op.argument("the chat (default: the one you used last)", metavar="NAME")
 
 
