@@ -249,13 +249,13 @@ class Reminder(op.OfUser):
     text: Annotated[str, Bounds(1, MAX_TASK_MESSAGE_BYTES)] = op.required(
         "when, and of what: in 20 minutes turn off the oven", words=True, metavar="WHEN WHAT"
     )
-    when: str | None = op.argument("the time, if the text does not have it: tomorrow at 9", title="When")
+    when: Annotated[str, Bounds(1, 200)] | None = op.argument("the time, if not in the text: tomorrow at 9")
     chat: op.ChatName | None = op.argument("the chat (default: the one you used last)", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
 class Snooze(op.OfUser):
-    when: str = op.required("until when: 20 minutes, tomorrow at 9", words=True)
+    when: Annotated[str, Bounds(1, 200)] = op.required("until when: 20 minutes, tomorrow at 9", words=True)
     name: op.Name | None = op.argument("which reminder (default: the one that was delivered last)")
 
 

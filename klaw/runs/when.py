@@ -255,7 +255,8 @@ def split(text: str, *, now: float, zone: str) -> tuple[str, str]:
         if number and not phrase.said & {"hour", "part"} and not any(phrase.after):
             raise phrase.wrong("which", number=number[1])
         return text[: phrase.end], re.sub(r"^[\s,.:;–—-]+(?:(?:to|that|что|чтобы)\s+)?", "", rest, flags=re.IGNORECASE)
-    for start in [each.start() for each in re.finditer(r"(?<=\s)\S", text)][-12:]:
+    tail = max(0, len(text) - 300)
+    for start in [tail + each.start() for each in re.finditer(r"(?<=\s)\S", text[tail:])][-12:]:
         phrase = _Phrase(text[start:], now, zone)
         if phrase.said and not phrase.text[phrase.end :].strip(" .!"):
             return phrase.text[: phrase.end], re.sub(r"^(?:to|что|чтобы)\s+", "", text[:start].strip(" ,"))
