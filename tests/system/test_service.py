@@ -48,6 +48,22 @@ def test_a_kill_and_a_hang_are_survived(machine: Machine) -> None:
     assert "Аня живёт в Риге" in facts(machine)
 
 
+def test_a_reload_takes_settings_up_and_refuses_wrong_ones(machine: Machine) -> None:
+    def said() -> str:
+        return machine.asked("journalctl", "--unit=klaw", "--lines=8", "--no-pager")
+
+    before = machine.pid
+    machine.configure(llm={"temperature": 0.25})
+    machine.run("systemctl", "reload", "klaw")
+    assert "settings_taken_up" in said()
+    machine.configure(llm={"temperature": "hot"})
+    assert machine.run("systemctl", "reload", "klaw", check=False).returncode != 0
+    assert "llm.temperature" in said()
+    assert (machine.answers(), machine.pid) == (True, before)
+    machine.configure()
+    machine.run("systemctl", "reload", "klaw")
+
+
 def test_it_stops_in_order_and_in_time(machine: Machine) -> None:
     begin = time.monotonic()
     machine.run("systemctl", "stop", "klaw")
