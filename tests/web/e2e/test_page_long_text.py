@@ -77,7 +77,8 @@ async def test_one_that_is_stored_as_unsent_becomes_a_draft_again(server):
 async def test_a_text_that_the_browser_cannot_keep_can_be_written_and_attached(server):
     def look(page, wrong):
         begin_chat(page, "main", "New chat")
-        page.evaluate("document.querySelector('textarea').value = 'word '.repeat(1600000)")
+        paste = "field => { field.value = 'word '.repeat(1600000); field.dispatchEvent(new Event('input')); }"
+        page.eval_on_selector("textarea", paste)
         page.type("textarea", "x")
         page.keyboard.press("Enter")
         page.click("text=Attach as a file")

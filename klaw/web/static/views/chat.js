@@ -34,7 +34,7 @@ class Chat extends HTMLElement {
     this.state = h("p.state", { role: "status" });
     this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
     this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
-    this.field = h("textarea", { rows: 1, dir: "auto", placeholder: t("Write a message"), "aria-label": t("Write a message"),
+    this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.button = h("button.main", { type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
@@ -288,6 +288,7 @@ class Chat extends HTMLElement {
   typed() {
     this.tooLong.hidden = true;
     keepDraft(this.chat, this.field.value);
+    this.field.dir = this.field.value.length < 1e5 ? "auto" : ""; // of megabytes the browser takes minutes to find it out
     this.field.style.height = "auto";
     this.field.style.height = `${Math.min(this.field.scrollHeight + 2, 0.4 * innerHeight)}px`;
     if (this.completing || /^\/\w*$/.test(this.field.value)) opened("commands").then((view) => view.complete(this));
