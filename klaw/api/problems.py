@@ -21,7 +21,7 @@ _CODES = {
     409: (
         *("ambiguous_id", "ambiguous_run", "bad_offset", "base_exists", "cannot_undo", "fact_exists", "id_conflict"),
         *("person_exists", "run_over", "same_person", "several_bases", "several_people", "task_exists"),
-        *("answer_running", "cannot_replace", "too_many_chats"),
+        *("answer_running", "cannot_replace", "not_shown", "nothing_said", "too_many_chats"),
     ),
     413: ("file_too_large", "files_too_large"),
     429: ("too_much_today",),

@@ -131,4 +131,4 @@ class Titler(Nudge):
             return  # it was deleted meanwhile
         if title:
             self.events.emit(ChatChanged(chat=chat, title=title))
-        log.info("titled", kept=bool(title))
+        log.info("titled", count=int(bool(title)))

@@ -107,7 +107,7 @@ async def show_command(asked: ShowingCommand, caller: Caller, parts: Parts) -> C
     command = parse(asked.text, slash.meanings)
     if not isinstance(command, SlashCommand) or not slash.only_shows(command.command):
         raise op.OperationError(
-            "bad_args", "is no command that only shows something: send it as a message", field="text"
+            "not_shown", "is no command that only shows something: send it as a message", field="text"
         )
     chat = op.chat_of(asked.chat, caller.user)
     answer = await slash.run(command.command, chat, command.rest, caller.stop_turn)

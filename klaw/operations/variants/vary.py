@@ -6,7 +6,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.attachment import MAX_FILES, NamedFile
-from klaw.domain.names import client_id, name_of
+from klaw.domain.names import CLIENT_ID_FORM, client_id, name_of
 from klaw.operations import chats
 from klaw.operations import operation as op
 from klaw.operations.chat import MAX_MODEL_NAME, check_model, session_of
@@ -28,7 +28,7 @@ class ChatsEdit(ChatsRegenerate):
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = op.argument(
         "its files, uploaded before; without this those of the old message", hidden=True
     )
-    id: Annotated[str, Check(client_id)] | None = op.argument(
+    id: Annotated[str, Check(client_id, Bounds(pattern=CLIENT_ID_FORM))] | None = op.argument(
         "the new message's id: then it may be sent again", hidden=True
     )
 
@@ -57,7 +57,7 @@ async def edit(asked: ChatsEdit, caller: Caller, parts: Parts) -> ShownVariant:
     """Say something else in place of one of your messages, and have it answered. The old message and what followed it
     are kept as another variant."""
     if not asked.text.strip() and not asked.files:
-        raise op.OperationError("bad_args", "must not be empty", field="text")
+        raise op.OperationError("nothing_said", "must not be empty", field="text")
     wish = {"which": asked.seq, "edits": True, "files": asked.files}
     return await _vary(asked, caller, parts, wish, id=asked.id, text=asked.text, model=asked.model)
 
