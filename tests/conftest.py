@@ -36,8 +36,11 @@ CANARY = "canary-Жёлудь-7731"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that ask the local model take longest: begun first, they do not keep everything waiting in the end."""
-    items.sort(key=lambda item: "local_llm_dir" not in getattr(item, "fixturenames", ()))
+    """Those that ask the local model, and the attacks, take longest: begun first, they do not keep everything waiting
+    in the end."""
+    items.sort(
+        key=lambda item: "local_llm_dir" not in getattr(item, "fixturenames", ()) and item.path.stem != "test_attack"
+    )
 
 
 @pytest.fixture(autouse=True)

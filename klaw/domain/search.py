@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 
 def fields_of(value: object, cls: type[Any]) -> dict[str, Any]:
     """Those of a value's fields that a class has too."""
-    return {name: getattr(value, name) for name in attrs.fields_dict(cls) if hasattr(value, name)}
+    return {field.name: getattr(value, field.name) for field in attrs.fields(cls) if hasattr(value, field.name)}
 
 
 @attrs.frozen(kw_only=True)

@@ -34,8 +34,8 @@ LOADING_S = 100.0
 SHOWN_CHARS = 200
 
 USES: Mapping[Use, tuple[str, ...]] = {"chats": (), "background": ("summarization", "topics"), "tasks": ("subagent",)}
-_MAY_LOAD = "if it is still being loaded, try again"
 """What a model is for, and the keys of ``routing.tasks`` that say so."""
+_MAY_LOAD = "if it is still being loaded, try again"
 
 
 class NotConnected(KlawError):

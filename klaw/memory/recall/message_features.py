@@ -100,11 +100,11 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
     for name, column in columns.items():
         features[:, MESSAGES.names.index(name)] = column
 
-    def entry(rowid: int, named: bool, in_days: bool) -> RankedEntry[MessagePlace]:
+    def entry(rowid: int, score: float, named: bool, in_days: bool) -> RankedEntry[MessagePlace]:
         return RankedEntry(
             item=places[rowid],
             rowid=rowid,
-            score=fused[rowid],
+            score=score,
             vector_rank=vector_ranks.get(rowid),
             distance=distances.get(rowid),
             text_rank=text_ranks.get(rowid),
@@ -115,13 +115,16 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
             boosts=("speaker",) * named + ("date",) * in_days,
         )
 
-    def others() -> list[RankedEntry[MessagePlace]]:
+    def others(score: float) -> list[RankedEntry[MessagePlace]]:
         of = ((rowid, places[rowid]) for rowid in rest)
-        return [entry(at, _is_named(each, query), any(_in_periods(each, query.periods))) for at, each in of]
+        return [entry(at, score, _is_named(each, query), any(_in_periods(each, query.periods))) for at, each in of]
 
     return Pool(
         found=len(fused),
-        entries=[entry(*each) for each in zip(best, speaker, map(any, in_days), strict=True)],
+        entries=[
+            entry(*each)
+            for each in zip(best, [fused[rowid] for rowid in best], speaker, map(any, in_days), strict=True)
+        ],
         features=features,
         has_vector=bool(lists.neighbours),
         of=MESSAGES,

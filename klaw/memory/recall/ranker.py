@@ -96,8 +96,8 @@ class Pool(Generic[T]):
     """Gives the columns of a second pass, by the scores of the first."""
     other: bool = False
     """Ranked by ``Ranker.other``."""
-    rest: Callable[[], Sequence[RankedEntry[T]]] = tuple
-    """Gives what else was found, the best of the fusion first."""
+    rest: Callable[[float], Sequence[RankedEntry[T]]] = lambda _score: ()
+    """Gives what else was found, with one score for all, the best of the fusion first."""
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
         """The features with token scores in standard deviations from their mean, which stands for what is unknown."""

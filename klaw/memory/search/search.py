@@ -65,7 +65,7 @@ def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
             other = there.get(rowid) if rowid is not None else None
             if other is not None and other.bm25 is None and not _is_nearer(other, each):
                 limits[other.rowid] = min(each.score, limits.get(other.rowid, other.score))
-    limited = [attrs.evolve(each, score=limits.get(each.rowid, each.score)) for each in ranked]
+    limited = [attrs.evolve(each, score=limits[each.rowid]) if each.rowid in limits else each for each in ranked]
     return sorted(limited, key=lambda each: (-each.score, each.rowid in limits, -each.rowid))
 
 
@@ -83,7 +83,7 @@ def newer_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
         said = unicodedata.normalize("NFKC", " ".join(words(place.head))).casefold() or place.head
         groups.setdefault((place.role, said, 0 if is_whole else place.tokens), []).append(at)
     ordered = list(ranked)
-    for group in groups.values():
+    for group in (each for each in groups.values() if len(each) > 1):
         newest = sorted(group, key=lambda at: -ranked[at].rowid)
         for at, other in zip(group, newest, strict=True):
             ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
@@ -253,10 +253,10 @@ class MemorySearch:
 def _rank(pool: Pool[MessagePlace], account: Account, random_cosine: float) -> list[ResultEntry]:
     best = pool.rank(account.token_scores())
     behind = best[-1].score - 1 if best else 0.0
-    ranked = newer_first([*matches_first(best), *(attrs.evolve(each, score=behind) for each in pool.rest())])
-    near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
-    return [
-        ResultEntry(kind="message", rowid=each.rowid, **fields_of(each, RankDetails))
-        for each in near
-        if each.text_rank is not None or (each.distance is not None and each.distance <= NEAR_ENOUGH)
-    ]
+    found = []
+    for each in newer_first([*matches_first(best), *pool.rest(behind)]):
+        distance = calibrated(each.distance, random_cosine)
+        if each.text_rank is not None or (distance is not None and distance <= NEAR_ENOUGH):
+            details = fields_of(each, RankDetails) | {"distance": distance}
+            found.append(ResultEntry(kind="message", rowid=each.rowid, **details))
+    return found

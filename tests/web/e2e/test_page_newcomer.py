@@ -16,8 +16,7 @@ pytestmark = needs_chromium
 
 PHONE = {"width": 360, "height": 740}
 LANGUAGES = {
-    "en-GB": {"new": "New chat", "retry": "Retry", "knowledge": "Knowledge", "rename": "Rename", "archive": "Archive",
-              "again": "Trying again."},
+    "en-GB": {"new": "New chat", "retry": "Retry", "knowledge": "Knowledge", "rename": "Rename", "archive": "Archive"},
     "ru-RU": {"new": "Новый чат", "retry": "Повторить", "knowledge": "Знания", "rename": "Переименовать",
               "archive": "В архив"},
 }  # fmt: skip

@@ -444,19 +444,20 @@ function messageRow(chat, message, changed, live) {
   }
   if (kind === "tool_result" || (kind === "tool_call" && !content.trim())) return row;
   const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
-  const done = () => { if (live) row.lastChild.hidden = false; cite(); row.closest("klaw-chat")?.follow(); };
-  if (live) Object.assign(row, { live: Object.assign(live, { done }) });
+  const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
   const text = live?.text || (isAnswer ? markdown(content, done)
     : h("div.text.plain", { dir: "auto" }, isSystem ? content.split("\n").map((line) => said(line)).join("\n") : content));
   text.hidden = !content;
-  row.append(text, message.files ? shownFiles(message.files) : "", h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
+  const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
     content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
       t("Why this answer")),
     variantButtons(row, chat, message),
     content && !isSystem && h("button.quiet", () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat)),
-      content.startsWith("⏰") ? t("Snooze") : t("Remind me"))));
+      content.startsWith("⏰") ? t("Snooze") : t("Remind me")));
+  row.append(text, message.files ? shownFiles(message.files) : "", footer);
+  if (live) Object.assign(row, { live: Object.assign(live, { done, footer }) });
   return row;
 }
 

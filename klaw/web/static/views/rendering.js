@@ -42,7 +42,10 @@ function begin(live) {
       const { anchorNode, anchorOffset, focusNode, focusOffset } = getSelection(), within = text.contains(anchorNode);
       put();
       if (within) getSelection().setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
-      live.last = setTimeout(() => text.replaceChildren(markdown(content, live.done)), 3 * LATE_MS);
+      live.last = setTimeout(() => {
+        text.replaceChildren(markdown(content, live.done));
+        live.footer.hidden = false;
+      }, 3 * LATE_MS);
     } });
   text.classList.remove("plain");
   text.removeAttribute("dir");
@@ -58,5 +61,6 @@ function finish(live) {
   clearTimeout(live.last);
   live.open.remove();
   live.rest.remove();
+  live.footer.hidden = false; // before, it would be pushed down by what comes
   live.done();
 }
