@@ -162,7 +162,6 @@ def knowledge(browser: Browser, base: str, to: Path) -> None:
     page.wait_for_timeout(5_000)
     page.screenshot(path=to / "knowledge.png")
     page.click("text=Ask it in a new chat")
-    page.click("dialog button.main")
     page.wait_for_selector("textarea")
     page.fill("textarea", NOTICE[0])
     page.keyboard.press("Enter")
