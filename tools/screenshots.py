@@ -114,7 +114,7 @@ def take(base: str, to: Path, service: OpenRouterService) -> None:
         for chat, talk in TALKS.items():
             for text in talk:
                 asking.post(f"{base}/api/v1/chats/{quote(chat)}/messages", data={"text": text})
-        page = opened(browser, base, "garden", 860, 460, locale="en-GB", color_scheme="light")
+        page = opened(browser, base, "garden", 860, 390, locale="en-GB", color_scheme="light")
         page.screenshot(path=to / "page.png")
         page.set_viewport_size({"width": 860, "height": 470})
         page.click("article >> text=Why this answer >> nth=-1")
@@ -166,8 +166,10 @@ def knowledge(browser: Browser, base: str, to: Path) -> None:
     page.fill("textarea", NOTICE[0])
     page.keyboard.press("Enter")
     page.wait_for_selector("article.assistant .cite")
+    page.set_viewport_size({"width": 720, "height": 480})
     page.wait_for_timeout(500)
     page.screenshot(path=to / "citations.png")
+    page.set_viewport_size({"width": 860, "height": 580})
     page.click("article.assistant .cite")
     page.click("dialog >> text=Read on")
     page.wait_for_selector(".passage .found")
