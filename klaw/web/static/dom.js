@@ -47,10 +47,12 @@ let over = []; // what is open over the view, the last opened last: Back closes 
 let depth = history.state?.over || 0; // how many the entry of the history stands for; more than there are, once some were closed otherwise
 let address = location.href;
 
+const isOpen = ({ element }) => element.isConnected && (element.open ?? element.matches(":popover-open")); // the event of closing comes later
+
 /** Let Back close something that was just opened over the view. Returns what is to be called when it is closed. */
 export function opensOver(element, close) {
   const mine = { element, close };
-  over = [...over.filter((each) => each.element.isConnected), mine];
+  over = [...over.filter(isOpen), mine];
   if (depth < over.length) {
     depth = over.length;
     if (!history.state) history.replaceState({ over: 0 }, "");
@@ -63,7 +65,7 @@ addEventListener("popstate", ({ state }) => {
   const before = depth, stays = location.href === address;
   depth = state?.over || 0;
   address = location.href;
-  over = over.filter((each) => each.element.isConnected);
+  over = over.filter(isOpen);
   if (over.length > depth) over.splice(depth).reverse().forEach((each) => each.close());
   else if (stays && state && depth < before) history.back(); // nothing of it was open any more
 });

@@ -7,6 +7,7 @@ from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat, say
 from tests.web.e2e.test_page_languages import WIDE
+from tests.web.e2e.test_page_newcomer import entry
 
 pytestmark = needs_chromium
 
@@ -23,7 +24,7 @@ async def test_another_model_for_one_answer_and_for_a_chat(tmp_path, locale):
         say(page, "Who are you?")
         page.wait_for_selector("article.assistant.text[data-seq='2']:has-text('echo')")
         page.wait_for_selector("klaw-chat .model:has-text('echo')")
-        page.locator("article.assistant footer button", has_text=again).click()
+        entry(page, again, "article.assistant")
         page.locator("dialog .choice", has_text="stub/big").click()
         page.wait_for_selector("article.assistant.text[data-seq='3']:has-text('big')")
         page.wait_for_selector("article[data-seq='3'] .variants:has-text('2/2')")

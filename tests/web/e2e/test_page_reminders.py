@@ -7,6 +7,7 @@ from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat, say
 from tests.web.e2e.test_page_memory import call, fits
+from tests.web.e2e.test_page_newcomer import entry
 
 pytestmark = needs_chromium
 PHONE = {"viewport": {"width": 360, "height": 740}, "timezone_id": "Asia/Tokyo"}
@@ -28,7 +29,7 @@ async def test_a_reminder_is_made_changed_delivered_and_snoozed(tmp_path, words)
         begin_chat(page, "home", words["new"])
         say(page, words["what"])
         page.wait_for_selector("article.assistant[data-seq]")
-        page.click(f"article.user[data-seq] button:text-is('{words['remind']}')")
+        entry(page, words["remind"], "article.user[data-seq]")
         page.wait_for_selector("dialog [name=when]")
         assert page.input_value("dialog [name=message]") == words["what"]
         assert page.input_value("dialog [name=injectInto]") == "home"
@@ -57,7 +58,7 @@ async def test_a_reminder_is_made_changed_delivered_and_snoozed(tmp_path, words)
         page.click("[data-key='reminder-1 Run now']")
         page.wait_for_selector("[data-task='reminder-1'] dd a")
         page.evaluate("location.hash = '#/chats/home'")
-        page.click(f"article.scheduled button:text-is('{words['snooze']}')")
+        entry(page, words["snooze"], "article.scheduled")
         page.wait_for_selector("dialog [name=when]")
         assert page.input_value("dialog [name=message]") == words["what"]
         page.fill("dialog [name=when]", "2h")

@@ -8,6 +8,7 @@ from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat, say
 from tests.web.e2e.test_page_languages import WIDE
+from tests.web.e2e.test_page_newcomer import entry
 
 pytestmark = needs_chromium
 
@@ -51,7 +52,8 @@ async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_s
             assert len(texts(each)) == 2
         assert page.locator("article.user .variants").get_attribute("aria-label") == group
 
-        page.locator("article.assistant[data-seq='4'] footer").get_by_text(again, exact=True).click()
+        page.wait_for_selector(".doing button", state="hidden")
+        entry(page, again, "article.assistant[data-seq='4']")
         for each in (page, other):
             each.wait_for_selector("article.assistant[data-seq='5'] .variants:has-text('2/2')")
         page.locator("article.user[data-seq='3'] .variants").get_by_label(before).click()

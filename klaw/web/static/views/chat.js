@@ -3,7 +3,7 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, keepPlace, markdown, opened, toast } from "/static/dom.js";
+import { h, keepPlace, markdown, menu, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -448,14 +448,14 @@ function messageRow(chat, message, changed, live) {
   const text = live?.text || (isAnswer ? markdown(content, done)
     : h("div.text.plain", { dir: "auto" }, isSystem ? content.split("\n").map((line) => said(line)).join("\n") : content));
   text.hidden = !content;
+  const [shown, more] = variantButtons(row, chat, message);
   const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
     content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
       t("Why this answer")),
-    variantButtons(row, chat, message),
-    content && !isSystem && h("button.quiet", () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat)),
-      content.startsWith("⏰") ? t("Snooze") : t("Remind me")));
+    shown, content && !isSystem && menu(t("More"), [...more, [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
+      () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat))]]));
   row.append(text, message.files ? shownFiles(message.files) : "", footer);
   if (live) Object.assign(row, { live: Object.assign(live, { done, footer }) });
   return row;

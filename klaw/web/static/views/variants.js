@@ -7,18 +7,19 @@ import { t } from "/static/i18n.js";
 /** Change what a chat shows. Returns whether that was done. */
 export const vary = (chat, word, body) => post(`/chats/${encodeURIComponent(chat)}/${word}`, body).then(() => true, (error) => toast(error.message));
 
-/** What can be done with a stored message in its row. */
+/** What can be done with a stored message in its row: what is shown, and entries of its menu. */
 export function variantButtons(row, chat, message) {
   const { seq, role, kind, task, variant } = message;
-  if (kind !== "text" || task || role === "system") return "";
+  if (kind !== "text" || task || role === "system") return [[], []];
   const go = (sign, label, number) => h("button.quiet", { onclick: () => vary(chat, "variant", { seq, number }), "aria-label": t(label), title: t(label), disabled: number < 1 || number > variant.count }, sign);
-  return [
+  return [[
     variant && h("span.variants", { role: "group", "aria-label": t("Variant {number} of {count}", variant) },
       go("‹", "The variant before", variant.number - 1), ` ${variant.number}/${variant.count} `, go("›", "The next variant", variant.number + 1)),
-    role === "user" ? h("button.quiet.edit", ({ target }) => edit(row, chat, message, target), t("Edit"))
-      : [h("button.quiet", () => vary(chat, "regenerate", { seq }), t("Answer again")),
-        h("button.quiet", () => opened("models").then((view) => view.again(chat, seq)), t("Answer again with …"))],
-  ];
+    role === "user" && h("button.quiet.edit", ({ target }) => edit(row, chat, message, target), t("Edit")),
+  ], role === "user" ? [] : [
+    [t("Answer again"), () => vary(chat, "regenerate", { seq })],
+    [t("Answer again with …"), () => opened("models").then((view) => view.again(chat, seq))],
+  ]];
 }
 
 function edit(row, chat, { seq, content }, button) {
