@@ -51,7 +51,7 @@ def make(folder: Path, more: Sequence[str]) -> None:
     # The build's own dependencies too: they run with the user's rights, and without isolation they are not fetched.
     build = "\n".join(project["build-system"]["requires"])
     runtime, dev = folder / RUNTIME, folder / DEV
-    lock(runtime, ["pyproject.toml", "-", "--extra", "local", "--extra", "mcp"], more, build)
+    lock(runtime, ["pyproject.toml", "-", "--extra", "local", "--extra", "mcp", "--extra", "push"], more, build)
     without = [option for name in locked(runtime) for option in ("--no-emit-package", name)]
     lock(dev, ["pyproject.toml", "--extra", "dev", "--constraints", str(runtime), *without], more)
     dev.write_text(f"{dev.read_text()}-r {RUNTIME}\n")

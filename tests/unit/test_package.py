@@ -65,4 +65,4 @@ def test_no_text_sends_people_to_the_name_klaw_on_the_index() -> None:
 
 def test_the_extra_all_is_all_that_a_server_can_use() -> None:
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert sorted(extras["all"]) == sorted([*extras["local"], *extras["mcp"]])
+    assert sorted(extras["all"]) == sorted([*extras["local"], *extras["mcp"], *extras["push"]])

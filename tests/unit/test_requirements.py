@@ -50,7 +50,7 @@ def test_they_fit_pyproject() -> None:
     """The build's own dependencies are among them: Klaw is built without isolation."""
     runtime, everything = locked(RUNTIME), {**locked(RUNTIME), **locked(DEV)}
     build = [Requirement(text) for text in PROJECT["build-system"]["requires"]]
-    for found, needed in ((runtime, [*wanted("local", "mcp"), *build]), (everything, wanted("dev"))):
+    for found, needed in ((runtime, [*wanted("local", "mcp", "push"), *build]), (everything, wanted("dev"))):
         for each in needed:
             (exact,) = found[canonicalize_name(each.name)].specifier
             assert each.specifier.contains(exact.version), f"{each} is locked as {exact}: run `make lock`"
