@@ -9,5 +9,8 @@ export const VIEWS = [
   { path: "tasks", name: "Tasks", sign: "◔" },
   { path: "usage", name: "Usage", sign: "∑" },
   { path: "system", name: "System", sign: "⚙", operator: true },
+  { path: "access", name: "Access", within: "system" },
+  { path: "import", name: "Import", within: "system" },
+  { path: "backups", name: "Backups", within: "system", operator: true },
   { path: "settings", name: "Settings", within: "system", operator: true },
 ];

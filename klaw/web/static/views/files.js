@@ -143,7 +143,7 @@ function settled({ chip, file }) {
   if (file.reading) chip.append(h("small.reading", said(file.reading)));
 }
 
-function problem(request) {
+export function problem(request) {
   try {
     const { detail, code } = JSON.parse(request.response);
     return said(detail, code);

@@ -1,26 +1,28 @@
-// How the server is, for whoever runs it: what is degraded, its parts with their queues, models, tokens, a check-up.
+// How the server is, for whoever runs it: what is degraded, models, a check-up, its parts with their queues.
 
 import { get, post } from "/static/api.js";
 import { h, moveTo, opened } from "/static/dom.js";
 import { dollars, number, said, size, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
+const WITHIN = [["settings", "Settings"], ["access", "Access"], ["backups", "Backups"], ["import", "Import"]];
+
 class System extends Panel {
   every = 2000;
   tests = {}; // what trying a model found, by its name; the check-up has none
 
   async load() {
-    const [status, actors, models, tokens] = await Promise.all(["/status", "/actors", "/models", "/token"].map((each) => get(each)));
+    const [status, actors, models] = await Promise.all(["/status", "/actors", "/models"].map((each) => get(each)));
     const { tree } = actors;
     // What changes with every look, though nothing happened, would make the page new each time.
-    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tokens, tests: this.tests };
+    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tests: this.tests };
   }
 
-  draw({ status, rows, models, tokens }) {
+  draw({ status, rows, models }) {
     return [
-      h("header.row", h("h1", t("System")), h("a", { href: "#/settings", "data-key": "settings" }, t("Settings"))),
-      this.degraded(status.degraded), this.server(status), this.models(models), this.tokens(tokens), this.checkUp(),
-      h("section", h("h2", t("Parts")), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
+      h("header.row", h("h1", t("System")), WITHIN.map(([path, name]) => h("a", { href: `#/${path}`, "data-key": path }, t(name)))),
+      this.server(status), this.models(models), this.checkUp(),
+      h("details", { "data-key": "parts" }, h("summary", h("h2", t("Parts"))), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
         const [name, state, ...others] = cells;
         return h("tr", h("th", { scope: "row", class: `depth${Math.min(depth, 5)}` }, name), h("td", state),
           others.map((each) => h("td", { class: typeof each === "number" ? "number" : "" }, typeof each === "number" ? number(each) : each)));
@@ -28,23 +30,20 @@ class System extends Panel {
     ];
   }
 
-  degraded(problems) {
-    return h("section", h("h2", t("Status")),
-      problems.length ? h("ul.degraded-list", problems.map((each) => h("li.warn", said(each.text, each.code), " ", h("small", `${t("since")} ${when(each.since)}`))))
-        : h("p", t("All good")));
-  }
-
-  server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage }) {
+  server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage, degraded, backup }) {
     const row = (name, value) => [h("dt", t(name)), h("dd", value)];
     const found = coverage.error ? t("The indexes cannot be read.")
       : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("complete");
-    return h("section", h("h2", t("Server")), h("dl",
+    return h("section", h("h2", t("Status")),
+      degraded.length ? h("ul.degraded-list", degraded.map((each) => h("li.warn", said(each.text, each.code), " ", h("small", `${t("since")} ${when(each.since)}`)))) : h("p", t("All good")), h("dl",
       row("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
+      row("RAM", size(memory)), row("Free on disk", size(disk.free_bytes)),
+      row("Last backup", backup.failed ? t("the last attempt failed") : backup.made_at ? when(backup.made_at) : t("none yet")),
       row("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
       row("Search index", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
       row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
       row("Connections", number(connections)),
-      row("RAM", size(memory)), row("Database", size(disk.database_bytes + disk.wal_bytes)), row("Free on disk", size(disk.free_bytes))));
+      row("Database", size(disk.database_bytes + disk.wal_bytes))));
   }
 
   models({ models, known, services, default: usual }) {
@@ -78,16 +77,6 @@ class System extends Panel {
       this.tests = { ...this.tests, [name]: await told };
       this.refresh();
     }
-  }
-
-  tokens({ tokens, allow_local: isOpen }) {
-    const cells = (each) => [each.login_of ? t("login") : t("token") + (each.operator ? ` ${t("of an operator")}` : ""), when(each.created_at), each.expires_at ? when(each.expires_at) : ""];
-    return h("section", h("h2", t("Tokens and logins")), isOpen && h("p", t("No login needed on this computer.")),
-      tokens.length ? table(["User", "Kind", "Made", "Until", ""], tokens.map((each) => h("tr",
-        h("th", { scope: "row" }, each.user, " ", h("code", each.id)), cells(each).map((cell) => h("td", cell)),
-        h("td", h("button", { "data-key": `revoke ${each.id}`, "aria-label": `${t("Revoke")}: ${each.user} ${each.id}`,
-          onclick: () => this.change(() => post(`/token/${each.id}/revoke`), `${t("Revoke this? Its connections are closed.")} (${each.user}, ${each.id})`) }, t("Revoke"))))))
-        : h("p", t("There are no tokens.")));
   }
 
   checkUp() {
