@@ -42,8 +42,9 @@ NOT_BEGUN = CommandState(state="none", answer=None, error="", field="")
 
 async def run_beside(
     parts: Parts,
-    name: str,
+    actor: str,
     words: Sequence[str],
+    /,
     *,
     stdin: BinaryIO | None = None,
     refused: Callable[[str], OperationError] = _REFUSED,
@@ -56,11 +57,11 @@ async def run_beside(
     from klaw.actor.supervisor import ActorSpec
 
     supervisor = parts.core.supervisor
-    if supervisor.alive(name):
+    if supervisor.alive(actor):
         if stdin is not None:
             stdin.close()
         raise OperationError("busy", "another one is at work: wait for its end")
-    told = parts.core.beside[name] = {**NOT_BEGUN, "state": "running", **about}
+    told = parts.core.beside[actor] = {**NOT_BEGUN, "state": "running", **about}
 
     async def run(vitals: "Vitals", started: "TaskStarted") -> None:
         started.started()
@@ -76,7 +77,7 @@ async def run_beside(
                 field, text = (wrong[0].path, wrong[0].message) if wrong else ("", str(error))
                 told.update(error=text, field=field, state="failed")
 
-    await supervisor.start(ActorSpec(name=name, run=run))
+    await supervisor.start(ActorSpec(name=actor, run=run))
     return cast("CommandState", told)
 
 
