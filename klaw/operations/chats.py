@@ -329,7 +329,7 @@ def escaped(text: str) -> str:
 def _markdown(message: Message, *, replaced: bool) -> str:
     at = message.created_at[:16].replace("T", " ")
     if message.type is MessageKind.SESSION_BREAK:
-        return f"\n---\n\n*A new segment · {at}*\n"
+        return f"\n---\n\n*A fresh start · {at}*\n"
     about = f"{at} · #{message.seq}{' · replaced' if replaced else ''}"
     if message.type is MessageKind.TOOL_RESULT:
         failed = " failed" if message.metadata.get("error") else ""

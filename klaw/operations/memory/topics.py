@@ -312,7 +312,7 @@ async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> TopicParts:
     confirm="Make them again? It costs calls to the model.",
 )
 async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> RebuiltTopics:
-    """Drop topics and let the archivist make them again; facts are kept."""
+    """Drop topics and have them made again; facts are kept."""
     chat, control = op.chat_of(asked.chat, caller.user), parts.memory.topic_control
     if chat is not None:
         await session_of(chat, parts)

@@ -1,6 +1,6 @@
 // Forms and dialogs that several views have.
 
-import { h, showDialog } from "/static/dom.js";
+import { h, iconButton, showDialog } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
 let made = 0;
@@ -67,7 +67,7 @@ export function openDialog(title, ...content) {
   const load = typeof content[0] === "function" && content.pop();
   const body = h("div.dialog-body", { tabIndex: -1 }, content.length ? content : h("p.hint", { role: "status" }, t("Loading …")));
   const dialog = h("dialog.wide", { "aria-label": title },
-    h("header", h("h1", title), h("button.icon", { "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+    h("header", h("h1", title), iconButton("close", t("Close"), () => dialog.close())), body);
   const begin = () => {
     const first = body.querySelector("button, input:not([hidden]), textarea, select");
     (first && first.localName !== "button" && matchMedia("(pointer: fine)").matches ? first : body).focus(); // a phone's keyboard would hide the rest

@@ -90,7 +90,7 @@ async def test_without_a_server_nothing_is_said_to_go_on(tmp_path):
         trio.from_thread.run_sync(killed.set)
         page.wait_for_selector("p.offline:visible")
         assert page.inner_text(".state") == ""
-        assert page.locator("text=Stop").is_hidden()
+        assert page.get_by_label("Stop").is_hidden()
         page.click("nav.views >> text=Memory")
         page.wait_for_selector(".toast")
         assert page.inner_text("nav.views [aria-current]").endswith("Chats")

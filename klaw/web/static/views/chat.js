@@ -3,7 +3,7 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, keepPlace, markdown, menu, opened, toast } from "/static/dom.js";
+import { h, icon, iconButton, keepPlace, markdown, menu, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -36,8 +36,8 @@ class Chat extends HTMLElement {
     this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
     this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
-    this.button = h("button.main", { type: "submit" }, t("Send"));
-    this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
+    this.button = iconButton("send", t("Send"), null, { type: "submit", class: "icon main" });
+    this.stop = iconButton("stop", t("Stop"), () => app.socket.ask({ type: "stop", chat: this.chat }), { hidden: true });
     this.composer = h("form.composer", { onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
@@ -48,7 +48,7 @@ class Chat extends HTMLElement {
     this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span.menu-place");
     this.replaceChildren(
-      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
+      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, icon("back")), this.heading, this.known, this.model, this.menu),
       this.scroll, this.newest, h("div.doing", this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
     this.body = h("div.body");
@@ -94,7 +94,7 @@ class Chat extends HTMLElement {
     if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
     this.written = written;
     this.heading.textContent = titleOf(chat);
-    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, icon("knowledge"))));
     this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 
@@ -450,7 +450,7 @@ function messageRow(chat, message, changed, live) {
   text.hidden = !content;
   const [shown, more] = variantButtons(row, chat, message);
   const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
+    content && !isSystem && iconButton("copy", t("Copy"), () => opened("copying").then((view) => view.copy(content))),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
       t("Why this answer")),

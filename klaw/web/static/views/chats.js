@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
-import { h, keepPlace, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
+import { h, iconButton, keepPlace, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
 import { currentLanguage, day, number, t } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -34,7 +34,7 @@ class Chats extends HTMLElement {
     this.more = h("button.quiet", { hidden: true }, t("More"));
     this.place = h("div.chat-place");
     this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
-      h("div.row", h("button.main", () => openNew(), t("New chat")), h("button", { title: t("Temporary chat"), "aria-label": t("Temporary chat"), onclick: () => openNew("/temporary") }, "◌")), this.search,
+      h("div.row", h("button.main", () => openNew(), t("New chat")), iconButton("temporary", t("Temporary chat"), () => openNew("/temporary"))), this.search,
       this.list, this.more,
       h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
@@ -109,7 +109,7 @@ class Chats extends HTMLElement {
       shown.push(row);
     }
     this.rows = rows;
-    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet."));
+    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet. Your first message begins one."));
     keepPlace(this.side, this.side.scrollTop ? same : [], () => this.list.replaceChildren(...shown));
     if (focused?.isConnected) focused.querySelector("a").focus({ preventScroll: true });
     this.mark();

@@ -2,7 +2,7 @@
 // stored message are shown.
 
 import { app } from "/static/app.js";
-import { h, toast } from "/static/dom.js";
+import { h, iconButton, toast } from "/static/dom.js";
 import { said, size, t } from "/static/i18n.js";
 import { filesOf, keepFiles } from "/static/socket.js";
 
@@ -21,8 +21,7 @@ class Files extends HTMLElement {
       this.take(this.picker.files);
       this.picker.value = "";
     } });
-    this.button = h("button", { type: "button", class: "attach", title: t("Attach a file"), "aria-label": t("Attach a file"),
-      onclick: () => this.picker.click() }, "+");
+    this.button = iconButton("attach", t("Attach a file"), () => this.picker.click());
     this.replaceChildren(this.picker);
     filesOf(this.chat).forEach((file) => this.keep(file));
     this.changed();
@@ -92,14 +91,14 @@ class Files extends HTMLElement {
   show(name, bytes) {
     const told = { bytes, file: null, progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
     const chip = h("span.chip", h("span.name", name), " ", bytes > 0 && h("small", size(bytes)), told.progress,
-      h("button", { type: "button", class: "quiet", "aria-label": `${t("Remove the file")} ${name}`, onclick: () => {
+      iconButton("close", `${t("Remove the file")} ${name}`, () => {
         told.request?.abort();
         clearTimeout(told.timer);
         chip.remove();
         this.chips.delete(chip);
         this.changed();
         this.field?.focus();
-      } }, "✕"));
+      }));
     told.chip = chip;
     this.chips.set(chip, told);
     this.append(chip);

@@ -9,7 +9,7 @@ import { placeOf as standsAt } from "/static/views/knowledge/reader.js";
 
 const LAYERS = {
   system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics", recall: "Recalled",
-  window: "Window", pending: "Question", tools: "Tools",
+  window: "Conversation", pending: "Question", tools: "Tools",
 };
 
 /** Why a message was recalled or cut, from the numbers of its line. */
@@ -22,7 +22,7 @@ const DECISIONS = {
   over_top_k: (_, { settings }) => t("better ones filled the places (topK {topK})", settings),
   over_budget: (each, { settings }) => t("no room: {left} of {maxTokens} tokens were left", { left: each.left_tokens, ...settings }),
   repeated: (each) => t("message {by} is newer and says the same", { by: each.repeated_by }),
-  in_window: () => t("the window shows it"),
+  in_window: () => t("the model sees it in full anyway"),
   in_topic: () => t("a topic shows it"),
   unwanted: () => t("you said: never again"),
 };
@@ -45,7 +45,7 @@ function sections(chat, told, changed) {
   const head = (usage.models?.length ? usage.models : [{ ...usage, model: told.model || "–" }]).map((each) => h("p.hint",
     t(each.calls > 1 ? "{model}, {calls} calls, together {input} tokens in, {output} out" : "{model}, {input} tokens in, {output} out",
       { model: each.model, calls: number(each.calls ?? 1), input: number(each.prompt_tokens ?? 0), output: number(each.completion_tokens ?? 0) })));
-  if (!receipt.layers) return [...head, h("p", t("No context was put together for this turn.")), whyNot(chat, told)];
+  if (!receipt.layers) return [...head, h("p", t("No context was put together for this answer.")), whyNot(chat, told)];
   const { recall, window } = receipt, topics = receipt.topics ? receipt.topics.candidates : [];
   const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed);
   const topic = (each) => topicLine(each, texts.topics[each.id], changed);
@@ -144,7 +144,7 @@ function factLine(each, fact, changed) {
   const because = each.because === "importance" ? `${t("importance")} ${each.importance}` : t(each.because);
   return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correct(`/facts/${each.id}`, "text", fact.text, changed)),
     button(t("Never again"), () => patch(`/facts/${each.id}`, { importance: Math.min(fact.importance, 89), ...(fact.category === "identity" ? { category: "other" } : {}) })
-      .then(() => { toast(t("From now on it is not part of every prompt.")); changed(); }, (error) => toast(error.message))),
+      .then(() => { toast(t("From now on it is not always used.")); changed(); }, (error) => toast(error.message))),
     button(t("Forget"), () => forgetting(`fact:${each.id}`, changed)));
 }
 
@@ -161,7 +161,7 @@ const button = (text, act) => h("button", act, text);
 function correctMessage(said, changed) {
   const dialog = openDialog(t("Wrong"));
   dialog.show(h("p.quote", said.text), form([
-    { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is part of every prompt.") },
+    { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is always used.") },
     { name: "forget", label: t("Then forget this message"), value: false },
   ], async ({ text, forget }) => {
     await post("/facts", { text, importance: 90 });

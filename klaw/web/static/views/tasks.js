@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, patch, post, Problem, remove } from "/static/api.js";
-import { h, markdown, toast } from "/static/dom.js";
+import { h, icon, markdown, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, said, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
@@ -50,7 +50,7 @@ class Tasks extends Panel {
         h("button", { "data-key": "new", onclick: () => edit(tasks, this) }, t("New task")),
         h("button.quiet", { "data-key": "zone", onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
         h("a", { href: path("*") }, t("All runs"))),
-      !tasks.length && h("p.hint", t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
+      !tasks.length && h("p.none", t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
       h("ul.cards", tasks.map((task) => this.card(task))),
     ];
   }
@@ -90,14 +90,14 @@ class Tasks extends Panel {
 
   drawRuns({ task, runs, next }) {
     return [
-      h("header.row", h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
+      h("header.row", h("a", { href: "#/tasks", "aria-label": t("Tasks") }, icon("back")), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
       runs.length ? h("table", { tabIndex: 0 },
         h("thead", h("tr", ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
         h("tbody", runs.map((run) => h("tr",
           h("td", h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
           h("td", run.task), h("td", status(run)), h("td.number", tokens(run)),
           h("td", said(run.note || run.error || ""))))))
-        : h("p.hint", t("No runs yet.")),
+        : h("p.none", t("No runs yet.")),
       next && this.limit < 100 && h("button", { "data-key": "more", onclick: () => { this.limit = 100; this.refresh(); } }, t("More")),
     ];
   }
@@ -105,7 +105,7 @@ class Tasks extends Panel {
   drawRun(run, whole) {
     const goesOn = ["running", "waiting"].includes(run.status);
     return [
-      h("header.row", h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", run.task),
+      h("header.row", h("a", { href: path(run.task), "aria-label": t("Runs") }, icon("back")), h("h1", run.task),
         goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
       h("dl",
         h("dt", t("Status")), h("dd", status(run), run.error && ` (${said(run.error)})`),

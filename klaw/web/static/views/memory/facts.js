@@ -8,7 +8,7 @@ import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
 
 const CATEGORIES = ["identity", "preference", "person", "project", "event", "place", "health", "work", "other"];
-const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "drawn from what was said", chat: "drawn from a message" };
+const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "learned from what was said", chat: "learned from a message" };
 let category = "";
 
 /** Show the facts, the most important first; or one of them. */
@@ -23,7 +23,7 @@ export async function showFacts(place, id) {
     h("button.main", () => write(), t("Add"))));
   const told = await line();
   await paged(place, "/facts", { category }, "facts", (fact) => entry(fact, told),
-    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or talk: a model with tools saves what matters."));
+    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or just talk: a model with tools saves what matters."));
 }
 
 const line = () => lineOf("Fact", {

@@ -12,7 +12,7 @@ import { attempt, done, showAgain } from "/static/views/memory.js";
 export async function showTopics(place, id) {
   if (id) return showTopic(place, id);
   const chosen = new Set(), list = h("div"), search = h("input", { type: "search", placeholder: t("Search in topics"), "aria-label": t("Search in topics") });
-  const none = t("No topics yet. Klaw makes them of finished conversations where topics.enabled is set.");
+  const none = t("No topics yet. Talk; with topics on, Klaw makes them from finished conversations.");
   search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen, search.value.trim() ? t("Nothing was found.") : none));
   place.append(h("div.row", search),
     h("div.buttons.start", h("button", () => merge([...chosen]), t("Merge selected")), h("button", () => changes(), t("History"))), list);
@@ -46,7 +46,7 @@ function line(list, found, chosen, none) {
       h("a", { href: `#/memory/topics/${each.id}` }, each.summary)), h("div.track", { "aria-hidden": "true" }, span), about(each));
   };
   list.replaceChildren(...[...months].flatMap(([month, topics]) => [h("h2", month), h("ul.lines", topics.map(row))]));
-  if (!found.length) list.replaceChildren(h("p.hint", none));
+  if (!found.length) list.replaceChildren(h("p.none", none));
 }
 
 function about(topic) {
