@@ -27,7 +27,7 @@ async function begin() {
     setTimeout(begin, 2000);
     return;
   }
-  app.socket = new Socket();
+  app.socket = Object.assign(new Socket(), { hint: app.me.hint, degraded: app.me.degraded });
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
   // The first browser says the person's time zone.

@@ -29,11 +29,16 @@ export function svg(name, given, ...children) {
   return made;
 }
 
-/** A sign of icons.svg. It has no name of its own: what is around it says what it means. */
+/** A sign of icons.svg; what is around it says what it means. */
 export const icon = (sign) => svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
 
 /** A button that is only a sign; `label` is its name. */
 export const iconButton = (sign, label, onclick, given) => h(`button.icon.${sign}`, { type: "button", title: label, "aria-label": label, onclick, ...given }, icon(sign));
+
+/** A link to where one came from. */
+export const backTo = (href, label) => h("a.back", { href, "aria-label": label, title: label }, icon("back"));
+
+export const searchField = (label, given) => h("input", { type: "search", placeholder: label, "aria-label": label, ...given });
 
 /** Put what the server has made harmless into an element; links open outside of the page. */
 export function setRendered(element, html) {
@@ -137,10 +142,7 @@ export const nameOf = (chat) => chat.split(":").pop();
 export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat))}/${seq}`;
 
 /** Say of a link whether it leads to what is shown now. */
-export function setCurrent(link, current) {
-  if (current) link.setAttribute("aria-current", "page");
-  else link.removeAttribute("aria-current");
-}
+export const setCurrent = (link, current) => { link.ariaCurrent = current ? "page" : null; };
 
 /** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {

@@ -3,7 +3,7 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h, icon, iconButton, keepPlace, markdown, menu, opened, toast } from "/static/dom.js";
+import { backTo, h, icon, iconButton, keepPlace, markdown, menu, opened, toast } from "/static/dom.js";
 import { said, size, t, when } from "/static/i18n.js";
 import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -48,7 +48,7 @@ class Chat extends HTMLElement {
     this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span.menu-place");
     this.replaceChildren(
-      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, icon("back")), this.heading, this.known, this.model, this.menu),
+      h("header", backTo("#/chats", t("Chats")), this.heading, this.known, this.model, this.menu),
       this.scroll, this.newest, h("div.doing", this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
     this.body = h("div.body");
@@ -94,7 +94,7 @@ class Chat extends HTMLElement {
     if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
     this.written = written;
     this.heading.textContent = titleOf(chat);
-    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, icon("knowledge"))));
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge") }, icon("knowledge"))));
     this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 

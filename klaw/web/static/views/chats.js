@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
-import { h, iconButton, keepPlace, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
+import { h, iconButton, keepPlace, nameOf, placeOf, searchField, setCurrent, toast } from "/static/dom.js";
 import { currentLanguage, day, number, t } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { chatMenu } from "/static/views/chat_menu.js";
@@ -29,8 +29,7 @@ class Chats extends HTMLElement {
 
   connectedCallback() {
     this.list = h("ul.list");
-    this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
-      oninput: () => this.findSoon() });
+    this.search = searchField(t("Search all"), { oninput: () => this.findSoon() });
     this.more = h("button.quiet", { hidden: true }, t("More"));
     this.place = h("div.chat-place");
     this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),

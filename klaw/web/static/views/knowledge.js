@@ -1,7 +1,7 @@
 // Knowledge bases: what is in them, who may use them, and the texts of their documents.
 
 import { get, patch, post, remove } from "/static/api.js";
-import { confirmed, h, icon, menu, toast } from "/static/dom.js";
+import { backTo, confirmed, h, menu, searchField, toast } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
 import { number, said, size, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
@@ -62,7 +62,7 @@ class Knowledge extends Panel {
   drawBase({ base, sources, unembedded, documents }) {
     const may = base.role !== "viewer";
     return [
-      h("header.row", h("a.button", { href: "#/knowledge", "aria-label": t("Knowledge") }, icon("back")), h("h1", base.name),
+      h("header.row", backTo("#/knowledge", t("Knowledge")), h("h1", base.name),
         h("button.main", () => this.begin(base), t("Ask it in a new chat")), this.menuOf(base)),
       base.description && h("p", base.description),
       h("p.hint", [counted(base), roleOf(base), ...Object.entries(base.members).map(([user, role]) => `${user}: ${t(ROLES[role])}`)].join(" · ")),
@@ -102,7 +102,7 @@ class Knowledge extends Panel {
 
   search(base) {
     const found = h("div", { role: "status" });
-    const field = h("input", { type: "search", placeholder: t("Search this base"), "aria-label": t("Search this base"), "data-key": "search" });
+    const field = searchField(t("Search this base"), { "data-key": "search" });
     return h("form.search", { onsubmit: async (event) => {
       event.preventDefault();
       const query = field.value.trim();
@@ -151,7 +151,7 @@ class Knowledge extends Panel {
     }
   }
 
-  /** Open a new chat that is bound to a base. */
+  /** Open a new chat with a base. */
   begin(base) {
     const chat = madeName();
     post("/kb/use", { chat, bases: [base.id] }).then(() => { location.hash = `#/chats/${chat}`; }, (error) => toast(error.message));

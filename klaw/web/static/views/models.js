@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
-import { h } from "/static/dom.js";
+import { h, searchField } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
 import { number, said, t } from "/static/i18n.js";
 import { vary } from "/static/views/variants.js";
@@ -25,7 +25,7 @@ export function modelList(models, choose) {
     list.replaceChildren(...found.slice(0, MOST).map((each) => h("li", h("button", { type: "button", class: "choice", onclick: () => choose(each) },
       h("strong", each.name), each.note && h("span.hint", ` ${each.note}`), h("span.hint.about", able(each))))));
   };
-  const search = h("input", { type: "search", "aria-label": t("Search"), placeholder: t("Search"), hidden: models.length <= SEARCHED, oninput: draw });
+  const search = searchField(t("Search"), { hidden: models.length <= SEARCHED, oninput: draw });
   draw();
   return [search, told, list];
 }

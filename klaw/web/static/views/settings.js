@@ -2,7 +2,7 @@
 // collected and sent together, since some only make sense together.
 
 import { get, post } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
+import { h, searchField, toast } from "/static/dom.js";
 import { learn, said, t } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
@@ -31,7 +31,7 @@ class Settings extends Panel {
       const name = each.path.split(/[.[]/)[0];
       sections.set(name, [...(sections.get(name) || []), each]);
     }
-    const search = h("input", { type: "search", value: this.wanted, "aria-label": t("Search settings"), placeholder: t("Search settings"), "data-key": "search",
+    const search = searchField(t("Search settings"), { value: this.wanted, "data-key": "search",
       oninput: () => { this.wanted = search.value; this.choose(); } });
     const mine = h("input", { type: "checkbox", checked: this.mine, "data-key": "mine", onchange: () => { this.mine = mine.checked; this.choose(); } });
     this.count = h("p", { role: "status" });

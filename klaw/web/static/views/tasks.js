@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, patch, post, Problem, remove } from "/static/api.js";
-import { h, icon, markdown, toast } from "/static/dom.js";
+import { backTo, h, markdown, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, said, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
@@ -90,7 +90,7 @@ class Tasks extends Panel {
 
   drawRuns({ task, runs, next }) {
     return [
-      h("header.row", h("a", { href: "#/tasks", "aria-label": t("Tasks") }, icon("back")), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
+      h("header.row", backTo("#/tasks", t("Tasks")), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
       runs.length ? h("table", { tabIndex: 0 },
         h("thead", h("tr", ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
         h("tbody", runs.map((run) => h("tr",
@@ -105,7 +105,7 @@ class Tasks extends Panel {
   drawRun(run, whole) {
     const goesOn = ["running", "waiting"].includes(run.status);
     return [
-      h("header.row", h("a", { href: path(run.task), "aria-label": t("Runs") }, icon("back")), h("h1", run.task),
+      h("header.row", backTo(path(run.task), t("Runs")), h("h1", run.task),
         goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
       h("dl",
         h("dt", t("Status")), h("dd", status(run), run.error && ` (${said(run.error)})`),

@@ -1,7 +1,7 @@
 // The text of a document, passage by passage, around what is cited.
 
 import { get } from "/static/api.js";
-import { h, icon } from "/static/dom.js";
+import { backTo, h } from "/static/dom.js";
 import { number, t } from "/static/i18n.js";
 
 const AROUND = 10;
@@ -40,7 +40,7 @@ export const reader = {
       h("p.hint", placeOf(each)), h("p", { class: isCited(each) ? "quote found" : "quote" }, each.text)));
     requestAnimationFrame(() => view.querySelector(".found")?.scrollIntoView({ block: "center" }));
     return [
-      h("header.row", h("a.button", { href: `#/knowledge/${encodeURIComponent(base)}`, "aria-label": t("Knowledge") }, icon("back")), h("h1", document.title || document.name),
+      h("header.row", backTo(`#/knowledge/${encodeURIComponent(base)}`, t("Knowledge")), h("h1", document.title || document.name),
         h("a.button", { href: originalOf(id, (passages.find(isCited) || passages[0] || {}).first_page), target: "_blank", rel: "noopener" }, t("Open the file"))),
       h("p.hint", [document.name, document.pages && t("pages: {count}", { count: number(document.pages) })].filter(Boolean).join(" · ")),
       h("nav.row", { "aria-label": t("Passages") }, previous !== null && to(previous, t("Earlier")), next !== null && to(next, t("Later"))),

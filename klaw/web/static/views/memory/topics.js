@@ -1,7 +1,7 @@
 // Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
 
 import { get, patch, post } from "/static/api.js";
-import { h, moveTo, nameOf, placeOf } from "/static/dom.js";
+import { h, moveTo, nameOf, placeOf, searchField } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, t, when } from "/static/i18n.js";
 import { askFor } from "/static/records.js";
@@ -11,7 +11,7 @@ import { attempt, done, showAgain } from "/static/views/memory.js";
 /** Show the topics along the time, the last talked about first; or one of them. */
 export async function showTopics(place, id) {
   if (id) return showTopic(place, id);
-  const chosen = new Set(), list = h("div"), search = h("input", { type: "search", placeholder: t("Search in topics"), "aria-label": t("Search in topics") });
+  const chosen = new Set(), list = h("div"), search = searchField(t("Search in topics"));
   const none = t("No topics yet. Talk; with topics on, Klaw makes them from finished conversations.");
   search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen, search.value.trim() ? t("Nothing was found.") : none));
   place.append(h("div.row", search),
