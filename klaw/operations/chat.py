@@ -98,7 +98,8 @@ class Stopping(TypedDict):
 def _status(answer: dict[str, Any]) -> Lines:
     messages, fresh = plural(answer["messages"], "message"), answer["segment"]
     return [
-        f"Chat {answer['name']}: {answer['state']}, {messages}" + (f", {plural(fresh, 'fresh start')}." if fresh else "."),
+        f"Chat {answer['name']}: {answer['state']}, {messages}"
+        + (f", {plural(fresh, 'fresh start')}." if fresh else "."),
         f"Model: {answer['model']}.",
         *([f"Problem: {each['text']}" for each in answer["degraded"]] or ["All good."]),
     ]
@@ -115,8 +116,15 @@ def context_lines(answer: dict[str, Any]) -> Lines:
     used, usable = (round(budget[name] * factor) for name in ("used_tokens", "usable_tokens"))
     return [
         f"The last answer was made from {used} of {usable} tokens:",
-        *(f"  {LAYERS.get(layer['name'], layer['name']):<13} {round(layer['tokens'] * factor):>6}" for layer in receipt["layers"]),
-        *([f"The model saw messages {window['first_seq']} to {window['last_seq']} in full."] if window["messages"] else []),
+        *(
+            f"  {LAYERS.get(layer['name'], layer['name']):<13} {round(layer['tokens'] * factor):>6}"
+            for layer in receipt["layers"]
+        ),
+        *(
+            [f"The model saw messages {window['first_seq']} to {window['last_seq']} in full."]
+            if window["messages"]
+            else []
+        ),
         _recall(receipt["recall"]),
         *([_topics(receipt["topics"])] if "topics" in receipt else []),
     ]

@@ -68,7 +68,7 @@ class ChatsPin(OfChat):
 
 @attrs.frozen(kw_only=True)
 class ChatsDelete(OfChat):
-    with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
+    with_facts: bool = op.argument("also facts, people, files and tasks that came from it", default=False)
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 

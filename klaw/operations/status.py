@@ -182,8 +182,8 @@ def _with_reason(state: str, reason: str | None) -> str:
 
 @STATUS.operation("status", Nothing, cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
 async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer:
-    """Show what the server has stored, what it does, what it costs, and what does not work. The exit code is 0 if nothing
-    is, 3 if something is, 1 if no server answers.
+    """Show what the server has stored, what it does, what it costs, and what does not work. The exit code is 0 if
+    everything works, 3 if something does not, 1 if no server answers.
     """
     from klaw.actor import log as logging
     from klaw.upkeep import disk_usage

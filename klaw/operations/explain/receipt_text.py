@@ -59,7 +59,8 @@ def lines(answer: Mapping[str, Any]) -> Lines:
     if "layers" not in receipt:
         return [_turn(answer), "", "No context was put together for this answer."]
     layers = [
-        [LAYERS.get(each["name"], each["name"]), str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
+        [LAYERS.get(each["name"], each["name"]), str(each["tokens"]), "shortened" if each.get("shortened") else ""]
+        for each in receipt["layers"]
     ]
     used, adapted, thought = context_used.read(receipt), receipt.get("adapted"), receipt.get("thinking")
     sections: list[Sequence[Line]] = [
@@ -109,7 +110,7 @@ def _knowledge(used: ContextUsed) -> list[Line]:
         f"        graph: {' '.join(each.sparql.split())} ({each.error or plural(each.rows, 'row')})"
         for each in used.sparql
     ]
-    out += [f"        {plural(used.removed, 'mark')} did not hold and went"] if used.removed else []
+    out += [f"        {plural(used.removed, 'invalid citation')} removed"] if used.removed else []
     out += ["        the answer refers to none of them"] if used.uncited else []
     return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
 

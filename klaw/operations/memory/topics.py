@@ -231,7 +231,8 @@ def _changes(answer: dict[str, Any]) -> Lines:
         notes = [f"undoes {each['undoes']}"] if each["undoes"] is not None else []
         notes += [f"undone by {each['undone_by']}"] if each["undone_by"] is not None else []
         change = f"{each['op']} {before} -> {after}"
-        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
+        by = "Klaw" if each["by"] == "archivist" else each["by"]
+        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], by, change, "; ".join(notes)])
     return [Table(rows, right=frozenset({0}))]
 
 

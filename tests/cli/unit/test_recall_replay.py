@@ -62,7 +62,7 @@ def test_only_turns_that_change_are_shown() -> None:
 
 def test_what_may_mislead_is_said() -> None:
     report: dict[str, Any] = {**REPORT, "totals": {**REPORT["totals"], "unlike_then": 2}, "no_vectors": "other_model"}
-    assert lines(report)[-2].startswith("2 answers recalled something else at the time: messages got their vectors later")
+    assert lines(report)[-2].startswith("2 answers recalled something else at the time: messages got their vectors")
     assert lines(report)[-1] == "note: full text only: the stored vectors are of another embedding model."
 
 

@@ -65,9 +65,9 @@ def test_sizes_stand_in_one_place():
 
 def test_every_sign_is_drawn_and_every_drawing_used():
     drawn = set(re.findall(r'<symbol id="(\w+)"', (STATIC / "icons.svg").read_text()))
-    assert {"".join(each) for text in JS.values() for each in re.findall(r'\b(?:icon|iconButton|go)\("(\w+)"', text)} | {
-        path for path, of in re.findall(r'path: "(\w+)", name: "\w+"(, within)?', JS["views.js"]) if not of
-    } == drawn
+    assert {
+        "".join(each) for text in JS.values() for each in re.findall(r'\b(?:icon|iconButton|go)\("(\w+)"', text)
+    } | {path for path, of in re.findall(r'path: "(\w+)", name: "\w+"(, within)?', JS["views.js"]) if not of} == drawn
     assert not re.findall(r"[✉❐❋◔∑⚙⋯✕‹›◐◌]", "".join(JS.values()))
 
 

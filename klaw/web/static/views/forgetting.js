@@ -12,7 +12,7 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
   const dialog = openDialog(title);
   const asked = { with_facts: false, with_messages: false };
   const look = async () => {
-    dialog.show(h("p.hint", { role: "status" }, t("Looking for what would go …")));
+    dialog.show(h("p.hint", { role: "status" }, t("Checking what will be deleted …")));
     try {
       show(await ask({ ...asked, dry_run: true }));
     } catch (error) {
@@ -40,7 +40,7 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
       }
     } }, deed);
     dialog.show(
-      going.length ? [h("h2", t("This will be deleted permanently:")), things(going)] : h("p", t("Nothing goes.")),
+      going.length ? [h("h2", t("This will be deleted permanently:")), things(going)] : h("p", t("Nothing will be deleted.")),
       staying.length ? [h("h2", t("This stays:")), things(staying)] : [],
       again(found),
       found.named && found.named.messages ? h("p", `${t("Messages that name them and stay:")} ${found.named.messages}`) : [],
@@ -72,7 +72,7 @@ function proven(proof) {
   return [
     again(proof),
     still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`))
-      : h("p", t(proof.searched ? "Nothing else of yours says it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
+      : h("p", t(proof.searched ? "Nothing else mentions it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
     proof.everywhere && proof.searched && !proof.still_held.length ? h("p", t("A search of all files finds its words nowhere.")) : [],
     files(t("Its words are still in:"), proof.still_held),
     proof.names?.length ? h("p", `${t("Kept as a name only, in folders and logs:")} ${proof.names.map((each) => `${t(each.kind)} ${each.name}`).join(", ")}`) : [],

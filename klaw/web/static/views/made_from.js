@@ -77,7 +77,7 @@ const NO_PASSAGE = {
 
 /** What the knowledge bases gave: every passage with its place, and the queries that graphs were asked. */
 function fromKnowledge({ query, passages, nothing: why, weak, removed, uncited, sparql = [], degraded = [] }) {
-  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Marks taken out because they did not hold: {count}", { count: removed }),
+  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Invalid citations removed: {count}", { count: removed }),
     uncited && t("The answer refers to none of them."), ...degraded.map((each) => said(each, each))];
   return [h("h2", t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p.hint", each)),
     h("ul.lines", passages.map((each) => h("li", h("p", h("strong", `[${each.number}] `),

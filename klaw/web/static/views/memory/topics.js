@@ -105,7 +105,7 @@ const changes = (topic) => openDialog(t("Changes of topics"), async (dialog) => 
   dialog.show(h("ol.lines", found.map((each) => h("li",
     h("p", `${each.entry}: ${t(each.op === "merge" && each.before_count < 2 ? "edit" : each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
     each.before.map((one) => h("p.quote", one.summary)),
-    h("p.hint", [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
+    h("p.hint", [when(each.at), each.by === "archivist" ? "Klaw" : t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
       each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
     !each.undone_by && h("div.buttons", h("button", () => post("/topics/undo", { entry: each.entry }).then(
       () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))), t("Take back"))))),
