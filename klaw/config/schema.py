@@ -182,7 +182,7 @@ class StoreConfig:
 class ShutdownConfig:
     """How long an orderly stop may take."""
 
-    grace_s: float = key("Answers that are being written may continue for this long.", 60.0, within=(0, DAY_S), restart=True)
+    grace_s: float = key("Answers in progress may continue for this long.", 60.0, within=(0, DAY_S), restart=True)
     embed_drain_s: float = key("Waiting embeds may continue for this long.", 5.0, within=(0, DAY_S))
 
 
