@@ -56,7 +56,7 @@ def test_only_turns_that_change_are_shown() -> None:
     assert "answer t2" not in "\n".join(printed)
     assert "answer t2" in "\n".join(lines({**REPORT, "named": True}))
     assert "2 answers searched again, 1 changed by autoRag.timeBudgetMs=1" in printed
-    assert "answers with something missing   0        2" in printed
+    assert "answers with something missing  0        2" in printed
     assert printed[-1].startswith("3 more answers had nothing to search")
 
 

@@ -44,7 +44,7 @@ class Chat extends HTMLElement {
     this.offline = h("p.offline", { role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.tooLong = h("p.offline", { role: "alert", hidden: true });
     this.heading = h("h1", titleOf({ name: this.chat, temporary: this.temporary }));
-    this.known = h("span");
+    this.known = h("span.known");
     this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
     this.menu = h("span.menu-place");
     this.replaceChildren(
@@ -65,7 +65,7 @@ class Chat extends HTMLElement {
       else if (!this.written) this.know();
     });
     listen("visibilitychange", () => this.read(), document);
-    this.offline.hidden = app.socket.online;
+    this.offline.hidden = app.socket.online || !app.socket.attempt; // not while it connects for the first time
     this.typed();
     this.know();
     this.show(this.at);
