@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Annotated, Any, TypedDict
 
 import attrs
@@ -111,11 +112,12 @@ def first_modules() -> set[str]:
         module = asked.pop()
         if module not in found:
             found.add(module)
-            asked += _IMPORT.findall((STATIC / module).read_text("utf-8"))
+            named = _IMPORT.findall((STATIC / module).read_text("utf-8"))
+            asked += [normpath(join("/static", dirname(module), each)).removeprefix("/static/") for each in named]
     return found
 
 
-_IMPORT = re.compile(r'^import (?:[^;"]*? from )?"/static/(.*?)";', re.MULTILINE)
+_IMPORT = re.compile(r'^(?:import|export) (?:[^;"]*? from )?"([./].*?)";', re.MULTILINE)
 
 
 # -- texts as HTML: each request has a child process, since texts can be made so that they take minutes --------------

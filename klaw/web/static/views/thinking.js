@@ -1,9 +1,7 @@
 // What a model thinks, folded, while it comes. Nothing stores it: it stays as long as the page shows the chat.
 
-import { h } from "/static/dom.js";
-import { number, t } from "/static/i18n.js";
+import { h, number, t } from "../page.js";
 
-/** Show a piece of thinking in the answer that is being made. */
 export function think(live, frame) {
   if (!live.thinking || live.thinking.over) live.text.before((live.thinking = new Thinking()).node);
   live.thinking.take(frame);

@@ -1,13 +1,11 @@
 // Variants of messages: editing them, having them answered again, going from one to another.
 
-import { post } from "/static/api.js";
-import { h, iconButton, opened, toast } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { attempt, chatPath, h, iconButton, later, post, t } from "../page.js";
 
 /** Change what a chat shows. Returns whether that was done. */
-export const vary = (chat, word, body) => post(`/chats/${encodeURIComponent(chat)}/${word}`, body).then(() => true, (error) => toast(error.message));
+export const vary = (chat, word, body) => attempt(post(`${chatPath(chat)}/${word}`, body).then(() => true));
 
-/** What can be done with a stored message in its row: what is shown, and entries of its menu. */
+/** What can be done with a message: buttons in its row, and entries of its menu. */
 export function variantButtons(row, chat, message) {
   const { seq, role, kind, task, variant } = message;
   if (kind !== "text" || task || role === "system") return [[], []];
@@ -18,7 +16,7 @@ export function variantButtons(row, chat, message) {
     role === "user" && iconButton("edit", t("Edit"), ({ currentTarget }) => edit(row, chat, message, currentTarget)),
   ], role === "user" ? [] : [
     [t("Answer again"), () => vary(chat, "regenerate", { seq })],
-    [t("Answer again with …"), () => opened("models").then((view) => view.again(chat, seq))],
+    [t("Answer again with …"), () => later("models", "again", chat, seq)],
   ]];
 }
 
