@@ -76,9 +76,7 @@ class Fact:
 
     id: Annotated[FactId, Column("fact")]
     user: Annotated[UserId, Wire("user_id")]
-    text: Annotated[
-        str, Quotes(), Edit("one complete sentence", title="Text", given=_Text), Column(wide=True)
-    ]
+    text: Annotated[str, Quotes(), Edit("one complete sentence", title="Text", given=_Text), Column(wide=True)]
     category: Annotated[
         Category,
         Edit("identity, preference, person, project, event and so on", title="Category", offered=CATEGORIES),

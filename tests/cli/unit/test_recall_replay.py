@@ -56,7 +56,9 @@ def test_only_turns_that_change_are_shown() -> None:
     assert "answer t2" not in "\n".join(printed)
     assert "answer t2" in "\n".join(lines({**REPORT, "named": True}))
     assert "2 answers searched again, 1 changed by autoRag.timeBudgetMs=1" in printed
-    assert "answers with something missing  0        2" in printed
+    assert any(
+        line.split("  ")[0] == "answers with something missing" and line.split()[-2:] == ["0", "2"] for line in printed
+    )
     assert printed[-1].startswith("3 more answers had nothing to search")
 
 
@@ -74,12 +76,12 @@ def test_what_cannot_be_tried_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["autoRag.topK=5"], (1, "klaw: there are no turns yet")),
+        (["autoRag.topK=5"], (1, "klaw: there are no answers yet")),
         (["autoRag.topK=many"], (2, "klaw: autoRag.topK: must be a whole number, got the text 'many'")),
         (["autoRag.topK=5", "autoRag.words=9"], (2, "klaw: autoRag.words: unknown key")),
         ([], (2, "klaw: --set: is required")),
         (["autoRag.topK=5", "--last=0"], (2, "klaw: --last: must be 1 to 1000000")),
-        (["autoRag.topK=5", "--turn", "a", "b"], (1, "klaw: there is no turn a, b")),
+        (["autoRag.topK=5", "--turn", "a", "b"], (1, "klaw: there is no answer a, b")),
     ],
 )
 async def test_it_says_what_is_wrong(

@@ -30,7 +30,7 @@ class Chat extends HTMLElement {
     this.live = h("div.live");
     this.state = h("p.state", { role: "status" });
     this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
-    this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
+    this.newest = iconButton("down", t("The newest"), () => this.load(), { hidden: true });
     this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.button = iconButton("send", t("Send"), null, { type: "submit", class: "icon main" });

@@ -1,6 +1,6 @@
 // The list of chats beside one of them.
 
-import { app, attempt, chatPath, day, get, h, iconButton, inLine, keepPlace, monthOf, nameOf, number, placeOf, searchField, setCurrent, t, toast } from "../page.js";
+import { app, attempt, chatPath, day, get, h, icon, iconButton, inLine, keepPlace, monthOf, nameOf, number, placeOf, searchField, setCurrent, t, toast } from "../page.js";
 import "./chat.js";
 import { chatMenu } from "./chat_menu.js";
 import { newChat, openNew, titleOf } from "./new_chat.js";
@@ -30,7 +30,7 @@ class Chats extends HTMLElement {
     this.more = h("button.quiet", { hidden: true }, t("More"));
     this.place = h("div.chat-place");
     this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
-      h("div.row", h("button.main", () => openNew(), t("New chat")), iconButton("temporary", t("Temporary chat"), () => openNew("/temporary"))), this.search,
+      h("div.row", h("button.main", () => openNew(), icon("new"), t("New chat")), iconButton("temporary", t("Temporary chat"), () => openNew("/temporary"))), this.search,
       this.list, this.more,
       h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
