@@ -171,12 +171,16 @@ export function menu(label, entries) {
   return made;
 }
 
-const modules = {}; // those that are being loaded
+const modules = {};
 
 /** The module of views/ that is needed only once somebody asks for it. */
 export function opened(name) {
   // One promise for all callers: import() may give a module to a later caller first, and pieces of thinking come in order.
-  return modules[name] ??= import(`/static/views/${name}.js`).finally(() => { delete modules[name]; });
+  return modules[name] ??= import(`/static/views/${name}.js`).catch(() => {
+    delete modules[name];
+    toast(t("The server does not answer."));
+    return new Promise(() => null); // what was asked for is asked for again by hand
+  });
 }
 
 /** Load a module of views/ and call a function of it. */

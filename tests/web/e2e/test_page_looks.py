@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from klaw.domain.fact import CATEGORIES
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, in_trio, needs_chromium
 from tests.support.llm_server import Hang, Reply, Text, Tool, serve_llm, text_reply, tool_reply
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
@@ -89,14 +89,14 @@ async def test_without_a_server_nothing_is_said_to_go_on(tmp_path):
         begin_chat(page, "main", "New chat")
         say(page, "hello")
         page.wait_for_selector(".live article >> text=half")
-        trio.from_thread.run_sync(killed.set)
+        in_trio(killed.set)
         page.wait_for_selector("p.offline:visible")
         assert page.inner_text(".state") == ""
         assert page.get_by_label("Stop").is_hidden()
         page.click("nav.views >> text=Memory")
         page.wait_for_selector(".toast")
         assert page.inner_text("nav.views [aria-current]").endswith("Chats")
-        trio.from_thread.run_sync(clicked.set)
+        in_trio(clicked.set)
         page.wait_for_selector("klaw-memory")  # opened by itself as soon as it can be
         assert page.inner_text("nav.views [aria-current]").endswith("Memory")
         assert wrong == []

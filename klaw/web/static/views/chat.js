@@ -355,7 +355,8 @@ const TAKES = {
     if (frame.role === "assistant") this.hideLive();
     if (!this.detached) this.put(frame);
     if (frame.role === "assistant") this.heard.textContent = spoken(frame.content);
-    if (live?.thinking) this.rows.get(frame.seq)?.prepend(live.thinking.node);
+    if (live) live.row = this.rows.get(frame.seq);
+    if (live?.thinking) live.row?.prepend(live.thinking.node);
     if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
     this.follow();
@@ -385,7 +386,7 @@ const TAKES = {
   },
   thinking(frame) {
     const live = this.showLive(frame.turn);
-    opened("thinking").then((view) => this.answer === live && view.think(live, frame));
+    opened("thinking").then((view) => (this.answer === live || live.row) && view.think(live, frame));
   },
   tool(frame) {
     this.answer?.thinking?.end();
