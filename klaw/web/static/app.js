@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, icon, iconButton, later, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -19,7 +19,7 @@ setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-schem
 export const app = { me: null, socket: null };
 
 async function begin() {
-  const told = location.hash.startsWith(CODE) ? await opened("scanned").then((view) => view.enter()) : "";
+  const told = location.hash.startsWith(CODE) ? await later("scanned", "enter") : "";
   try {
     app.me = await get("/me");
   } catch (error) {
@@ -28,7 +28,7 @@ async function begin() {
     setTimeout(begin, 2000);
     return;
   }
-  app.socket = new Socket();
+  app.socket = Object.assign(new Socket(), { hint: app.me.hint, degraded: app.me.degraded });
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
   if (told) toast(told);
@@ -62,9 +62,8 @@ function tools(given = {}) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
   return h("div.tools", given, language,
-    h("button.icon", { type: "button", title: t("Light or dark"), "aria-label": t("Light or dark"),
-      onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
-    app.me && h("button.icon.keys", { type: "button", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
+    iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
+    app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
     app.me && [["access", "Access"], ["import", "Import"]].map(([path, name]) => h("a.button", { href: `#/${path}` }, t(name))),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
@@ -75,7 +74,7 @@ function tools(given = {}) {
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
 function notice(href, read, onclick) {
   const line = app.me.operator ? h("a", { href, onclick }) : h("span");
-  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), iconButton("close", t("Close"), () => { place.hidden = true; }));
   const show = () => {
     const text = read();
     if (text === line.textContent) return;
@@ -106,15 +105,15 @@ function connect(event) {
 function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
-    .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
+    .map((view) => h("a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name)));
   let closed = () => null;
   const more = tools({ id: "tools", popover: "auto", ontoggle: ({ newState }) => {
     closed();
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } });
   document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
-    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
-      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
+    h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more), h("div.frame", h("div.notices", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
+      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" "))), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");

@@ -1,8 +1,6 @@
 // A phone that has scanned a QR code (access.js) logs in with the code in its address.
 
-import { get, post } from "/static/api.js";
-import { confirmed } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { confirmed, get, post, t } from "../page.js";
 
 /** Log in. The code leaves the address at once. Returns what to say. */
 export async function enter() {

@@ -1,9 +1,7 @@
 // How the server is, for whoever runs it: what is degraded, models, a check-up, its parts with their queues.
 
-import { get, post } from "/static/api.js";
-import { h, moveTo, opened } from "/static/dom.js";
-import { dollars, number, said, size, t, when } from "/static/i18n.js";
-import { Panel } from "/static/panel.js";
+import { dollars, get, h, later, moveTo, number, post, said, size, t, when } from "../page.js";
+import { Panel, table, term } from "../panel.js";
 
 const WITHIN = [["settings", "Settings"], ["access", "Access"], ["backups", "Backups"], ["import", "Import"]];
 
@@ -31,19 +29,18 @@ class System extends Panel {
   }
 
   server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage, degraded, backup }) {
-    const row = (name, value) => [h("dt", t(name)), h("dd", value)];
     const found = coverage.error ? t("The indexes cannot be read.")
       : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("complete");
     return h("section", h("h2", t("Status")),
       degraded.length ? h("ul.degraded-list", degraded.map((each) => h("li.warn", said(each.text, each.code), " ", h("small", `${t("since")} ${when(each.since)}`)))) : h("p", t("All good")), h("dl",
-      row("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
-      row("RAM", size(memory)), row("Free on disk", size(disk.free_bytes)),
-      row("Last backup", backup.failed ? t("the last attempt failed") : backup.made_at ? when(backup.made_at) : t("none yet")),
-      row("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
-      row("Search index", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
-      row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
-      row("Connections", number(connections)),
-      row("Database", size(disk.database_bytes + disk.wal_bytes))));
+      term("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
+      term("RAM", size(memory)), term("Free on disk", size(disk.free_bytes)),
+      term("Last backup", backup.failed ? t("the last attempt failed") : backup.made_at ? when(backup.made_at) : t("none yet")),
+      term("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
+      term("Search index", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
+      term("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
+      term("Connections", number(connections)),
+      term("Database", size(disk.database_bytes + disk.wal_bytes))));
   }
 
   models({ models, known, services, default: usual }) {
@@ -67,8 +64,8 @@ class System extends Panel {
     this.connect();
   }
 
-  async connect() {
-    (await opened("connect")).connect(() => this.refresh());
+  connect() {
+    later("connect", "connect", () => this.refresh());
   }
 
   /** Try something, and show that it runs and what it found: under the name of a model, or as the check-up. */
@@ -98,14 +95,10 @@ function facts({ name, values, left_out: out }) {
   const rows = FACTS.filter(([field]) => field in values).map(([field, title]) => {
     const { value, source, at } = values[field];
     const told = typeof value === "number" ? t("{count} tokens", { count: number(value) }) : typeof value === "boolean" ? t(value ? "yes" : "no") : said(value);
-    return [h("dt", t(title)), h("dd", told, " ", h("small.hint", `${t(SOURCES[source])}${at ? `, ${when(at)}` : ""}`))];
+    return term(title, told, " ", h("small.hint", `${t(SOURCES[source])}${at ? `, ${when(at)}` : ""}`));
   });
-  if (out.length) rows.push([h("dt", t("Left out")), h("dd", out.join(", "), " ", h("small.hint", t("the model refuses it")))]);
+  if (out.length) rows.push(term("Left out", out.join(", "), " ", h("small.hint", t("the model refuses it"))));
   return rows.length > 0 && h("details", { "data-key": `facts ${name}` }, h("summary", t("What is known")), h("dl.checks", rows));
-}
-
-function table(head, rows) {
-  return h("table", { tabIndex: 0 }, h("thead", h("tr", head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", rows));
 }
 
 /** The tree of parts as rows, each with how deep it stands. */
