@@ -1,7 +1,7 @@
 """What was moved in from other programs (``klaw.cli.imports`` reads their exports): storing it, listing, undoing."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, cast
 
@@ -162,6 +162,7 @@ class Imports(TypedDict):
 class ImportState(CommandState):
     """``before``: the ids of earlier imports; what is listed beside them was brought by this one."""
 
+    user: str
     upload: str
     name: str
     dry_run: bool
@@ -342,7 +343,11 @@ async def run(asked: ImportRun, caller: Caller, parts: Parts) -> ImportState:
     about = {"user": caller.user, "upload": asked.upload, "name": asked.name, "dry_run": asked.dry_run}
     refused = partial(_refused, asked.name)
     command = ["import", "auto", *words, "-"]
-    after = None if asked.dry_run else partial(parts.core.originals.discard, caller.user, asked.upload)
+
+    async def after(ended: Mapping[str, Any]) -> None:
+        if not ended.get("field") and not (asked.dry_run and ended["state"] == "done"):  # else it is needed again
+            await parts.core.originals.discard(caller.user, asked.upload)
+
     state = await run_beside(parts, ACTOR, command, stdin=file, refused=refused, after=after, **about, before=before)
     return cast("ImportState", state)
 
@@ -360,5 +365,5 @@ def _refused(name: str, text: str) -> op.OperationError:
 async def progress(_asked: op.OfUser, caller: Caller, parts: Parts) -> ImportState:
     """Tell how far the last import is that was begun on the page, and what it answered."""
     found = parts.core.beside.get(ACTOR, {})
-    idle = {**NOT_BEGUN, "upload": "", "name": "", "dry_run": True, "before": []}
+    idle = {**NOT_BEGUN, "user": caller.user, "upload": "", "name": "", "dry_run": True, "before": []}
     return cast("ImportState", found if found.get("user") == caller.user else idle)

@@ -3,8 +3,8 @@ of them makes."""
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, cast
@@ -48,12 +48,12 @@ async def run_beside(
     *,
     stdin: BinaryIO | None = None,
     refused: Callable[[str], OperationError] = _REFUSED,
-    after: Callable[[], Awaitable[None]] | None = None,
+    after: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None,
     **about: Any,
 ) -> CommandState:
     """Start a ``klaw`` command as an actor. ``Core.beside`` tells by the actor's name how it is, and ``about`` it.
-    ``stdin`` is closed in the end; ``refused`` makes an error of what the command said; ``after`` is done when it has
-    succeeded. Raises OperationError: one is running."""
+    ``stdin`` is closed in the end; ``refused`` makes an error of what the command said; ``after`` is given how it
+    ended. Raises OperationError: one is running."""
     from klaw.actor.supervisor import ActorSpec
 
     supervisor = parts.core.supervisor
@@ -68,14 +68,15 @@ async def run_beside(
         vitals.doing("waiting for the command")
         with stdin or nullcontext():
             try:
-                told.update(answer=await _command(parts.paths, words, stdin, refused))
-                if after is not None:
-                    await after()
-                told["state"] = "done"
+                ended = {"answer": await _command(parts.paths, words, stdin, refused), "state": "done"}
             except (KlawError, OSError) as error:
                 wrong = getattr(error, "problems", ())
                 field, text = (wrong[0].path, wrong[0].message) if wrong else ("", str(error))
-                told.update(error=text, field=field, state="failed")
+                ended = {"error": text, "field": field, "state": "failed"}
+            if after is not None:
+                with suppress(KlawError):
+                    await after(ended)
+            told.update(ended)
 
     await supervisor.start(ActorSpec(name=actor, run=run))
     return cast("CommandState", told)

@@ -26,6 +26,7 @@ class NewToken:
 @attrs.frozen(kw_only=True)
 class TokenToRevoke:
     name: Name = required("all tokens of this user, or one token or login by its id")
+    user: UserName | None = argument("only what this user has (default: an operator revokes anybody's)", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +90,7 @@ async def add(asked: NewToken, _caller: Caller, parts: Parts) -> MadeToken:
 async def revoke(asked: TokenToRevoke, caller: Caller, parts: Parts) -> RevokedTokens:
     """Revoke the tokens of a user, or one token or login; their connections are closed. Only an operator can revoke
     those of others."""
-    of = None if caller.operator else caller.user
+    of = None if caller.operator and asked.user is None else caller.user
     revoked = await parts.core.files.run(parts.listeners.revoke, asked.name, of)
     if not revoked:
         raise OperationError("unknown_token", "no token has this user or id", field="name")

@@ -6,7 +6,7 @@ import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/stat
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
-const root = document.documentElement, CODE = "#/code/"; // a phone that scanned a QR code begins there
+const root = document.documentElement, CODE = "#/code/"; // of a scanned QR code
 
 function setTheme(theme) {
   root.dataset.theme = theme;
@@ -64,7 +64,7 @@ function tools(given = {}) {
   return h("div.tools", given, language,
     iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
     app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
-    app.me && [["access", "Access"], ["import", "Import"]].map(([path, name]) => h("a.button", { href: `#/${path}` }, t(name))),
+    app.me && h("a.button", { href: "#/access" }, t("Access")),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
       location.reload();

@@ -44,7 +44,8 @@ def button(page, text):
 @both
 async def test_a_look_an_import_and_taking_it_back(tmp_path, locale):
     words, home = WORDS[locale], tmp_path / "home"
-    export = chatgpt_export(tmp_path, talk("c1", "Gate", SECRET, "Noted."), {"bad": 1}, name="мой <img src=x onerror=alert(1)>.zip")
+    name = "мой <img src=x onerror=alert(1)>.zip"
+    export = chatgpt_export(tmp_path, talk("c1", "Gate", SECRET, "Noted."), {"bad": 1}, name=name)
     other = tmp_path / "notes.json"
     other.write_text('{"a": 1}')
 

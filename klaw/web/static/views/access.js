@@ -14,7 +14,7 @@ class Access extends Panel {
     const { user: me, operator } = app.me, first = !tokens.length;
     const button = (key, text, onclick) => h("button", { "data-key": key, onclick }, text);
     return [
-      h("header.row", h("h1", t("Access")), operator && button("add", t(first ? "Make the first access key" : "Add a user"), () => this.make(first, first ? me : ""))),
+      h("header.row", h("h1", t("Access")), h("a", { href: "#/import" }, t("Import")), operator && button("add", t(first ? "Make the first access key" : "Add a user"), () => this.make(first, first ? me : ""))),
       isOpen && h("p", t("No login needed on this computer.")),
       [...new Set([me, ...tokens.map((each) => each.user)])].map((user) => h("section", { "data-user": user }, h("h2", user), h("ul.lines", tokens.filter((each) => each.user === user).map((each) => this.row(each))),
         h("div.buttons.start", button(`phone ${user}`, t("Add a phone"), () => addPhone(user)),
@@ -29,16 +29,17 @@ class Access extends Panel {
     h("button", { "aria-label": `${t("Revoke")}: ${user} ${id}`, onclick: () => this.revoke(id, `${t("Revoke this? Its connections are closed.")} (${user}, ${id})`) }, t("Revoke")));
   }
 
-  revoke(name, question) {
-    return this.change(() => post(`/token/${name}/revoke`), question);
-  }
+  revoke = (name, question) => this.change(() => post(`/token/${name}/revoke`), question);
 
   /** Make an access key and show it. With the first one this computer stops being served without; this browser stays logged in. */
   make(first, name) {
     const fields = [!name && { name: "name", label: t("Name"), hint: t("a-z, 0-9, _ and -"), autocomplete: "off", autocapitalize: "none" },
       !first && { name: "operator", label: t("Manages the server and sees all users' data"), value: false }].filter(Boolean);
     const dialog = openDialog(t(name ? "New access key" : "Add a user"), first && h("p", t("This key is yours. From now on every connection needs one, also on this computer; this browser stays logged in.")), form(fields, async (given) => {
-      if (first) app.socket.close(); // else the page would begin again before the key was read
+      if (first) { // neither the connection nor a look at the list begins the page again before the key was read
+        clearInterval(this.timer);
+        app.socket.socket.onclose = null;
+      }
       const made = await post("/token", { name, operator: first, ...given });
       const shown = h("code.secret", made.token);
       if (first) await post("/login", { token: made.token }).catch(() => null);

@@ -3,9 +3,9 @@
 import { attempt, form, get, h, later, number, post, said, t, upload, when } from "../forms.js";
 import { Panel } from "../panel.js";
 
-const FIELDS = {
-  me: () => ({ name: "me", label: t("Your name in the export"), autocomplete: "off" }),
-  dates: () => ({ name: "dates", label: t("Dates"), choices: [["dmy", t("day first")], ["mdy", t("month first")], ["ymd", t("year first")]] }),
+const FIELDS = { // what an export may leave open
+  me: { label: t("Your name in the export"), autocomplete: "off" },
+  dates: { label: t("Dates"), choices: [["dmy", t("day first")], ["mdy", t("month first")], ["ymd", t("year first")]] },
 };
 
 class Import extends Panel {
@@ -37,7 +37,7 @@ class Import extends Panel {
       const count = imports.filter(({ id }) => !before.includes(id)).reduce((sum, each) => sum + each.messages, 0);
       return h("p", dry ? t("Looking what is in it …") : t("Importing … {count} messages so far. You may leave this page.", { count: number(count) }));
     }
-    if (state === "failed") return [h("p.error", said(error)), field && again([FIELDS[field]()], t("Look again"))];
+    if (state === "failed") return [h("p.error", said(error)), field && again([{ name: field, ...FIELDS[field] }], t("Look again"))];
     const { source, messages, chats, first_at: first, last_at: last, kept, left_out: out, unread, added, known } = answer;
     const counted = (found, what) => Object.entries(found).map(([name, count]) => h("p.hint", `${what(name)}: ${number(count)}`));
     return [

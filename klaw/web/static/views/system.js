@@ -5,6 +5,8 @@ import { Panel, table, term } from "../panel.js";
 
 const WITHIN = [["settings", "Settings"], ["access", "Access"], ["backups", "Backups"], ["import", "Import"]];
 
+const RUNNING = "running";
+
 class System extends Panel {
   every = 2000;
   tests = {}; // what trying a model found, by its name; the check-up has none
@@ -48,12 +50,10 @@ class System extends Panel {
     return h("section", h("header.row", h("h2", t("Models")),
       h("button.main", { "data-key": "connect", onclick: () => this.connect() }, t("Connect a model"))),
     notes.map((each) => h("p.hint", `${each.provider}: ${said(each.error || each.note)}`)), h("ul.cards", models.map((name) => {
-      const tested = this.tests[name];
       return h("li", h("div.row", h("strong", name), name === usual && h("span.hint", t("default")),
-        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name, () => post("/models/test", { model: name })) }, t("Test"))), facts(known.find((each) => each.name === name)),
-      h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p.error", tested.error)
-        : h("dl.checks", tested.checks.map((each) => [h("dt", said(each.name)),
-          h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
+        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: this.tests[name] === RUNNING, onclick: () => this.test(name, () => post("/models/test", { model: name })) }, t("Test"))), facts(known.find((each) => each.name === name)),
+      this.tested(name, t("Testing …"), ({ checks }) => h("dl.checks", checks.map((each) => [h("dt", said(each.name)),
+        h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
     })));
   }
 
@@ -70,19 +70,22 @@ class System extends Panel {
 
   /** Try something, and show that it runs and what it found: under the name of a model, or as the check-up. */
   async test(name, asked) {
-    for (const told of ["running", asked().catch((error) => ({ error: error.message }))]) {
+    for (const told of [RUNNING, asked().catch((error) => ({ error: error.message }))]) {
       this.tests = { ...this.tests, [name]: await told };
       this.refresh();
     }
   }
 
   checkUp() {
-    const done = this.tests[""];
     return h("section", h("h2", t("Check-up")),
-      h("button", { "data-key": "check", disabled: done === "running", onclick: () => this.test("", () => get("/doctor")) }, t("Check now")),
-      h("div", { role: "status" }, !done ? null : done === "running" ? h("p", t("Checking …")) : done.error ? h("p.error", done.error)
-        : h("ul.findings", done.findings.map((each) => h("li", h("strong", { class: each.level === "ok" ? "" : "error" }, `${said(each.level)} ${each.name}: `), said(each.text),
-          each.todo && h("div.hint", `→ ${said(each.todo)}`))))));
+      h("button", { "data-key": "check", disabled: this.tests[""] === RUNNING, onclick: () => this.test("", () => get("/doctor")) }, t("Check now")),
+      this.tested("", t("Checking …"), ({ ok, findings }) => [ok && h("p", t("All good")), h("ul.findings", findings.map((each) => h("li", h("strong", { class: each.level === "ok" ? "" : "error" }, `${said(each.level)} ${each.name}: `), said(each.text),
+        each.todo && h("div.hint", `→ ${said(each.todo)}`))))]));
+  }
+
+  tested(name, waiting, show) {
+    const found = this.tests[name];
+    return h("div", { role: "status" }, found && (found === RUNNING ? waiting : found.error ? h("p.error", found.error) : show(found)));
   }
 }
 
