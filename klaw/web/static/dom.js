@@ -21,12 +21,29 @@ export function h(name, given, ...children) {
   return made;
 }
 
+/** An element of SVG. */
+export function svg(name, given, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** A sign of icons.svg; what is around it says what it means. */
+export const icon = (sign) => svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
+
+/** A button that is only a sign; `label` is its name. */
+export const iconButton = (sign, label, onclick, given) => h(`button.icon.${sign}`, { type: "button", title: label, "aria-label": label, onclick, ...given }, icon(sign));
+
+/** A link to where one came from. */
+export const backTo = (href, label) => h("a.back", { href, "aria-label": label, title: label }, icon("back"));
+
 /** Put what the server has made harmless into an element; links open outside of the page. */
 export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
-  for (const block of element.querySelectorAll(".block")) block.append(h("button.copy", () => later("copying", "copyBlock", block), t("Copy")));
+  for (const block of element.querySelectorAll(".block")) block.append(iconButton("copy", t("Copy"), () => later("copying", "copyBlock", block)));
 }
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
@@ -128,7 +145,7 @@ export const searchField = (label, given) => h("input", { type: "search", placeh
 
 /** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {
-  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, "⋯");
+  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, icon("more"));
   let closed = () => null;
   const close = () => {
     made.open = false;

@@ -1,6 +1,6 @@
 // Forms and dialogs; and, for views that have them, all that page.js has.
 
-import { h, showDialog, t } from "./page.js";
+import { h, iconButton, showDialog, t } from "./page.js";
 
 export * from "./page.js";
 
@@ -68,7 +68,7 @@ export function openDialog(title, ...content) {
   const load = typeof content[0] === "function" && content.pop();
   const body = h("div.dialog-body", { tabIndex: -1 });
   const dialog = h("dialog.wide", { "aria-label": title },
-    h("header", h("h1", title), h("button.icon", { "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+    h("header", h("h1", title), iconButton("close", t("Close"), () => dialog.close())), body);
   const begin = () => {
     const first = body.querySelector("button, input:not([hidden]), textarea, select");
     (first && first.localName !== "button" && matchMedia("(pointer: fine)").matches ? first : body).focus(); // a phone's keyboard would hide the rest

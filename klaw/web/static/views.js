@@ -3,11 +3,11 @@
 // `within` another has no place in the menu. A module is loaded when its view is first opened: the first paint waits for none of the others.
 
 export const VIEWS = [
-  { path: "chats", name: "Chats", sign: "✉" },
-  { path: "knowledge", name: "Knowledge", sign: "❐" },
-  { path: "memory", name: "Memory", sign: "❋" },
-  { path: "tasks", name: "Tasks", sign: "◔" },
-  { path: "usage", name: "Usage", sign: "∑" },
-  { path: "system", name: "System", sign: "⚙", operator: true },
+  { path: "chats", name: "Chats" },
+  { path: "knowledge", name: "Knowledge" },
+  { path: "memory", name: "Memory" },
+  { path: "tasks", name: "Tasks" },
+  { path: "usage", name: "Usage" },
+  { path: "system", name: "System", operator: true },
   { path: "settings", name: "Settings", within: "system", operator: true },
 ];

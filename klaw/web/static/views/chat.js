@@ -1,7 +1,7 @@
 // One chat: its messages, the answer while it comes, approvals, and what is written next. Only a window of a long chat is
 // in the document; older and newer messages are loaded while one scrolls.
 
-import { app, chatPath, get, h, keepPlace, later, markdown, menu, opened, said, size, t, toast, when } from "../page.js";
+import { app, backTo, chatPath, get, h, icon, iconButton, keepPlace, later, markdown, menu, opened, said, size, t, toast, when } from "../page.js";
 import { draftOf, keepDraft } from "../socket.js";
 import { chatMenu } from "./chat_menu.js";
 import { setSeen } from "./chats.js";
@@ -30,22 +30,22 @@ class Chat extends HTMLElement {
     this.live = h("div.live");
     this.state = h("p.state", { role: "status" });
     this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
-    this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
+    this.newest = iconButton("down", t("The newest"), () => this.load(), { hidden: true });
     this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
-    this.button = h("button.main", { type: "submit" }, t("Send"));
-    this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
+    this.button = iconButton("send", t("Send"), null, { type: "submit", class: "icon main" });
+    this.stop = iconButton("stop", t("Stop"), () => app.socket.ask({ type: "stop", chat: this.chat }), { hidden: true });
     this.composer = h("form.composer", { onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
     this.offline = h("p.offline", { role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.tooLong = h("p.offline", { role: "alert", hidden: true });
     this.heading = h("h1", titleOf({ name: this.chat, temporary: this.temporary }));
-    this.known = h("span");
+    this.known = h("span.known");
     this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => later("models", "choose", this.chat) });
     this.menu = h("span.menu-place");
     this.replaceChildren(
-      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
+      h("header", backTo("#/chats", t("Chats")), this.heading, this.known, this.model, this.menu),
       this.scroll, this.newest, h("div.doing", this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
     this.body = h("div.body");
@@ -62,7 +62,7 @@ class Chat extends HTMLElement {
       else if (!this.written) this.know();
     });
     listen("visibilitychange", () => this.read(), document);
-    this.offline.hidden = app.socket.online;
+    this.offline.hidden = app.socket.online || !app.socket.attempt; // not while it connects for the first time
     this.typed();
     this.know();
     this.show(this.at);
@@ -91,7 +91,7 @@ class Chat extends HTMLElement {
     if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
     this.written = written;
     this.heading.textContent = titleOf(chat);
-    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge") }, icon("knowledge"))));
     this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 
@@ -448,7 +448,7 @@ function messageRow(chat, message, changed, live) {
   text.hidden = !content;
   const [shown, more] = variantButtons(row, chat, message);
   const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    content && !isSystem && h("button.quiet", () => later("copying", "copy", content), t("Copy")),
+    content && !isSystem && iconButton("copy", t("Copy"), () => later("copying", "copy", content)),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     isAnswer && message.turn && h("button.quiet", () => later("made_from", "showMadeFrom", chat, message.turn, changed),
       t("Why this answer")),

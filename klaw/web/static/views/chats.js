@@ -1,6 +1,6 @@
 // The list of chats beside one of them.
 
-import { app, attempt, chatPath, day, get, h, inLine, keepPlace, monthOf, nameOf, number, placeOf, searchField, setCurrent, t, toast } from "../page.js";
+import { app, attempt, chatPath, day, get, h, icon, iconButton, inLine, keepPlace, monthOf, nameOf, number, placeOf, searchField, setCurrent, t, toast } from "../page.js";
 import "./chat.js";
 import { chatMenu } from "./chat_menu.js";
 import { newChat, openNew, titleOf } from "./new_chat.js";
@@ -26,11 +26,11 @@ class Chats extends HTMLElement {
 
   connectedCallback() {
     this.list = h("ul.list");
-    this.search = searchField(t("Search all"), { "aria-label": t("Search"), oninput: () => this.findSoon() });
+    this.search = searchField(t("Search all"), { oninput: () => this.findSoon() });
     this.more = h("button.quiet", { hidden: true }, t("More"));
     this.place = h("div.chat-place");
     this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
-      h("div.row", h("button.main", () => openNew(), t("New chat")), h("button", { title: t("Temporary chat"), "aria-label": t("Temporary chat"), onclick: () => openNew("/temporary") }, "◌")), this.search,
+      h("div.row", h("button.main", () => openNew(), icon("new"), t("New chat")), iconButton("temporary", t("Temporary chat"), () => openNew("/temporary"))), this.search,
       this.list, this.more,
       h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
@@ -95,7 +95,7 @@ class Chats extends HTMLElement {
       shown.push(row);
     }
     this.rows = rows;
-    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet."));
+    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet. Your first message begins one."));
     keepPlace(this.side, this.side.scrollTop ? same : [], () => this.list.replaceChildren(...shown));
     if (focused?.isConnected) focused.querySelector("a").focus({ preventScroll: true });
     this.mark();

@@ -1,7 +1,7 @@
 // Files of messages: picked, pasted or dropped, uploaded at once and sent with the next message; and how those of a
 // stored message are shown.
 
-import { app, h, said, size, t, toast, upload } from "../page.js";
+import { app, h, iconButton, said, size, t, toast, upload } from "../page.js";
 import { filesOf, keepFiles } from "../socket.js";
 
 const AGAIN = [0, 429, 503];
@@ -18,8 +18,7 @@ class Files extends HTMLElement {
       this.take(this.picker.files);
       this.picker.value = "";
     } });
-    this.button = h("button", { type: "button", class: "attach", title: t("Attach a file"), "aria-label": t("Attach a file"),
-      onclick: () => this.picker.click() }, "+");
+    this.button = iconButton("attach", t("Attach a file"), () => this.picker.click());
     this.replaceChildren(this.picker);
     filesOf(this.chat).forEach((file) => this.keep(file));
     this.changed();
@@ -82,13 +81,13 @@ class Files extends HTMLElement {
   show(name, bytes) {
     const told = { bytes, file: null, gone: new AbortController(), progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
     told.chip = h("span.chip", h("span.name", name), " ", bytes > 0 && h("small", size(bytes)), told.progress,
-      h("button", { type: "button", class: "quiet", "aria-label": `${t("Remove the file")} ${name}`, onclick: () => {
+      iconButton("close", `${t("Remove the file")} ${name}`, () => {
         this.drop(told);
         told.gone.abort();
         clearTimeout(told.timer);
         this.changed();
         this.field?.focus();
-      } }, "✕"));
+      }));
     this.chips.set(told.chip, told);
     this.append(told.chip);
     return told;

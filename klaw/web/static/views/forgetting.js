@@ -9,7 +9,7 @@ const TOO_SHORT = "The text is too short, or too common, to be looked for elsewh
 export function forgetting(what, done = () => null, { title = t("Forget"), deed = title, ask = (given) => post("/forget", { what, ...given }) } = {}) {
   const dialog = openDialog(title);
   const asked = { with_facts: false, with_messages: false };
-  const look = () => dialog.load(async () => show(await ask({ ...asked, dry_run: true })), t("Looking for what would go …"));
+  const look = () => dialog.load(async () => show(await ask({ ...asked, dry_run: true })), t("Checking what will be deleted …"));
   const box = (name, text) => h("label.tick", text, h("input", { type: "checkbox", checked: asked[name], onchange: (event) => {
     asked[name] = event.target.checked;
     look();
@@ -31,7 +31,7 @@ export function forgetting(what, done = () => null, { title = t("Forget"), deed 
       }
     } }, deed);
     dialog.show(
-      going.length ? [h("h2", t("This will be deleted permanently:")), things(going)] : h("p", t("Nothing goes.")),
+      going.length ? [h("h2", t("This will be deleted permanently:")), things(going)] : h("p", t("Nothing will be deleted.")),
       staying.length > 0 && [h("h2", t("This stays:")), things(staying)],
       again(found),
       found.named?.messages > 0 && h("p", `${t("Messages that name them and stay:")} ${found.named.messages}`),
@@ -63,7 +63,7 @@ function proven(proof) {
   return [
     again(proof),
     still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`))
-      : h("p", t(proof.searched ? "Nothing else of yours says it any more." : TOO_SHORT)),
+      : h("p", t(proof.searched ? "Nothing else mentions it any more." : TOO_SHORT)),
     proof.everywhere && proof.searched && !proof.still_held.length && h("p", t("A search of all files finds its words nowhere.")),
     files(t("Its words are still in:"), proof.still_held),
     proof.names?.length > 0 && h("p", `${t("Kept as a name only, in folders and logs:")} ${proof.names.map((each) => `${t(each.kind)} ${each.name}`).join(", ")}`),

@@ -1,6 +1,6 @@
 // Knowledge bases: what is in them, who may use them, and the texts of their documents.
 
-import { attempt, confirmed, formDialog, get, h, inLine, menu, number, openDialog, patch, post, remove, said, searchField, size, t, toast, when } from "../forms.js";
+import { attempt, backTo, confirmed, formDialog, get, h, inLine, menu, number, openDialog, patch, post, remove, said, searchField, size, t, toast, when } from "../forms.js";
 import { Panel } from "../panel.js";
 import { askFor } from "../records.js";
 import { addMenu, upload } from "./knowledge/adding.js";
@@ -37,7 +37,7 @@ class Knowledge extends Panel {
         h("h2", h("a", { href: addressOf(base.id) }, base.name)),
         base.description && h("p.clamp", base.description),
         h("p.hint", inLine(counted(base), roleOf(base)))))) :
-        h("p.hint", t("A base holds documents, web pages and graphs. Linked chats answer from these and cite the page.")),
+        h("p.none", t("A base holds documents, web pages and graphs. Make one, add files and ask: chats answer from them and cite the page.")),
     ];
   }
 
@@ -54,7 +54,7 @@ class Knowledge extends Panel {
   drawBase({ base, sources, unembedded, documents }) {
     const may = base.role !== "viewer";
     return [
-      h("header.row", h("a.button", { href: "#/knowledge", "aria-label": t("Knowledge") }, "‹"), h("h1", base.name),
+      h("header.row", backTo("#/knowledge", t("Knowledge")), h("h1", base.name),
         h("button.main", () => this.begin(base), t("Ask it in a new chat")), this.menuOf(base)),
       base.description && h("p", base.description),
       h("p.hint", inLine(counted(base), roleOf(base), Object.entries(base.members).map(([user, role]) => `${user}: ${t(role)}`))),
@@ -65,7 +65,7 @@ class Knowledge extends Panel {
         upload(this, base.id, event.dataTransfer.files);
       } }, addMenu(this, base.id), h("span.hint", t("or drop files here"))),
       h("section", { "aria-label": t("Sources") }, h("h2", t("Sources")),
-        sources.length ? h("ul.cards", sources.map((each) => this.source(each, may))) : h("p.hint", t("Nothing is here yet."))),
+        sources.length ? h("ul.cards", sources.map((each) => this.source(each, may))) : h("p.none", t("Nothing is here yet. Add files or a web page."))),
       documents.documents.length > 0 && h("section", { "aria-label": t("Documents") }, h("h2", t("Documents")),
         h("ul.lines", documents.documents.map((each) => this.document(base, each))),
         documents.next && h("p.hint", t("Only the first {count} are shown.", { count: documents.documents.length }))),

@@ -6,13 +6,13 @@ import { addressOf, placeOf as standsAt } from "./knowledge/reader.js";
 
 const LAYERS = {
   system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics", recall: "Recalled",
-  window: "Window", pending: "Question", tools: "Tools", free: "Free",
+  window: "Conversation", pending: "Question", tools: "Tools", free: "Free",
 };
 
 const DECISIONS = {
   near: "near by meaning", words: "shares {shared} of {asked} content words", ranked: "recalled by its rank", no_content: "the question is small talk",
   too_far: "not about the question: too far", over_top_k: "better ones filled the places (topK {topK})", over_budget: "no room: {left} of {maxTokens} tokens were left",
-  repeated: "message {by} is newer and says the same", in_window: "the window shows it", in_topic: "a topic shows it", unwanted: "you said: never again",
+  repeated: "message {by} is newer and says the same", in_window: "the model sees it in full anyway", in_topic: "a topic shows it", unwanted: "you said: never again",
 };
 const OF_TOPICS = {
   chosen: "chosen", not_chosen: "the reranker left it out", too_far: "neither its vector nor its words fit",
@@ -34,7 +34,7 @@ function sections(chat, told, changed) {
   const head = (usage.models?.length ? usage.models : [{ ...usage, model: told.model || "–" }]).map((each) => h("p.hint",
     t(each.calls > 1 ? "{model}, {calls} calls, together {input} tokens in, {output} out" : "{model}, {input} tokens in, {output} out",
       { model: each.model, calls: number(each.calls ?? 1), input: number(each.prompt_tokens ?? 0), output: number(each.completion_tokens ?? 0) })));
-  if (!receipt.layers) return [...head, h("p", t("No context was put together for this turn.")), whyNot(chat, told)];
+  if (!receipt.layers) return [...head, h("p", t("No context was put together for this answer.")), whyNot(chat, told)];
   const { recall, window } = receipt, topics = receipt.topics?.candidates || [];
   const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed), topic = (each) => topicLine(each, texts.topics[each.id], changed);
   const isKept = (each) => recall.kept.includes(each.seq), isChosen = (each) => each.decision === "chosen";
@@ -64,7 +64,7 @@ const NO_PASSAGE = {
 
 /** What the knowledge bases gave: every passage with its place, and the queries that graphs were asked. */
 function fromKnowledge({ query, passages, nothing: why, weak, removed, uncited, sparql = [], degraded = [] }) {
-  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Marks taken out because they did not hold: {count}", { count: removed }),
+  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Invalid citations removed: {count}", { count: removed }),
     uncited && t("The answer refers to none of them."), ...degraded.map((each) => said(each, each))];
   return [h("h2", t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p.hint", each)),
     h("ul.lines", passages.map((each) => h("li", h("p", h("strong", `[${each.number}] `),
@@ -123,7 +123,7 @@ function factLine(each, fact, changed) {
   const because = each.because === "importance" ? `${t("importance")} ${each.importance}` : t(each.because);
   return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correct(`/facts/${each.id}`, "text", fact.text, changed)),
     button(t("Never again"), () => attempt(patch(`/facts/${each.id}`, { importance: Math.min(fact.importance, 89), ...(fact.category === "identity" && { category: "other" }) })
-      .then(() => { toast(t("From now on it is not part of every prompt.")); changed(); }))),
+      .then(() => { toast(t("From now on it is not always used.")); changed(); }))),
     button(t("Forget"), () => forgetting(`fact:${each.id}`, changed)));
 }
 
@@ -138,7 +138,7 @@ function topicLine(each, summary, changed) {
 const button = (text, act) => h("button", act, text);
 
 const correctMessage = (said, changed) => formDialog(t("Wrong"), [
-  { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is part of every prompt.") },
+  { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is always used.") },
   { name: "forget", label: t("Then forget this message"), value: false },
 ], async ({ text, forget }) => {
   await post("/facts", { text, importance: 90 });

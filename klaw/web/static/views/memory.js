@@ -72,7 +72,7 @@ export async function paged(place, path, query, entries, entry, none) {
     list.append(...found[entries].map(entry));
     more.hidden = found.next === null;
     more.onclick = () => attempt(load(found.next));
-    if (!found.count) list.append(h("li.hint", none));
+    if (!found.count) list.append(h("li.none", none));
   };
   await load(1);
 }

@@ -1,6 +1,6 @@
 // Scheduled tasks: the list, one task's runs, one run with all that was said in it.
 
-import { app, date, form, formDialog, get, h, inLine, markdown, number, openDialog, patch, post, remove, said, t, toast, when } from "../forms.js";
+import { app, backTo, date, form, formDialog, get, h, inLine, markdown, number, openDialog, patch, post, remove, said, t, toast, when } from "../forms.js";
 import { Panel, table, term } from "../panel.js";
 import { fieldsOf } from "../records.js";
 import { done, showHistory } from "./memory.js";
@@ -43,7 +43,7 @@ class Tasks extends Panel {
         h("button", { "data-key": "new", onclick: () => edit(tasks, this) }, t("New task")),
         h("button.quiet", { "data-key": "zone", onclick: () => this.askZone() }, app.me.zone || t("Time zone")),
         h("a", { href: path("*") }, t("All runs"))),
-      !tasks.length && h("p.hint", t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
+      !tasks.length && h("p.none", t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
       h("ul.cards", tasks.map((task) => this.card(task))),
     ];
   }
@@ -80,12 +80,12 @@ class Tasks extends Panel {
 
   drawRuns({ task, runs, next }) {
     return [
-      h("header.row", h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
+      h("header.row", backTo("#/tasks", t("Tasks")), h("h1", task ? `${t("Runs")}: ${task}` : t("All runs"))),
       runs.length ? table(["Started", "Task", "Status", "Tokens", "Note"], runs.map((run) => h("tr",
         h("td", h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
         h("td", run.task), h("td", status(run)), h("td.number", tokens(run)),
         h("td", said(run.note || run.error || "")))))
-        : h("p.hint", t("No runs yet.")),
+        : h("p.none", t("No runs yet.")),
       next && this.limit < 100 && h("button", { "data-key": "more", onclick: () => { this.limit = 100; this.refresh(); } }, t("More")),
     ];
   }
@@ -93,7 +93,7 @@ class Tasks extends Panel {
   drawRun(run, whole) {
     const goesOn = ["running", "waiting"].includes(run.status);
     return [
-      h("header.row", h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", run.task),
+      h("header.row", backTo(path(run.task), t("Runs")), h("h1", run.task),
         goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
       h("dl",
         term("Status", status(run), run.error && ` (${said(run.error)})`), term("Started", when(run.started_at)),

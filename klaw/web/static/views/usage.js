@@ -1,6 +1,6 @@
 // What calls to models used and cost: by day, model and source, and how far the daily limits are used.
 
-import { date, dollars, get, h, number, t } from "../page.js";
+import { date, dollars, get, h, number, svg, t } from "../page.js";
 import { Panel, table } from "../panel.js";
 
 const SOURCES = {
@@ -13,13 +13,6 @@ const MEASURES = {
   tokens: { name: "Tokens", of: (each) => each.prompt_tokens + each.completion_tokens, text: number },
   cost: { name: "Cost", of: (each) => each.cost_usd, text: dollars },
 };
-
-function svg(name, given, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
 
 const chart = (name, width, height, ...parts) => svg("svg", { class: name, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" }, ...parts);
 
@@ -50,7 +43,7 @@ class Usage extends Panel {
         h("section", h("h2", t("By source")), sums("Source", source.groups, source.total, measure, (key) => t(SOURCES[key] || key))),
         day.total.unpriced_calls > 0 && h("p.hint", `${t("Calls of unknown price")}: ${number(day.total.unpriced_calls)}`),
         day.total.estimated_calls > 0 && h("p.hint", `${t("Estimated calls")}: ${number(day.total.estimated_calls)}`),
-      ] : h("p.hint", t("Nothing was used.")),
+      ] : h("p.none", t("No model was asked yet. Ask something in a chat; what it takes stands here.")),
     ];
   }
 

@@ -1,6 +1,6 @@
 // The text of a document, passage by passage, around what is cited.
 
-import { get, h, inLine, number, t } from "../../page.js";
+import { backTo, get, h, inLine, number, t } from "../../page.js";
 
 const AROUND = 10;
 
@@ -36,7 +36,7 @@ export const reader = {
       h("p.hint", placeOf(each)), h("p", { class: isCited(each) ? "quote found" : "quote" }, each.text)));
     requestAnimationFrame(() => view.querySelector(".found")?.scrollIntoView({ block: "center" }));
     return [
-      h("header.row", h("a.button", { href: `#/knowledge/${encodeURIComponent(base)}`, "aria-label": t("Knowledge") }, "‹"), h("h1", document.title || document.name),
+      h("header.row", backTo(`#/knowledge/${encodeURIComponent(base)}`, t("Knowledge")), h("h1", document.title || document.name),
         h("a.button", { href: originalOf(id, (passages.find(isCited) || passages[0] || {}).first_page), target: "_blank", rel: "noopener" }, t("Open the file"))),
       h("p.hint", inLine(document.name, document.pages && t("pages: {count}", { count: number(document.pages) }))),
       h("nav.row", { "aria-label": t("Passages") }, previous !== null && to(previous, t("Earlier")), next !== null && to(next, t("Later"))),

@@ -5,7 +5,7 @@ import { askFor, lineOf } from "../../records.js";
 import { buttons, done, paged, showAgain } from "../memory.js";
 
 const CATEGORIES = ["identity", "preference", "person", "project", "event", "place", "health", "work", "other"];
-const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "drawn from what was said", chat: "drawn from a message" };
+const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "learned from what was said", chat: "learned from a message" };
 let category = "";
 
 export async function showFacts(place, id) {
@@ -19,7 +19,7 @@ export async function showFacts(place, id) {
     h("button.main", () => write(), t("Add"))));
   const told = await line();
   await paged(place, "/facts", { category }, "facts", (fact) => entry(fact, told),
-    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or talk: a model with tools saves what matters."));
+    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or just talk: a model with tools saves what matters."));
 }
 
 const line = () => lineOf("Fact", {

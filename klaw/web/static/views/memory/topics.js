@@ -8,7 +8,7 @@ import { done, showChanges } from "../memory.js";
 export async function showTopics(place, id) {
   if (id) return showTopic(place, id);
   const chosen = new Set(), list = h("div"), search = searchField(t("Search in topics"));
-  const none = t("No topics yet. Klaw makes them of finished conversations where topics.enabled is set.");
+  const none = t("No topics yet. Talk; with topics on, Klaw makes them from finished conversations.");
   search.onchange = () => {
     const query = search.value.trim();
     if (!query) return line(list, all, chosen, none);
@@ -48,7 +48,7 @@ function line(list, found, chosen, none) {
       h("a", { href: `#/memory/topics/${each.id}` }, each.summary)), h("div.track", { "aria-hidden": "true" }, span), about(each));
   };
   list.replaceChildren(...[...months].flatMap(([month, topics]) => [h("h2", month), h("ul.lines", topics.map(row))]));
-  if (!found.length) list.replaceChildren(h("p.hint", none));
+  if (!found.length) list.replaceChildren(h("p.none", none));
 }
 
 function about(topic) {
@@ -96,7 +96,7 @@ const changes = (topic) => showChanges(t("Changes of topics"), async () => {
   const found = (await get("/topics/history", { topic, limit: 50 })).changes.map((each) => [[
     h("p", `${each.entry}: ${t(each.op === "merge" && each.before_count < 2 ? "edit" : each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
     each.before.map((one) => h("p.quote", one.summary)),
-    h("p.hint", inLine(when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
+    h("p.hint", inLine(when(each.at), each.by === "archivist" ? "Klaw" : t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
       each.undone_by && t("taken back by {entry}", { entry: each.undone_by })))], !each.undone_by && each.entry]);
   return found.length ? found : [[h("p.hint", t("Nothing is here yet."))]];
 }, "/topics", t("Take back"));
