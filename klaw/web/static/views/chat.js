@@ -455,7 +455,8 @@ function messageRow(chat, message, changed, live) {
     isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
       t("Why this answer")),
     shown, content && !isSystem && menu(t("More"), [...more, [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
-      () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat))]]));
+      () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat))],
+    [t("Forget"), () => opened("forgetting").then((view) => view.forgetting(message.id, changed))]]));
   row.append(text, message.files ? shownFiles(message.files) : "", footer);
   if (live) Object.assign(row, { live: Object.assign(live, { done, footer }) });
   return row;
