@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, icon, iconButton, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -27,7 +27,7 @@ async function begin() {
     setTimeout(begin, 2000);
     return;
   }
-  app.socket = new Socket();
+  app.socket = Object.assign(new Socket(), { hint: app.me.hint, degraded: app.me.degraded });
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
   // The first browser says the person's time zone.
@@ -73,9 +73,8 @@ function tools(given = {}) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
   return h("div.tools", given, language,
-    h("button.icon", { type: "button", title: t("Light or dark"), "aria-label": t("Light or dark"),
-      onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
-    app.me && h("button.icon.keys", { type: "button", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
+    iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
+    app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
       location.reload();
@@ -85,7 +84,7 @@ function tools(given = {}) {
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
 function notice(href, read, onclick) {
   const line = app.me.operator ? h("a", { href, onclick }) : h("span");
-  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), iconButton("close", t("Close"), () => { place.hidden = true; }));
   const show = () => {
     const text = read();
     if (text === line.textContent) return;
@@ -116,15 +115,15 @@ function connect(event) {
 function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
-    .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
+    .map((view) => h("a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name)));
   let closed = () => null;
   const more = tools({ id: "tools", popover: "auto", ontoggle: ({ newState }) => {
     closed();
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } });
   document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
-    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
-      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
+    h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more), h("div.frame", h("div.notices", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
+      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" "))), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.cli.e2e.test_models_connect import answer, fresh
-from tests.support.browser import in_browser, needs_chromium, wait_until
+from tests.support.browser import in_browser, in_trio, needs_chromium, wait_until
 from tests.support.documents import pdf
 from tests.support.llm_server import Hang, Reply, Text, Tool, serve_llm, text_reply, tool_reply
 from tests.support.repository import REPOSITORY
@@ -455,12 +455,12 @@ async def test_writing_through_a_kill_of_the_server(tmp_path, how):
     def look(page, wrong):
         walk = Walk(page, how)
         walk.ask("Hello", "heard: Hello")
-        trio.from_thread.run_sync(killed.set)
+        in_trio(killed.set)
         page.wait_for_selector("p.offline:visible")
         with walk.task(desk=1, phone=2):
             walk.write("Are you there?")
             page.wait_for_selector("article.unsent")
-            trio.from_thread.run_sync(typed.set)
+            in_trio(typed.set)
             page.locator("article.assistant.text[data-seq]", has_text="heard: Are you there?").wait_for()
         walk.gone("article.unsent")
         walk.idle()
