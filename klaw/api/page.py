@@ -182,7 +182,9 @@ _DAY_S = 86_400.0
 
 @attrs.frozen(kw_only=True)
 class LogIn:
-    token: Annotated[str, Bounds(1, 200)]
+    token: Annotated[str, Bounds(1, 200)] | None = None
+    code: Annotated[str, Bounds(1, 200)] | None = None
+    """Of ``token_phone``, in the token's place."""
 
 
 class LoggedIn(TypedDict):
@@ -212,9 +214,15 @@ def login_routes(api: Api) -> list[Route]:
         authenticator = api.services.auth
         check_origin(headers_of(request), api.services.config.allowed_origins, place_of(request))
         given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
-        grant = authenticator.grant(given.token, loopback=False)
+        if given.code is not None:
+            grant, why = authenticator.redeem(given.code), "this code was used already, or is too old: make a new one"
+        else:
+            grant, why = (
+                authenticator.grant(given.token, loopback=False),
+                "this token is not valid; klaw token add makes one",
+            )
         if grant is None:
-            raise HttpRefusal(401, "this token is not valid; klaw token add makes one")
+            raise HttpRefusal(401, why)
         now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
         add = partial(tokens.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
         secret = await api.core.files.run(add)
@@ -234,7 +242,9 @@ def login_routes(api: Api) -> list[Route]:
         _set_cookie(response, request, "", 0)
         return response
 
-    begun = About("log_in", "Get a cookie for a token.", "login", body=LogIn, answer=LoggedIn)
+    begun = About(
+        "log_in", "Get a cookie for a token, or for a code of token_phone.", "login", body=LogIn, answer=LoggedIn
+    )
     ended = About("log_out", "End a browser's login.", "login", status=204, gives=())
     return [
         DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", "Who I am.", "login", answer=Me)),

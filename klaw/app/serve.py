@@ -153,7 +153,9 @@ class _Server:
             http_connections=self.gateway.http_connections,
             address=lambda: self.url,
             tokens=self._auth.listed,
+            add_token=self._auth.add,
             revoke=self._auth.revoke,
+            make_code=self._auth.make_code,
             check_up=partial(_check_up, self.app.core.paths, Threads("check-up", 1)),
         )
         return attrs.evolve(self.app, listeners=listeners)

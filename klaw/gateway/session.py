@@ -163,7 +163,7 @@ class ClientSession:
         delivery = Delivery(user, services, self._link.outbox, self._still_allowed)
         sending = Sending(user, services.chats, delivery, self._link, nursery)
         assert self._grant is not None  # since the hello
-        caller = Caller(user=user, operator=self._grant.operator)
+        caller = Caller(user=user, operator=self._grant.operator, token=self._grant.token)
         requests = Requests(caller, services, self._link, nursery)
         self._talk = _Conversation(allowance, delivery, sending, requests)
         self._link.put(

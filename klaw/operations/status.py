@@ -51,6 +51,8 @@ class StatusAnswer(TypedDict):
     threads: list[Any]
     degraded: "list[DegradedSince]"
     disk: dict[str, int]
+    backup: dict[str, str | None]
+    """``made_at``: the last one; ``failed``: why the last attempt did."""
     log_level: str
     config: dict[str, Any]
 
@@ -225,9 +227,19 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
             **await core.files.run(disk_usage, core.paths, abandon=True),
             "commit_log_bytes": core.store.journal.pending_bytes,
         },
+        "backup": await core.files.run(_last_backup, core.paths.backups_dir, abandon=True),
         "log_level": logging.level(),
         "config": {"wrong": core.changing.wrong, "restart": core.changing.waiting},
     }
+
+
+def _last_backup(folder: Path) -> dict[str, str | None]:
+    from klaw.backup.folder import last
+
+    try:
+        return last(folder)
+    except OSError:  # a disk that is not there; the doctor says more
+        return {"made_at": None, "failed": None}
 
 
 def _rss_bytes() -> int:

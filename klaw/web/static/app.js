@@ -1,12 +1,12 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, icon, iconButton, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, icon, iconButton, later, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
-const root = document.documentElement;
+const root = document.documentElement, CODE = "#/code/"; // of a scanned QR code
 
 function setTheme(theme) {
   root.dataset.theme = theme;
@@ -19,10 +19,11 @@ setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-schem
 export const app = { me: null, socket: null };
 
 async function begin() {
+  const told = location.hash.startsWith(CODE) ? await later("scanned", "enter") : "";
   try {
     app.me = await get("/me");
   } catch (error) {
-    if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : "");
+    if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : told);
     document.body.replaceChildren(h("main.alone", h("p", t("The server does not answer."))));
     setTimeout(begin, 2000);
     return;
@@ -30,6 +31,7 @@ async function begin() {
   app.socket = Object.assign(new Socket(), { hint: app.me.hint, degraded: app.me.degraded });
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
+  if (told) toast(told);
   // The first browser says the person's time zone.
   if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
@@ -39,33 +41,20 @@ function showLogin(problem) {
   const told = h("p.error", { role: "alert" }, problem);
   const form = h("form.alone.login",
     h("h1", "Klaw"),
-    h("label", { htmlFor: "token" }, t("Token")), token,
+    h("label", { htmlFor: "token" }, t("Access key")), token,
     h("p.hint", t("Make one on the server with"), " ", h("code", "klaw token add local")),
     told, h("button.main", t("Log in")), tools());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
       await post("/login", { token: token.value.trim() });
-      await entered();
       location.reload();
     } catch (error) {
-      told.textContent = error.status === 401 ? t("This token is not valid.") : error.message;
+      told.textContent = error.status === 401 ? t("This access key is not valid.") : error.message;
     }
   });
   document.body.replaceChildren(h("main", form));
   token.focus();
-}
-
-/** The server looks at its tokens once a second. */
-async function entered() {
-  for (let attempt = 0; attempt < 30; attempt += 1) {
-    try {
-      return await get("/me");
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-  }
-  return null;
 }
 
 /** Language, light or dark, and the way out; `given` holds for the place of them. */
@@ -75,6 +64,7 @@ function tools(given = {}) {
   return h("div.tools", given, language,
     iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
     app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
+    app.me && h("a.button", { href: "#/access" }, t("Access")),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
       await post("/logout").catch(() => null);
       location.reload();
@@ -152,4 +142,5 @@ function showFrame() {
   show();
 }
 
+addEventListener("hashchange", () => location.hash.startsWith(CODE) && location.reload());
 begin();

@@ -9,5 +9,8 @@ export const VIEWS = [
   { path: "tasks", name: "Tasks" },
   { path: "usage", name: "Usage" },
   { path: "system", name: "System", operator: true },
+  { path: "access", name: "Access", within: "system" },
+  { path: "import", name: "Import", within: "system" },
+  { path: "backups", name: "Backups", within: "system", operator: true },
   { path: "settings", name: "Settings", within: "system", operator: true },
 ];
