@@ -136,6 +136,12 @@ class Approve:
 
 
 @attrs.frozen(kw_only=True)
+class Visible:
+    type: ClassVar[str] = "visible"
+    visible: bool
+
+
+@attrs.frozen(kw_only=True)
 class DegradedPart:
     code: str
     text: str
@@ -338,8 +344,6 @@ class StoppedFrame:
 
 @attrs.frozen(kw_only=True)
 class ChatFrame:
-    """A watched chat has another title, or another place in lists."""
-
     type: ClassVar[str] = "chat"
     chat: str
     title: str
@@ -356,8 +360,6 @@ class CaughtUp:
 
 @attrs.frozen(kw_only=True)
 class VariantFrame:
-    """Another variant of some messages is shown: what a client shows of the chat is to be loaded again."""
-
     type: ClassVar[str] = "variant"
     chat: str
 
@@ -393,7 +395,7 @@ class Notice:
 
 
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
-ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
+ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve | Visible
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
     | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice

@@ -37,14 +37,15 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
 
     Args:
         base: of the server.
-        context: of playwright's ``new_context``: ``locale``, ``viewport``.
+        context: of playwright's ``new_context``: ``locale``, ``viewport``; with ``service_workers="allow"`` the page's
+            own runs, past which ``page.route`` sees nothing.
     """
 
     def run() -> T:
         wrong: list[str] = []
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            page = browser.new_context(**context).new_page()
+            page = browser.new_context(**{"service_workers": "block", **context}).new_page()
             page.set_default_timeout(HANG_S * 1000)
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("console", lambda said: wrong.append(said.text) if _is_wrong(said) else None)

@@ -5,6 +5,7 @@ export const LANGUAGES = { en: "English", ru: "Русский" };
 let language = localStorage.getItem("klaw.language") || (navigator.language.startsWith("ru") ? "ru" : "en");
 document.documentElement.lang = language;
 const RU = Object.create(null); // a category may be called "constructor"
+if (language === "ru") document.querySelector("link[rel=manifest]").href = "/static/ru.webmanifest";
 if (language === "ru") Object.assign(RU, await (await fetch("/static/ru.json")).json());
 
 /** Words that only one view has, from a file of its own. */
