@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Annotated, Any, TypedDict
 
 import attrs
@@ -28,7 +29,7 @@ from klaw.api.streams import while_connected
 from klaw.convert import REQUESTS, Bounds
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
-from klaw.gateway import tokens
+from klaw.gateway import answers, tokens
 from klaw.gateway.origin_check import COOKIE, check_origin, session_of
 from klaw.gateway.push import Pusher
 from klaw.store.kinds import tasks
@@ -133,11 +134,12 @@ def first_modules() -> set[str]:
         module = asked.pop()
         if module not in found:
             found.add(module)
-            asked += _IMPORT.findall((STATIC / module).read_text("utf-8"))
+            named = _IMPORT.findall((STATIC / module).read_text("utf-8"))
+            asked += [normpath(join("/static", dirname(module), each)).removeprefix("/static/") for each in named]
     return found
 
 
-_IMPORT = re.compile(r'^import (?:[^;"]*? from )?"/static/(.*?)";', re.MULTILINE)
+_IMPORT = re.compile(r'^(?:import|export) (?:[^;"]*? from )?"([./].*?)";', re.MULTILINE)
 
 
 # -- texts as HTML: each request has a child process, since texts can be made so that they take minutes --------------
@@ -266,6 +268,8 @@ class Me(LoggedIn):
     needs_token: bool
     zone: str | None
     server: str
+    hint: str | None
+    degraded: list[dict[str, str]]
 
 
 def login_routes(api: Api) -> list[Route]:
@@ -273,7 +277,10 @@ def login_routes(api: Api) -> list[Route]:
         grant = api.grant(request)
         me = {"user": grant.user, "operator": grant.operator, "needs_token": grant.token is not None}
         zone = await api.parts.readers.run(tasks.zone, grant.user)
-        return JSONResponse({**me, "zone": zone, "server": f"klaw {__version__}"})
+        chats = api.services.chats  # what the welcome tells too: nothing of the page moves when that comes
+        hint = answers.hint(operator=grant.operator) if chats.is_on_trial() else None
+        degraded = [{"code": code, "text": str(text)} for code, text in sorted(chats.health().items())]
+        return JSONResponse({**me, "zone": zone, "server": f"klaw {__version__}", "hint": hint, "degraded": degraded})
 
     async def log_in(request: Request) -> Response:
         authenticator = api.services.auth

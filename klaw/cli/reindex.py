@@ -27,7 +27,7 @@ STOPPED = "stopped; what was built is kept, and the next `klaw reindex` continue
 _LABELS = {
     "scan": "reading the logs",
     "messages": "messages",
-    "turns": "turns",
+    "turns": "answers",
     "tasks": "tasks, facts and summaries",
     "runs": "runs",
     "transcripts": "transcripts of runs",
@@ -136,7 +136,7 @@ def lines(answer: Mapping[str, Any], database: Path) -> Lines:
     tally, vectors = answer["tally"], answer["vectors"]
     count = tally["messages"] + tally["reused"]
     others = [f", {tally[word]:,} {noun}" for word, noun in _OTHERS.items() if tally[word]]
-    found = f"{plural(count, 'message')}, {plural(tally['turns'], 'turn')}{''.join(others)}"
+    found = f"{plural(count, 'message')}, {plural(tally['turns'], 'answer')}{''.join(others)}"
     out: list[Line] = [f"from the logs: {found}, in {span(answer['seconds'])}"]
     if tally["malformed"] or tally["conflicts"]:
         out.append(

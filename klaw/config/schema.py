@@ -18,7 +18,7 @@ from klaw.errors import InvalidName
 
 @attrs.frozen(kw_only=True)
 class ProcessingConfig:
-    """When a turn starts and what it may use."""
+    """When an answer begins and what it may use."""
 
     debounce_ms: int = key(
         "Wait this long after a message for more to answer together; 0 = answer at once.", 1500, within=(0, 600_000)
@@ -27,7 +27,7 @@ class ProcessingConfig:
         "A steady stream of messages is answered after this time; at least debounceMs.", 15_000, within=(0, 3_600_000)
     )
     max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, within=(1, 64))
-    max_tool_call_rounds: int = key("Rounds of tool calls in one turn or run; 0 = no tools.", 10, within=(0, 100))
+    max_tool_call_rounds: int = key("Rounds of tool calls in one answer or run; 0 = no tools.", 10, within=(0, 100))
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if self.debounce_max_ms < self.debounce_ms:
@@ -106,7 +106,7 @@ RENAMED: Mapping[tuple[str, str], str] = {("context", "subagentWindow"): "subage
 """Old keys that are still read, with a warning: (section, old key) -> new key."""
 
 RETIRED: Mapping[tuple[str, ...], str] = {
-    ("facts", "daily"): "facts are drawn from topics (topics.enabled)",
+    ("facts", "daily"): "facts are made from topics (topics.enabled)",
     ("kb", "sparql", "generate"): "graphs are searched without a model",
     ("kb", "sparql", "maxRows"): "graphs are searched without a model",
 }
@@ -182,7 +182,7 @@ class StoreConfig:
 class ShutdownConfig:
     """How long an orderly stop may take."""
 
-    grace_s: float = key("Running turns may continue for this long.", 60.0, within=(0, DAY_S), restart=True)
+    grace_s: float = key("Answers in progress may continue for this long.", 60.0, within=(0, DAY_S), restart=True)
     embed_drain_s: float = key("Waiting embeds may continue for this long.", 5.0, within=(0, DAY_S))
 
 

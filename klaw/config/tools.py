@@ -148,7 +148,7 @@ class SparqlConfig:
 class KnowledgeConfig:
     """Knowledge bases: documents and graphs that chats are answered from."""
 
-    max_tokens: int = key("Tokens of passages in the context of a chat bound to a base.", 1500, within=(100, 100_000))
+    max_tokens: int = key("Tokens of passages in the context of a chat linked to a base.", 1500, within=(100, 100_000))
     pairs: int = key("Questions and answers before the current one that such a chat's model sees.", 5, within=(0, 100))
     rewrite: bool = key("Let the model put a question that refers to earlier ones into words of its own.", False)
     max_file_bytes: int = key("Bytes of one uploaded file.", 200_000_000, within=(1, 10_000_000_000))

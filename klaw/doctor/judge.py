@@ -128,11 +128,11 @@ def judge_covered(covered: WholeLook) -> Finding:
     silent = sum(tally.wordless for tally in covered.tallies.values())
     if not total:
         note = f"; {silent} hold no word" if silent else ""
-        return ok("covered", f"of {plural(searched, 'message')} every one is in the window or found by search{note}")
+        return ok("covered", f"{plural(searched, 'message')}: the model sees them or a search finds them{note}")
     starts = covered.window_starts.items()
     names = [f"{chat}#{seq}" for chat, start in starts for seq in covered.tallies[chat].uncovered_seqs(start)]
     found = "1 message is" if total == 1 else f"{total} messages are"
-    text = f"{found} neither in the window nor found by search: {listed(names, NAMED_MESSAGES)}"
+    text = f"{found} neither seen by the model nor found by search: {listed(names, NAMED_MESSAGES)}"
     return problem("covered", text, f"`klaw why` tells about one of them; {BY_ITSELF}: {REBUILD}")
 
 

@@ -149,8 +149,8 @@ def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:
         text = "its writer does not commit: messages are not stored"
         found.append(problem("server", text, "restart it; see its log"))
     for each in status["degraded"]:
-        text = f"degraded: {each['code']}: {each['text']}"
-        found.append(warning("server", text, "see docs/operations.md, What is degraded"))
+        text = f"a part does not work: {each['code']}: {each['text']}"
+        found.append(warning("server", text, "see docs/operations.md, What does not work"))
     for each in status["llm"]["providers"]:
         if each.get("error"):
             text = f"{each['name']}: the last call failed: {each['error']}"

@@ -76,9 +76,7 @@ class Fact:
 
     id: Annotated[FactId, Column("fact")]
     user: Annotated[UserId, Wire("user_id")]
-    text: Annotated[
-        str, Quotes(), Edit("one statement that makes sense alone", title="Text", given=_Text), Column(wide=True)
-    ]
+    text: Annotated[str, Quotes(), Edit("one complete sentence", title="Text", given=_Text), Column(wide=True)]
     category: Annotated[
         Category,
         Edit("identity, preference, person, project, event and so on", title="Category", offered=CATEGORIES),
@@ -87,7 +85,7 @@ class Fact:
     importance: Annotated[
         int,
         Bounds(0, 100),
-        Edit("0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP", title="Importance"),
+        Edit("0 to 100; 90 and above: always used, unless a program saved it over MCP", title="Importance"),
         Column(right=True),
     ] = DEFAULT_IMPORTANCE
     source: Annotated[FactSource, Column(alone=True)]

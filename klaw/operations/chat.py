@@ -17,7 +17,7 @@ from klaw.operations import chats as all_chats
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, HasReaders, Parts
-from klaw.operations.lines import Lines, told_prices
+from klaw.operations.lines import LAYERS, Lines, told_prices
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
@@ -96,11 +96,12 @@ class Stopping(TypedDict):
 
 
 def _status(answer: dict[str, Any]) -> Lines:
-    messages, segment = plural(answer["messages"], "message"), answer["segment"] + 1
+    messages, fresh = plural(answer["messages"], "message"), answer["segment"]
     return [
-        f"Chat {answer['name']}: {answer['state']}, {messages}, segment {segment}.",
+        f"Chat {answer['name']}: {answer['state']}, {messages}"
+        + (f", {plural(fresh, 'fresh start')}." if fresh else "."),
         f"Model: {answer['model']}.",
-        *([f"Degraded: {each['text']}" for each in answer["degraded"]] or ["Everything works."]),
+        *([f"Problem: {each['text']}" for each in answer["degraded"]] or ["All good."]),
     ]
 
 
@@ -109,14 +110,21 @@ def context_lines(answer: dict[str, Any]) -> Lines:
     if receipt is None:
         return ["Nothing was answered in this chat yet."]
     if "window" not in receipt:
-        return ["No context was put together for the last turn: it was stopped, or failed, before that."]
+        return ["No context was put together for the last answer: it was stopped, or failed, before that."]
     window, budget = receipt["window"], receipt["budget"]
     factor = budget["correction"]  # of Klaw's estimate; the person knows the model's own tokens
     used, usable = (round(budget[name] * factor) for name in ("used_tokens", "usable_tokens"))
     return [
         f"The last answer was made from {used} of {usable} tokens:",
-        *(f"  {layer['name']:<13} {round(layer['tokens'] * factor):>6}" for layer in receipt["layers"]),
-        *([f"Window: messages {window['first_seq']} to {window['last_seq']}."] if window["messages"] else []),
+        *(
+            f"  {LAYERS.get(layer['name'], layer['name']):<13} {round(layer['tokens'] * factor):>6}"
+            for layer in receipt["layers"]
+        ),
+        *(
+            [f"The model saw messages {window['first_seq']} to {window['last_seq']} in full."]
+            if window["messages"]
+            else []
+        ),
         _recall(receipt["recall"]),
         *([_topics(receipt["topics"])] if "topics" in receipt else []),
     ]
@@ -126,8 +134,8 @@ def _recall(recall: Mapping[str, Any]) -> str:
     if recall["guard"] == "disabled":
         return "Recall is switched off."
     if recall["guard"] == "all_in_context":
-        return "Nothing had to be recalled: the whole segment was in the window."
-    degraded = f" (degraded: {', '.join(recall['degraded'])})" if recall["degraded"] else ""
+        return "The whole conversation fitted, so nothing had to be looked up."
+    degraded = f" (missing: {', '.join(recall['degraded'])})" if recall["degraded"] else ""
     kept = f"messages {', '.join(map(str, recall['kept']))}" if recall["kept"] else "nothing relevant"
     return f"Recalled: {kept}{degraded}."
 
@@ -250,7 +258,7 @@ async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> 
 
 @all_chats.NOUN.operation("chats_status", all_chats.OfChat, route="GET {chat}/status", show=_status, slash=_STATUS)
 async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> ChatNow:
-    """Show what a chat does now, why its last message has no answer, its model, and what is degraded."""
+    """Show what a chat does now, why its last message has no answer, its model, and what does not work."""
     from klaw.chats.directory import at_rest
 
     chat = op.chat_of(asked.chat, caller.user)

@@ -68,7 +68,7 @@ class ChatsPin(OfChat):
 
 @attrs.frozen(kw_only=True)
 class ChatsDelete(OfChat):
-    with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
+    with_facts: bool = op.argument("also facts, people, files and tasks that came from it", default=False)
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 
@@ -329,7 +329,7 @@ def escaped(text: str) -> str:
 def _markdown(message: Message, *, replaced: bool) -> str:
     at = message.created_at[:16].replace("T", " ")
     if message.type is MessageKind.SESSION_BREAK:
-        return f"\n---\n\n*A new segment · {at}*\n"
+        return f"\n---\n\n*A fresh start · {at}*\n"
     about = f"{at} · #{message.seq}{' · replaced' if replaced else ''}"
     if message.type is MessageKind.TOOL_RESULT:
         failed = " failed" if message.metadata.get("error") else ""

@@ -57,7 +57,7 @@ class Forget(OfUser):
         metavar="WHAT",
         id_of="message",
     )
-    with_facts: bool = argument("also facts, people, files and tasks that were made of it", default=False)
+    with_facts: bool = argument("also facts, people, files and tasks that came from it", default=False)
     with_messages: bool = argument("of a person: also the messages that name them", default=False)
     dry_run: bool = argument("only list what would go and what holds it", default=True)
 
@@ -157,7 +157,7 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     elif not answer["searched"]:
         lines.append("The text is too short, or too common, to be looked for elsewhere.")
     elif not lines and not spared:
-        lines.append("Nothing else of yours says it any more.")
+        lines.append("Nothing else mentions it any more.")
     lines += _headed("STILL there, made of it:", [f"  {each['kind']} {each['name']}" for each in spared])
     names = [f"{each['kind']} {each['name']}" for each in answer["names"]]
     lines += [f"STILL there, as a name only: {_joined(names)}."] if names else []

@@ -88,7 +88,7 @@ class ImportKeep(op.OfUser):
 @attrs.frozen(kw_only=True)
 class ImportUndo(op.OfUser):
     origin: OfImport = op.required("the import's id", metavar="ID")
-    with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
+    with_facts: bool = op.argument("also facts, people, files and tasks that came from it", default=False)
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 

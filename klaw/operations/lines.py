@@ -9,6 +9,9 @@ import attrs
 if TYPE_CHECKING:
     from klaw.llm.prices import Prices, Rate
 
+LAYERS = {"window": "conversation", "pending": "question"}
+"""Names of layers of a request as people are told them; the others are told as they are."""
+
 
 @attrs.frozen
 class Table:

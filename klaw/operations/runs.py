@@ -207,7 +207,7 @@ def _cancelled(answer: dict[str, Any]) -> Lines:
 
 @NOUN.operation("run_cancel", RunCancel, cli="cancel", show=_cancelled, changes=True, slash=_CANCEL)
 async def cancel(asked: RunCancel, caller: Caller, parts: Parts) -> OneRun:
-    """End a run that is in progress or waits for its turn."""
+    """End a run that is in progress or queued."""
     scheduling = parts.tasks.scheduling
     run = await _meant(scheduling, caller, asked.run)
     going = await scheduling.cancel(caller.user, run.id)

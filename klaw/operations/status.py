@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from klaw.settings import ChangeResult
 
 CONFIG = Noun("config", "check, show, describe and change the configuration (docs/configuration.md)")
-STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
+STATUS = Noun("status", "show what the server does and what does not work (docs/operations.md)")
 
 
 class StatusAnswer(TypedDict):
@@ -78,7 +78,7 @@ def _status(answer: dict[str, Any]) -> ShownLines:
             "embeddings",
             _with_reason(f"{embedder['state']} since {minute(embedder['since'])}, {vectors}", embedder["reason"]),
         ],
-        ["coverage", _coverage(answer["coverage"])],
+        ["search index", _coverage(answer["coverage"])],
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
         ["summaries", _off(answer, "summaries") or _summaries(answer["summaries"])],
         ["topics", _off(answer, "topics") or _topics(answer.get("topics"), answer.get("metrics", {}))],
@@ -86,7 +86,7 @@ def _status(answer: dict[str, Any]) -> ShownLines:
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
         *_config(answer.get("config", {})),
-        *[["degraded" if not place else "", text] for place, text in enumerate(degraded)],
+        *[["problems" if not place else "", text] for place, text in enumerate(degraded)],
     ]
     return ShownLines([Table(rows)], degraded=bool(answer["degraded"]))
 
@@ -182,8 +182,8 @@ def _with_reason(state: str, reason: str | None) -> str:
 
 @STATUS.operation("status", Nothing, cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
 async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer:
-    """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
-    is, 3 if something is, 1 if no server answers.
+    """Show what the server has stored, what it does, what it costs, and what does not work. The exit code is 0 if
+    everything works, 3 if something does not, 1 if no server answers.
     """
     from klaw.actor import log as logging
     from klaw.upkeep import disk_usage

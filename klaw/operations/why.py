@@ -42,7 +42,7 @@ class Why:
 
 _PLACES = {
     "pending": "in the next request: it waits for its answer",
-    "window": "in the window of the next request",
+    "window": "in the next request, in full",
     "summary": "in a summary of the next request; no search finds it",
     "auto_rag": "in reach of Auto-RAG: recalled when a question is about it",
     "earlier_segment": "before the last /new: found by search, not by Auto-RAG",
@@ -61,13 +61,13 @@ _NO_VECTOR = {
 }
 _TURNS = {
     "question": "was its question",
-    "window": "had it in the window",
+    "window": "had it in full",
     "recalled": "recalled it",
     "cut": "found it and cut it",
     "summary": "had it in a summary",
     "topic": "showed it in a topic",
     "not_found": "did not find it",
-    "other_segment": "was of another segment",
+    "other_segment": "was on the other side of a fresh start",
     "guard_all_in_context": "needed no recall",
     "guard_disabled": "had recall off",
     "no_context": "had no context",
@@ -83,14 +83,14 @@ def lines(answer: dict[str, Any]) -> Lines:
         ["message", f"{message['chat']}#{message['seq']}, id {message['id']}"],
         ["said", f"{minute(message['created_at'])}, {kind}"],
         ["log", message["log"]],
-        ["segment", _segment(answer["segment"])],
+        ["part", _segment(answer["segment"])],
         ["place", _PLACES.get(answer["place"], answer["place"])],
-        ["window", _window(answer["window"])],
+        ["shown", _window(answer["window"])],
         ["summary", _summary(answer["summary"])],
         ["topic", _topic(answer["topic"])],
         ["vector", _vector(answer["vector"])],
         ["full text", f"yes, {plural(text['words'], 'word')}" if text["there"] else "no"],
-        ["turns", _turns(answer["turns"])],
+        ["answers", _turns(answer["turns"])],
     ]
     query = ["", f"query  {_query(answer['query'])}"] if answer["query"] is not None else []
     return [Table(rows), *_recalls(answer["turns"]), *query, "", *answer["advice"]]
@@ -114,8 +114,8 @@ def _topic(topic: dict[str, Any] | None) -> str:
 
 def _segment(segment: dict[str, Any]) -> str:
     if segment["current"]:
-        return f"{segment['number']}, the current one"
-    return f"{segment['number']}, ended by /new (message {segment['ended_by_seq']}, {minute(segment['ended_at'])})"
+        return "the current one"
+    return f"ended by a fresh start, /new (message {segment['ended_by_seq']}, {minute(segment['ended_at'])})"
 
 
 def _window(window: dict[str, Any]) -> str:
@@ -149,7 +149,7 @@ def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
     if not found:
         return []
     columns = ("vector_rank", "distance", "text_rank", "score", "decision")
-    rows = [["turn", "ended", "vector", "distance", "text", "score", "decision"]]
+    rows = [["answer", "ended", "vector", "distance", "text", "score", "decision"]]
     for each in found[:SHOWN_TURNS]:
         cells = (each["candidate"].get(column) for column in columns)
         rows.append([each["turn"], minute(each["ended_at"]), *("-" if cell is None else str(cell) for cell in cells)])
@@ -159,7 +159,7 @@ def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
 
 def _query(query: dict[str, Any]) -> str:
     words = f"{query['content_words']} content words"
-    degraded = f"; degraded: {', '.join(query['degraded'])}" if query["degraded"] else ""
+    degraded = f"; missing: {', '.join(query['degraded'])}" if query["degraded"] else ""
     if not query["in_scope"]:
         return f"would not look there: it is outside of Auto-RAG's reach now ({words}{degraded})"
     if query["candidate"] is None:
@@ -253,9 +253,9 @@ async def _tried(found: "LocatedMessage", query: str, parts: DatabaseParts) -> d
 @attrs.frozen(kw_only=True)
 class Receipt:
     turn: op.Name | None = op.argument("id of the turn (default: the newest)", positional=True, id_of="turn")
-    chat: op.ChatName | None = op.argument("the newest turn of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("the newest answer of this chat", metavar="NAME")
     user: op.UserName | None = op.argument(
-        "the newest turn of this user; with --chat: whose chat (default: local)", metavar="NAME"
+        "the newest answer of this user; with --chat: whose chat (default: local)", metavar="NAME"
     )
     why: op.Name | None = op.argument(
         "tell why this message was recalled or not: its number, main#12, or its id", metavar="MESSAGE", id_of="message"
@@ -280,7 +280,7 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnR
     chat = op.chat_of(asked.chat, caller.user, any_user=whose is None)
     turn = await parts.readers.run(stored.turns.find, asked.turn, chat, whose)
     if turn is None:
-        raise op.OperationError("unknown_turn", "there is no such turn")
+        raise op.OperationError("unknown_turn", "there is no such answer")
     answer = attrs.asdict(turn)
     if asked.texts:
         answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)

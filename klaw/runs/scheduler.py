@@ -179,7 +179,7 @@ class _Actor:
             case RunNow():
                 if any(live.key == (message.user, message.name) for live in self.scheduler.queued):
                     # One more would do the same again; and so the queue has a bound.
-                    message.reply.fail(NotStarted(f"a run of {message.name} waits for its turn already"))
+                    message.reply.fail(NotStarted(f"a run of {message.name} is queued already"))
                     return
                 await self._begin(message, self.beginner.by_hand, message.user, message.name)
             case TasksChanged():

@@ -76,7 +76,6 @@ class Hello:
     token: str | None = attrs.field(default=None, repr=False)
     chats: dict[ChatName, Seq] = attrs.Factory(dict)
     html: bool | None = None
-    """Whether answers are also sent as HTML while they grow."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +86,6 @@ class Send:
     text: str
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
     model: Annotated[str, Bounds(1, 200)] | None = None
-    """The model that answers this message alone."""
 
     def __attrs_post_init__(self) -> None:
         if not self.text.strip() and not self.files:

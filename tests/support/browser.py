@@ -3,18 +3,21 @@
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
 import trio
-from playwright.sync_api import ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-_LIMITER = trio.CapacityLimiter(2)
+_THREAD = ThreadPoolExecutor(1)  # a browser belongs to the thread that started it
+_browser: Browser | None = None
+_token: trio.lowlevel.TrioToken | None = None
 
 
 def _is_wrong(said: ConsoleMessage) -> bool:
@@ -31,6 +34,16 @@ def wait_until(page: Page, script: str, arg: Any = None) -> None:
         page.wait_for_timeout(20)
 
 
+def _started() -> Browser:
+    """The one browser of this process; each test opens a context in it. To start one takes two seconds of CPU."""
+    global _browser
+    if _browser is None:
+        _browser = sync_playwright().start().chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    elif not _browser.is_connected():  # a test brought it down
+        _browser = _browser.browser_type.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    return _browser
+
+
 async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context: Any) -> T:
     """Open the page and let ``look`` use it; it is also given what went wrong in the browser: errors of scripts, what
     the policy forbids, and requests to any other server.
@@ -43,9 +56,9 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
 
     def run() -> T:
         wrong: list[str] = []
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            page = browser.new_context(**{"service_workers": "block", **context}).new_page()
+        opened = _started().new_context(**{"service_workers": "block", **context})
+        try:
+            page = opened.new_page()
             page.set_default_timeout(HANG_S * 1000)
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("console", lambda said: wrong.append(said.text) if _is_wrong(said) else None)
@@ -54,12 +67,18 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
                 lambda asked: None if asked.url.startswith((base, "data:", "blob:")) else wrong.append(asked.url),
             )
             page.goto(base)
-            try:
-                return look(page, wrong)
-            except Exception as exc:
-                exc.add_note(f"what went wrong in the browser: {wrong}")
-                raise
-            finally:
-                browser.close()
+            return look(page, wrong)
+        except Exception as exc:
+            exc.add_note(f"what went wrong in the browser: {wrong}")
+            raise
+        finally:
+            opened.close()
 
-    return await trio.to_thread.run_sync(run, limiter=_LIMITER)
+    global _token
+    _token = trio.lowlevel.current_trio_token()
+    return await trio.to_thread.run_sync(lambda: _THREAD.submit(run).result())
+
+
+def in_trio(act: Callable[[], T]) -> T:
+    """Call something of the test from its ``look``."""
+    return trio.from_thread.run_sync(act, trio_token=_token)

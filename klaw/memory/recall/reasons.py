@@ -17,13 +17,13 @@ _FITTING = ("over_top_k", "in_window", "in_topic")
 _REASONS = {
     "ranked": "by its place: others show that the question is known here",
     "no_content": "the question has no content words",
-    "in_window": "the window shows it",
+    "in_window": "the model sees it in full anyway",
     "unwanted": "you said that it is never to be recalled",
     "in_topic": "a topic in the prompt shows it in full",
 }
 _REMEDIES = {
-    "in_window": "The window of that turn shows it.",
-    "in_topic": "A topic in that turn's prompt shows it.",
+    "in_window": "The model saw it in full.",
+    "in_topic": "A topic in that request shows it.",
     "unwanted": "`klaw recall again` lets it be recalled again.",
     "no_content": (
         "No setting: a question without a content word recalls nothing. One that names what it is about does."

@@ -38,16 +38,16 @@ LOOKED_WORDS = 64
 RARE_WORDS = 5
 
 _AS = {
-    "question": "It was the question of that turn.",
-    "no_context": "No context was put together for that turn, so nothing was recalled.",
+    "question": "It was the question itself.",
+    "no_context": "No context was put together for that answer, so nothing was recalled.",
     "other_chat": "It is of another chat: Auto-RAG looks in its own chat only.",
-    "other_segment": "It is of another segment: Auto-RAG does not look beyond /new.",
-    "later": "It was said after what that turn was made from.",
-    "window": "The window of that turn showed it, so it did not have to be recalled.",
+    "other_segment": "A fresh start (/new) lies between: recall does not look beyond it.",
+    "later": "It was said after what that answer was made from.",
+    "window": "The model saw it in full, so it did not have to be recalled.",
     "not_searched": "Commands, their answers and tool rows are not searched by design.",
-    "summary": "A summary in that turn's prompt told of it.",
+    "summary": "A summary in that request told of it.",
     "guard_disabled": "autoRag.enabled was false.",
-    "guard_all_in_context": "The window showed all of the segment, so nothing was searched.",
+    "guard_all_in_context": "The whole conversation fitted, so nothing had to be looked up.",
 }
 
 
@@ -122,7 +122,7 @@ def in_topic(receipt: Mapping[str, Any], message: Message) -> int | None:
 async def with_search(told: dict[str, Any], message: Message, turn: TurnRecord, parts: DatabaseParts) -> dict[str, Any]:
     """The explanation, with where a message that the turn did not consider stands now for the turn's question, in the
     turn's scope and at its time."""
-    not_among = f"It was not among the {CONSIDERED} best that the turn considered."
+    not_among = f"It was not among the {CONSIDERED} best that were considered."
     recalled = await parts.readers.run(stored.whereabouts.stored_recall, turn)
     scope = recalled.scope
     if scope is None or not scope.first_seq <= message.seq < scope.end_seq:
@@ -146,7 +146,7 @@ async def with_search(told: dict[str, Any], message: Message, turn: TurnRecord, 
     if place.place is None:
         now = f"Searched now, it is not among {place.found} messages either."
     else:
-        later = ": its vector, or a change of the index, came after that turn" if place.place <= CONSIDERED else ""
+        later = ": its vector, or a change of the index, came after that answer" if place.place <= CONSIDERED else ""
         now = f"Searched now, it is at place {place.place} of {place.found}{later}."
     return {**told, "text": [not_among, now], "searched_now": searched}
 

@@ -9,7 +9,7 @@ from klaw.domain.context_used import ContextUsed, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
 from klaw.operations.kb.documents import WHY_NOTHING
-from klaw.operations.lines import Line, Lines, Table, minute
+from klaw.operations.lines import LAYERS, Line, Lines, Table, minute
 from klaw.operations.usage import spent_text
 
 _COLUMNS = {
@@ -57,9 +57,10 @@ _BECAUSE = {
 def lines(answer: Mapping[str, Any]) -> Lines:
     receipt = answer["receipt"]
     if "layers" not in receipt:
-        return [_turn(answer), "", "No context was put together for this turn."]
+        return [_turn(answer), "", "No context was put together for this answer."]
     layers = [
-        [each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
+        [LAYERS.get(each["name"], each["name"]), str(each["tokens"]), "shortened" if each.get("shortened") else ""]
+        for each in receipt["layers"]
     ]
     used, adapted, thought = context_used.read(receipt), receipt.get("adapted"), receipt.get("thinking")
     sections: list[Sequence[Line]] = [
@@ -109,7 +110,7 @@ def _knowledge(used: ContextUsed) -> list[Line]:
         f"        graph: {' '.join(each.sparql.split())} ({each.error or plural(each.rows, 'row')})"
         for each in used.sparql
     ]
-    out += [f"        {plural(used.removed, 'mark')} did not hold and went"] if used.removed else []
+    out += [f"        {plural(used.removed, 'invalid citation')} removed"] if used.removed else []
     out += ["        the answer refers to none of them"] if used.uncited else []
     return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
 
@@ -121,9 +122,9 @@ def _turn(answer: Mapping[str, Any]) -> Table:
     first, last = answer["first_seq"], answer["last_seq"]
     return Table(
         [
-            ["turn", answer["id"]],
-            ["chat", f"{answer['chat']}, segment {answer['segment']}"],
-            ["answers", f"message {first}" if first == last else f"messages {first} to {last}"],
+            ["answer", answer["id"]],
+            ["chat", answer["chat"]],
+            ["of", f"message {first}" if first == last else f"messages {first} to {last}"],
             ["model", answer["model"] or "none"],
             ["status", f"{answer['status']}{error}, {minute(answer['started_at'])}"],
             ["timings", timings or "none"],
@@ -156,9 +157,9 @@ def _budget(budget: Mapping[str, Any]) -> list[str]:
 
 def _window(window: Mapping[str, Any]) -> str:
     if not window["messages"]:
-        return "window  empty"
-    shown = f"window  {plural(window['messages'], 'message')}, {window['first_seq']} to {window['last_seq']}"
-    older = ", older ones are in the segment" if window["older_in_segment"] else ""
+        return "seen    no earlier messages"
+    shown = f"seen    {plural(window['messages'], 'message')} in full, {window['first_seq']} to {window['last_seq']}"
+    older = ", older ones are searched" if window["older_in_segment"] else ""
     return f"{shown}; left out {window['left_out']}{older}"
 
 
@@ -199,7 +200,7 @@ def _recall(recall: Mapping[str, Any]) -> list[Line]:
     if recall["timings_ms"]:
         rows.append(["steps", _steps(recall["timings_ms"])])
     if recall["degraded"]:
-        rows.append(["degraded", ", ".join(recall["degraded"])])
+        rows.append(["missing", ", ".join(recall["degraded"])])
     candidates: list[Line] = ["", _candidates(recall)] if recall["candidates"] else []
     return [Table(rows), *candidates]
 
@@ -270,7 +271,7 @@ def _topics(topics: Mapping[str, Any]) -> list[Line]:
         notes.append(f"the reranker looked into topics {plural(topics['loads'], 'time')}")
     notes += [f"{step} {spent:g} ms" for step, spent in topics["timings_ms"].items()]
     if topics["degraded"]:
-        notes.append(f"degraded: {', '.join(topics['degraded'])}")
+        notes.append(f"missing: {', '.join(topics['degraded'])}")
     out: list[Line] = [f"topics  {said}; {'; '.join(notes)}"]
     if topics["candidates"]:
         rows = [[*_TOPIC_COLUMNS.values(), "decision", "because"]]
@@ -304,7 +305,7 @@ def why_lines(answer: Mapping[str, Any]) -> Lines:
     why = answer["why"]
     message = why["message"]
     rows = [
-        ["turn", f"{answer['id']}, {answer['chat']}, {minute(answer['started_at'])}"],
+        ["answer", f"{answer['id']}, {answer['chat']}, {minute(answer['started_at'])}"],
         ["message", f"{message['chat']}#{message['seq']}, id {message['id']}, {message['role']}"],
         ["it was", why["as"]],
     ]
@@ -314,7 +315,7 @@ def why_lines(answer: Mapping[str, Any]) -> Lines:
     out: list[Line] = [Table(rows)]
     if why["searched_now"] is not None:
         searched = [[f"  {name}", value] for name, value in _numbers(why["searched_now"])]
-        out += ["", "searched now, as that turn did", Table(searched)]
+        out += ["", "searched now, as for that answer", Table(searched)]
     return [*out, "", *why["text"]]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from klaw.memory.recall.replay import TurnReplay
 
 NOUN = op.Noun("recall", "keep messages from being recalled automatically (docs/receipts.md)")
-REPLAY = op.Noun("recall-replay", "try what stored turns recall under other settings (docs/receipts.md)")
+REPLAY = op.Noun("recall-replay", "try what earlier answers recall under other settings (docs/receipts.md)")
 
 
 @attrs.frozen(kw_only=True)
@@ -82,13 +82,13 @@ class RecallReplay:
     set: tuple[str, ...] = op.argument(
         "a setting to try, for instance autoRag.topK=5; repeatable", default=attrs.NOTHING, metavar="KEY=VALUE"
     )
-    chat: op.Name | None = op.argument("turns of this chat only", metavar="NAME")
+    chat: op.Name | None = op.argument("answers of this chat only", metavar="NAME")
     user: Annotated[str, Check(user_id)] | None = op.argument(
-        "turns of this user only (with --chat: whose, default: local)", metavar="NAME"
+        "answers of this user only (with --chat: whose, default: local)", metavar="NAME"
     )
-    turn: tuple[str, ...] = op.argument("only these turns, by their ids", default=(), metavar="TURN", words=True)
+    turn: tuple[str, ...] = op.argument("only these answers, by their ids", default=(), metavar="TURN", words=True)
     last: Annotated[int, Bounds(1, 1_000_000)] = op.argument(
-        "the newest turns (default: 100)", default=100, metavar="N"
+        "the newest answers (default: 100)", default=100, metavar="N"
     )
     text: bool = op.argument("numbers only, nothing of what was said", default=True, option="--no-text")
 
@@ -104,7 +104,7 @@ def lines(answer: dict[str, Any]) -> Lines:
 
 def _turn_lines(each: dict[str, Any]) -> list[str]:
     asked = ", ".join(map(str, each["pending"]))
-    out = [f"turn {each['turn']}, {each['chat']}, {minute(each['started_at'])}, message {asked}"]
+    out = [f"answer {each['turn']}, {each['chat']}, {minute(each['started_at'])}, message {asked}"]
     if "question" in each:
         out.append(f"  ? {each['question']}")
     for mark, key in (("+", "more"), ("-", "less")):
@@ -117,7 +117,7 @@ def _turn_lines(each: dict[str, Any]) -> list[str]:
     )
     for name, side in (("now", before), ("changed", after)):
         if side["degraded"]:
-            out.append(f"  degraded ({name}): {', '.join(side['degraded'])}")
+            out.append(f"  missing ({name}): {', '.join(side['degraded'])}")
     return out
 
 
@@ -131,21 +131,21 @@ def _totals(report: dict[str, Any]) -> list[Line]:
     names = {
         "recalled": "recalled messages",
         "tokens": "their tokens",
-        "turns_with_nothing": "turns with nothing recalled",
-        "turns_cut_short": "turns with something degraded",
+        "turns_with_nothing": "answers with nothing recalled",
+        "turns_cut_short": "answers with something missing",
     }
     settings = ", ".join(report["set"])
-    out: list[Line] = [f"{plural(totals['turns'], 'turn')} searched again, {totals['changed']} changed by {settings}"]
+    out: list[Line] = [f"{plural(totals['turns'], 'answer')} searched again, {totals['changed']} changed by {settings}"]
     rows = [["", "now", "changed"]]
     rows += [[text, str(before[name]), str(after[name])] for name, text in names.items()]
     out.append(Table(rows, right=frozenset({1, 2})))
     if report["not_searched"]:
         out.append(
-            f"{plural(report['not_searched'], 'more turn')} had nothing to search: the window held all of the segment."
+            f"{plural(report['not_searched'], 'more answer')} had nothing to search: the whole conversation fitted."
         )
     if totals["unlike_then"]:
         out.append(
-            f"{plural(totals['unlike_then'], 'turn')} recalled something else at the time: messages got their vectors"
+            f"{plural(totals['unlike_then'], 'answer')} recalled something else at the time: messages got their vectors"
             " later, or the settings or the version were others."
         )
     if report["no_vectors"] is not None:
@@ -157,7 +157,7 @@ def _totals(report: dict[str, Any]) -> list[Line]:
 
 @REPLAY.operation("recall_replay", RecallReplay, cli="", show=lines, scope=op.Scope.OPERATOR, offline=True, alone=True)
 async def recall_replay(asked: RecallReplay, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
-    """Recall for stored turns again with other settings, and show what they would recall more or less."""
+    """Recall for earlier answers again with other settings, and show what they would recall more or less."""
     from klaw.memory.recall.replay import replay, totals
 
     changed = read_settings(parts.config, asked.set)
@@ -165,12 +165,12 @@ async def recall_replay(asked: RecallReplay, caller: Caller, parts: DatabasePart
     if asked.turn:
         recalls = await parts.readers.run(stored.whereabouts.recalls_of, asked.turn)
         if unknown := sorted(set(asked.turn) - {each.turn.id for each in recalls}):
-            raise op.OperationError("unknown_turn", f"there is no turn {', '.join(unknown)}")
+            raise op.OperationError("unknown_turn", f"there is no answer {', '.join(unknown)}")
     else:
         user = caller.user if asked.user is not None else None
         recalls = await parts.readers.run(stored.whereabouts.newest_recalls, chat, user, asked.last)
     if not recalls:
-        raise op.OperationError("unknown_turn", "there are no turns yet")
+        raise op.OperationError("unknown_turn", "there are no answers yet")
     missing = await parts.embedder.prepare()
     done = [
         await replay(parts.readers, parts.embedder, each, parts.config.auto_rag, changed.auto_rag) for each in recalls

@@ -231,7 +231,8 @@ def _changes(answer: dict[str, Any]) -> Lines:
         notes = [f"undoes {each['undoes']}"] if each["undoes"] is not None else []
         notes += [f"undone by {each['undone_by']}"] if each["undone_by"] is not None else []
         change = f"{each['op']} {before} -> {after}"
-        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
+        by = "Klaw" if each["by"] == "archivist" else each["by"]
+        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], by, change, "; ".join(notes)])
     return [Table(rows, right=frozenset({0}))]
 
 
@@ -312,7 +313,7 @@ async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> TopicParts:
     confirm="Make them again? It costs calls to the model.",
 )
 async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> RebuiltTopics:
-    """Drop topics and let the archivist make them again; facts are kept."""
+    """Drop topics and have them made again; facts are kept."""
     chat, control = op.chat_of(asked.chat, caller.user), parts.memory.topic_control
     if chat is not None:
         await session_of(chat, parts)

@@ -1,14 +1,12 @@
 // What the page asks over HTTP. Errors are problems with a code, a text and fields.
 
-import { said, t } from "/static/i18n.js";
+import { said, t } from "./i18n.js";
 
 export class Problem extends Error {
   constructor(status, { detail, code = "unreachable", errors = [] }) {
     const fields = errors.map(({ field, message }) => ({ field, message: said(message, code) }));
     super(fields.map((each) => `${each.field}: ${each.message}`).join("; ") || said(detail, code) || (status ? `HTTP ${status}` : t("The server does not answer.")));
-    this.status = status;
-    this.code = code;
-    this.fields = fields;
+    Object.assign(this, { status, code, fields });
   }
 }
 
@@ -20,27 +18,49 @@ async function ask(method, path, { query, body } = {}) {
     how.headers["Content-Type"] = "application/json";
     how.body = JSON.stringify(body);
   }
-  let response, text, told = null;
+  let response, text;
   try {
     response = await fetch(url, how);
     text = await response.text();
   } catch {
     throw new Problem(0, {});
   }
-  try {
-    told = text && JSON.parse(text);
-  } catch {
-    throw new Problem(response.status, {}); // a page of a proxy
-  }
-  if (!response.ok) throw new Problem(response.status, told || {});
+  const told = text && parsed(text, null);
+  if (!response.ok || told === null) throw new Problem(response.status, told || {});
   return told;
 }
 
 const V1 = "/api/v1";
+export const chatPath = (chat) => `/chats/${encodeURIComponent(chat)}`;
 export const get = (path, query) => ask("GET", V1 + path, { query });
 export const post = (path, body = {}, query) => ask("POST", V1 + path, { body, query });
 export const patch = (path, body) => ask("PATCH", V1 + path, { body });
 export const remove = (path, query) => ask("DELETE", V1 + path, { query });
+
+/** Upload a file; `fetch` does not say how far that is. A Problem has the seconds `after` which to try again. */
+export function upload(path, file, progress, signal) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", V1 + path);
+    request.upload.onprogress = (event) => progress(event.loaded);
+    request.onloadend = () => {
+      const told = parsed(request.responseText, null);
+      if (request.status === 201 && told) resolve(told);
+      else reject(Object.assign(new Problem(request.status, told || {}), { after: Number(request.getResponseHeader("Retry-After")) }));
+    };
+    signal?.addEventListener("abort", () => request.abort());
+    request.send(file);
+  });
+}
+
+/** What a text is as JSON, or else: of an answer that is a proxy's page. */
+export function parsed(text, otherwise = text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return otherwise;
+  }
+}
 
 let waiting = [];
 

@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, icon, iconButton, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -11,7 +11,6 @@ const root = document.documentElement;
 function setTheme(theme) {
   root.dataset.theme = theme;
   localStorage.setItem("klaw.theme", theme);
-  document.querySelector("meta[name=theme-color]").content = theme === "dark" ? "#16181d" : "#ffffff";
 }
 
 setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
@@ -35,10 +34,10 @@ async function begin() {
       return setTimeout(begin, 2000);
     }
   }
-  app.socket = new Socket();
+  app.socket = Object.assign(new Socket(), { hint: app.me.hint, degraded: app.me.degraded });
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
-  opened("phone").then((view) => view.install(), () => null);
+  setTimeout(() => opened("phone").then((view) => view.install(), () => null), 500); // behind what is seen first
   // The first browser says the person's time zone.
   if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
@@ -82,9 +81,8 @@ function tools(given = {}, links = []) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
   return h("div.tools", given, links, language,
-    h("button.icon", { type: "button", title: t("Light or dark"), "aria-label": t("Light or dark"),
-      onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
-    app.me && h("button.icon.keys", { type: "button", title: t("Keyboard shortcuts"), "aria-label": t("Keyboard shortcuts"), onclick: () => opened("go").then((view) => view.keys()) }, "?"),
+    iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
+    app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
     app.me && h("button", () => opened("phone").then((view) => view.notifications()), t("Notifications")),
     app.me?.needs_token && h("button", () => opened("phone").then((view) => view.logOut()), t("Log out")));
 }
@@ -92,7 +90,7 @@ function tools(given = {}, links = []) {
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
 function notice(href, read, onclick) {
   const line = app.me.operator ? h("a", { href, onclick }) : h("span");
-  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), h("button.quiet", { "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+  const place = h("p.degraded", { role: "status", hidden: true }, h("span", line), iconButton("close", t("Close"), () => { place.hidden = true; }));
   const show = () => {
     const text = read();
     if (text === line.textContent) return;
@@ -123,15 +121,15 @@ function connect(event) {
 function showFrame() {
   const place = h("main", { id: "view" });
   const views = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator));
-  const links = views.map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
+  const links = views.map((view) => h("a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name))), rare = links.filter((_, at) => views[at].rare);
   let closed = () => null;
   const more = tools({ id: "tools", popover: "auto", onclick: ({ target }) => target.closest("a") && more.matches(":popover-open") && more.hidePopover(), ontoggle: ({ newState }) => {
     closed();
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
-  } }, links.filter((_, at) => views[at].rare));
-  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links.filter((_, at) => !views[at].rare),
-    h("button.more", { popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div.frame", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
-      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" ")), place));
+  } }, rare);
+  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links.filter((each) => !rare.includes(each)),
+    h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more), h("div.frame", h("div.notices", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
+      notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" "))), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");

@@ -1,7 +1,7 @@
 // Building elements without HTML in strings: text from users and models is always text.
 
-import { rendered } from "/static/api.js";
-import { t } from "/static/i18n.js";
+import { rendered } from "./api.js";
+import { t } from "./i18n.js";
 
 /** An element; its name may have classes ("p.hint"). Keys of `given` that begin with "on" are listeners, the others
  * properties or attributes. It may be left out, or be only what a click does. */
@@ -21,12 +21,29 @@ export function h(name, given, ...children) {
   return made;
 }
 
+/** An element of SVG. */
+export function svg(name, given, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** A sign of icons.svg; what is around it says what it means. */
+export const icon = (sign) => svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
+
+/** A button that is only a sign; `label` is its name. */
+export const iconButton = (sign, label, onclick, given) => h(`button.icon.${sign}`, { type: "button", title: label, "aria-label": label, onclick, ...given }, icon(sign));
+
+/** A link to where one came from. */
+export const backTo = (href, label) => h("a.back", { href, "aria-label": label, title: label }, icon("back"));
+
 /** Put what the server has made harmless into an element; links open outside of the page. */
 export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
-  for (const block of element.querySelectorAll(".block")) block.append(h("button.copy", () => opened("copying").then((view) => view.copyBlock(block)), t("Copy")));
+  for (const block of element.querySelectorAll(".block")) block.append(iconButton("copy", t("Copy"), () => later("copying", "copyBlock", block)));
 }
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
@@ -88,25 +105,27 @@ export function showDialog(dialog) {
   dialog.showModal();
 }
 
-/** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */
+/** Ask for a yes or no in a dialog of the page, or for what `text` has a field for; resolves to whether it was yes. */
 export function confirmed(text, yes, no) {
   return new Promise((resolve) => {
     const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
       h("form", { method: "dialog" },
         h("p", { id: "asked" }, text),
         h("div.buttons",
-          h("button", { value: "no" }, no),
-          h("button", { value: "yes", class: "main" }, yes))));
+          h("button", { type: "button", onclick: () => dialog.close() }, no),
+          h("button.main", { value: "yes" }, yes))));
     showDialog(dialog);
   });
 }
 
-/** Show a short text for a moment. */
 export function toast(text, ms = 5000) {
   const made = h("div.toast", { role: "status" }, text);
   [document.body, ...document.querySelectorAll("dialog[open]")].pop().append(made); // what is outside of a dialog is behind it
   setTimeout(() => made.remove(), ms);
 }
+
+/** Wait for what is being done; what goes wrong is said for a moment. */
+export const attempt = (work) => work.catch((error) => toast(error.message));
 
 /** Change what is shown, while the first of the rows that are seen stays where it is in `scroller`. */
 export function keepPlace(scroller, rows, change) {
@@ -116,21 +135,17 @@ export function keepPlace(scroller, rows, change) {
   if (seen?.isConnected) scroller.scrollTop += seen.getBoundingClientRect().top - was;
 }
 
-/** The name of a chat, in its id. */
 export const nameOf = (chat) => chat.split(":").pop();
 
-/** The address of a message on the page. */
 export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat))}/${seq}`;
 
-/** Say of a link whether it leads to what is shown now. */
-export function setCurrent(link, current) {
-  if (current) link.setAttribute("aria-current", "page");
-  else link.removeAttribute("aria-current");
-}
+export const setCurrent = (link, current) => { link.ariaCurrent = current ? "page" : null; };
+
+export const searchField = (label, given) => h("input", { type: "search", placeholder: label, "aria-label": label, ...given });
 
 /** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {
-  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, "⋯");
+  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, icon("more"));
   let closed = () => null;
   const close = () => {
     made.open = false;
@@ -156,10 +171,17 @@ export function menu(label, entries) {
   return made;
 }
 
-const modules = {}; // those that are being loaded
+const modules = {};
 
 /** The module of views/ that is needed only once somebody asks for it. */
 export function opened(name) {
   // One promise for all callers: import() may give a module to a later caller first, and pieces of thinking come in order.
-  return modules[name] ??= import(`/static/views/${name}.js`).finally(() => { delete modules[name]; });
+  return modules[name] ??= import(`/static/views/${name}.js`).catch(() => {
+    delete modules[name];
+    toast(t("The server does not answer."));
+    return new Promise(() => null); // what was asked for is asked for again by hand
+  });
 }
+
+/** Load a module of views/ and call a function of it. */
+export const later = (name, act, ...given) => opened(name).then((view) => view[act](...given));

@@ -1,7 +1,8 @@
-// Forms and dialogs that several views have.
+// Forms and dialogs; and, for views that have them, all that page.js has.
 
-import { h, showDialog } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { h, iconButton, showDialog, t } from "./page.js";
+
+export * from "./page.js";
 
 let made = 0;
 
@@ -61,25 +62,36 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
   };
 }
 
-/** A dialog with a title and a place for what it shows: that something is loading, until it is there. In place of content
- * a function may load it, which gets the dialog; when that fails, the dialog says why. */
+/** A dialog with a title and a place for what it shows. In place of content a function may load it, which gets the dialog;
+ * when that fails, the dialog says why. */
 export function openDialog(title, ...content) {
   const load = typeof content[0] === "function" && content.pop();
-  const body = h("div.dialog-body", { tabIndex: -1 }, content.length ? content : h("p.hint", { role: "status" }, t("Loading …")));
+  const body = h("div.dialog-body", { tabIndex: -1 });
   const dialog = h("dialog.wide", { "aria-label": title },
-    h("header", h("h1", title), h("button.icon", { "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+    h("header", h("h1", title), iconButton("close", t("Close"), () => dialog.close())), body);
   const begin = () => {
     const first = body.querySelector("button, input:not([hidden]), textarea, select");
     (first && first.localName !== "button" && matchMedia("(pointer: fine)").matches ? first : body).focus(); // a phone's keyboard would hide the rest
   };
   showDialog(dialog);
-  begin();
-  const made = { body, show: (...more) => { body.replaceChildren(...more.flat().filter(Boolean)); begin(); }, close: () => dialog.close() };
-  if (load) load(made).catch((error) => made.show(failure(error)));
+  const made = {
+    show: (...more) => { body.replaceChildren(...more.flat(Infinity).filter(Boolean)); begin(); },
+    load(work, text = t("Loading …")) {
+      made.show(h("p.hint", { role: "status" }, text));
+      work(made).catch((error) => made.show(failure(error)));
+    },
+    close: () => dialog.close(),
+  };
+  if (load) made.load(load);
+  else made.show(content);
   return made;
 }
 
-/** A failure as a paragraph. */
-export function failure(error) {
-  return h("p.error", { role: "alert" }, error.message);
-}
+/** A form in a dialog, below what stands `above`. Once `send` is done the dialog is closed, and a function that it returns called. */
+export const formDialog = (title, fields, send, { above = [], ...how } = {}) => openDialog(title, async (dialog) => dialog.show(above, form(await fields, async (given) => {
+  const then = await send(given);
+  dialog.close();
+  then?.();
+}, how)));
+
+export const failure = (error) => h("p.error", { role: "alert" }, error.message);

@@ -5,7 +5,6 @@ export const LANGUAGES = { en: "English", ru: "Русский" };
 let language = localStorage.getItem("klaw.language") || (navigator.language.startsWith("ru") ? "ru" : "en");
 document.documentElement.lang = language;
 const RU = Object.create(null); // a category may be called "constructor"
-if (language === "ru") document.querySelector("link[rel=manifest]").href = "/static/ru.webmanifest";
 if (language === "ru") Object.assign(RU, await (await fetch("/static/ru.json")).json());
 
 /** Words that only one view has, from a file of its own. */
@@ -23,7 +22,7 @@ export function t(text, values = {}) {
 
 let forms;
 
-/** Texts with something in braces, and how they look when that is filled in; the longest first. */
+/** Texts with braces, and how they look filled in; the longest first. */
 function formsOf(words) {
   return Object.keys(words).filter((text) => text.includes("{")).sort((one, other) => other.length - one.length)
     .map((text) => [text, new RegExp(`^${text.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, "(?<$1>.+?)")}$`, "s")]);
@@ -58,44 +57,36 @@ const IN_SHORT = {
   backup_failed: "The last backup failed.",
 };
 
-export function currentLanguage() {
-  return language;
-}
+export const currentLanguage = () => language;
 
 export function setLanguage(chosen) {
   localStorage.setItem("klaw.language", chosen);
   location.reload();
 }
 
+export const date = (time, how) => new Intl.DateTimeFormat(language, how).format(new Date(time));
+export const monthOf = (time) => date(time, { month: "long", year: "numeric" });
+
+const isToday = (iso) => new Date(iso).toDateString() === new Date().toDateString();
+
 /** A stored time as people read it: local, short for today. */
-export function when(iso) {
-  const time = new Date(iso), today = new Date();
-  const sameDay = time.toDateString() === today.toDateString();
-  const how = sameDay ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" };
-  return new Intl.DateTimeFormat(language, how).format(time);
-}
+export const when = (iso) => date(iso, isToday(iso) ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
 
-/** A stored time in a list: of today the time, else the day. */
+/** The same in a list: of today the time, else the day. */
 export function day(iso) {
-  const time = new Date(iso), today = new Date();
-  const how = time.toDateString() === today.toDateString() ? { timeStyle: "short" }
-    : time.getFullYear() === today.getFullYear() ? { day: "numeric", month: "short" } : { dateStyle: "medium" };
-  return new Intl.DateTimeFormat(language, how).format(time);
+  if (isToday(iso)) return when(iso);
+  return date(iso, new Date(iso).getFullYear() === new Date().getFullYear() ? { day: "numeric", month: "short" } : { dateStyle: "medium" });
 }
 
-/** A number as people write it. */
-export function number(value) {
-  return new Intl.NumberFormat(language).format(value);
-}
+export const number = (value, how) => new Intl.NumberFormat(language, how).format(value);
 
 /** US dollars; less than one with three digits that count. */
-export function dollars(value) {
-  const digits = value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 };
-  return new Intl.NumberFormat(language, { style: "currency", currency: "USD", ...digits }).format(value);
-}
+export const dollars = (value) => number(value, { style: "currency", currency: "USD", ...(value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 }) });
 
-/** So many bytes. */
 export function size(bytes) {
   const [unit, of] = bytes < 1e6 ? ["kilobyte", 1e3] : bytes < 1e9 ? ["megabyte", 1e6] : ["gigabyte", 1e9];
-  return new Intl.NumberFormat(language, { style: "unit", unit, maximumFractionDigits: 1 }).format(bytes / of);
+  return number(bytes / of, { style: "unit", unit, maximumFractionDigits: 1 });
 }
+
+/** Those of some texts that there are, in one line. */
+export const inLine = (...texts) => texts.flat().filter(Boolean).join(" · ");

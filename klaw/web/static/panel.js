@@ -1,7 +1,6 @@
 // What views that show how things are now share: asking again every so often.
 
-import { confirmed, h, toast } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { confirmed, h, t, toast } from "./page.js";
 
 /** A view that shows what `load` answers by `draw`, and asks again every `every` milliseconds. What has focus (by its
  * `data-key`) keeps it, what was unfolded stays so. */
@@ -59,3 +58,8 @@ export class Panel extends HTMLElement {
     await this.refresh();
   }
 }
+
+export const table = (head, rows, ...more) => h("table", { tabIndex: 0 },
+  h("thead", h("tr", head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", rows), more);
+
+export const term = (name, ...value) => [h("dt", t(name)), h("dd", value)];

@@ -30,18 +30,15 @@ export class Socket extends EventTarget {
     this.hint = "";
     this.limits = {};
     this.attempt = 0;
-    this.stopped = false;
     addEventListener("online", () => this.connect());
     document.addEventListener("visibilitychange", () => document.hidden || this.connect());
     this.connect();
   }
 
   connect() {
-    if (this.stopped || (this.socket && this.socket.readyState <= WebSocket.OPEN)) return;
+    if (this.socket?.readyState <= WebSocket.OPEN) return;
     clearTimeout(this.timer);
-    const scheme = location.protocol === "https:" ? "wss" : "ws";
-    const socket = new WebSocket(`${scheme}://${location.host}/ws`);
-    this.socket = socket;
+    const socket = this.socket = new WebSocket(`ws${location.protocol.slice(4)}//${location.host}/ws`); // https: → wss:
     socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", html: true, chats: Object.fromEntries(this.chats) });
     socket.onmessage = (event) => this.take(JSON.parse(event.data));
     socket.onclose = (event) => {
@@ -51,11 +48,6 @@ export class Socket extends EventTarget {
       this.attempt += 1;
       this.timer = setTimeout(() => this.connect(), Math.min(5000, 250 * 2 ** this.attempt) * (0.5 + Math.random()));
     };
-  }
-
-  close() {
-    this.stopped = true;
-    this.socket.close();
   }
 
   take(frame) {
@@ -73,9 +65,9 @@ export class Socket extends EventTarget {
       if (frame.seq > known) this.chats.set(frame.chat, frame.seq);
       this.settle(frame.id);
     }
-    if (frame.type === "error" && frame.id && !frame.retryable) this.settle(frame.id);
-    if (frame.type === "error" && frame.id && frame.retryable) {
-      setTimeout(() => this.unsent.filter((each) => each.id === frame.id).forEach((each) => this.raw(each)), frame.retry_after_ms || 1000);
+    if (frame.type === "error" && frame.id) {
+      if (frame.retryable) setTimeout(() => this.unsent.filter((each) => each.id === frame.id).forEach((each) => this.raw(each)), frame.retry_after_ms || 1000);
+      else this.settle(frame.id);
     }
     if (frame.type === "error" && frame.code === "seq_ahead") this.chats.set(frame.chat, 0);
     if (frame.type === "notice" && frame.details) {
@@ -93,13 +85,14 @@ export class Socket extends EventTarget {
 
   /** What a message is sent as; `model` answers it in the place of the chat's. */
   frame(chat, text, files, model) {
-    return { type: "send", id: newId(), chat, text, ...(files && files.length ? { files } : {}), ...(model ? { model } : {}) };
+    return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }) };
   }
 
   /** How many bytes a frame has, if these are more than the server takes; else 0. A longer one closes the connection. */
   excess(frame) {
-    const bytes = new TextEncoder().encode(JSON.stringify(frame)).length;
-    return bytes > this.limits.max_frame_bytes ? bytes : 0;
+    const most = this.limits.max_frame_bytes, text = frame.text.slice(0, most); // of megabytes the size is an estimate
+    const bytes = new TextEncoder().encode(JSON.stringify({ ...frame, text })).length * (frame.text.length / text.length || 1);
+    return bytes > most ? bytes : 0;
   }
 
   /** Make a message that was not sent a draft again. */
@@ -144,7 +137,7 @@ export class Socket extends EventTarget {
 }
 
 /** An id of a message; later ones sort behind. `crypto.randomUUID` exists only in a secure context, which a plain address of a home network is not. */
-export function newId() {
+function newId() {
   const random = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, "0"));
   return Date.now().toString(16).padStart(12, "0") + random.join("");
 }

@@ -1,13 +1,13 @@
 // All views, in the order of the menu. A view is a module of views/ with a custom element: `where` holds what stands
 // behind its name in the address, `go(where)` changes that. With `operator` only whoever runs the server has it; one
-// `within` another has no place in the menu; a `rare` one stands behind "More" on a phone, where five entries fit. A module is loaded when its view is first opened, so that the first paint waits for none of the others.
+// `within` another has no place in the menu; a `rare` one stands behind "More" on a phone. A module is loaded when its view is first opened: the first paint waits for none of the others.
 
 export const VIEWS = [
-  { path: "chats", name: "Chats", sign: "✉" },
-  { path: "knowledge", name: "Knowledge", sign: "❐" },
-  { path: "memory", name: "Memory", sign: "❋" },
-  { path: "tasks", name: "Tasks", sign: "◔" },
-  { path: "usage", name: "Usage", sign: "∑", rare: true },
-  { path: "system", name: "System", sign: "⚙", operator: true, rare: true },
+  { path: "chats", name: "Chats" },
+  { path: "knowledge", name: "Knowledge" },
+  { path: "memory", name: "Memory" },
+  { path: "tasks", name: "Tasks" },
+  { path: "usage", name: "Usage", rare: true },
+  { path: "system", name: "System", operator: true, rare: true },
   { path: "settings", name: "Settings", within: "system", operator: true },
 ];

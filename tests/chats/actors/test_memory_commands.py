@@ -73,7 +73,7 @@ async def test_what_was_shown_is_forgotten_when_it_is_confirmed(tmp_path: Path, 
         for number, what in enumerate(["#6", "6", "main#6", "последнее 1"], 6):
             assert "main#6  user" in await w.command(f"/forget {what}", number)
         done = await w.command(yes, 10)
-        assert done.startswith("Forgotten.\nNothing else of yours says it any more.")
+        assert done.startswith("Forgotten.\nNothing else mentions it any more.")
         assert holding(w.app.core.paths.data_dir, CANARY) == {}
         left = [each.content for each in await w.app.core.readers.run(messages.after, CHAT, 0, 99)]
         assert "Hello there, my friend" in left

@@ -152,7 +152,7 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         told = await explain(w, "old#1")
         assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
         lines = written(why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]}))
-        assert any("2 were of another segment" in line for line in lines)
+        assert any("2 were on the other side of a fresh start" in line for line in lines)
         assert any(line.startswith(f"topic      {pies.id}, 2 messages from ") for line in lines)
         assert any("1 showed it in a topic" in line for line in lines)
         record, message = await w.receipt(), await find(w, "old#1")

@@ -42,13 +42,13 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert await said("log") == f"{logging.level()}\n"
         assert "must be one of debug, info, warning, error" in await said("log", "loud", code=2)
         assert "no MCP server is switched on" in await said("mcp", "list")
-        assert "chat     boris:main, segment 0" in await said("receipt")
+        assert "chat     boris:main" in await said("receipt")
         assert "chat     anna:Работа" in await said("receipt", "--chat", "Работа", "--user", "anna")
         newest = json.loads(await said("receipt", "--user", "anna", "--json"))
         assert json.loads(await said("receipt", newest["id"], "--json")) == newest
         assert json.loads(await said("receipt", "--chat", "anna:Работа", "--json")) == newest
         assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
-        assert "there is no such turn" in capsys.readouterr().err
+        assert "there is no such answer" in capsys.readouterr().err
         with pytest.raises(RefusedByServer) as caught:
             await trio.to_thread.run_sync(lambda: call(app.core.paths, "chats_status", chat="nowhere"))
         assert caught.value.code == "unknown_chat"
@@ -175,7 +175,7 @@ async def test_receipts_are_read_without_a_server(home: Path, capsys: pytest.Cap
     assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
     assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "--chat", "../x") == 2
     refusals = capsys.readouterr().err.splitlines()
-    assert refusals[0] == "klaw: there is no such turn"
+    assert refusals[0] == "klaw: there is no such answer"
     assert "a chat name begins with" in refusals[1]
     assert paths.database.read_bytes() == before
 

@@ -123,7 +123,7 @@ async def test_a_message_that_was_not_considered_is_searched_for_again(tmp_path,
             assert beside["as"] == "not_found"
             assert beside["searched_now"]["place"] > 1
             text = await klaw(home, "receipt", turn, "--why", str(left_out))
-            assert "searched now, as that turn did" in text
+            assert "searched now, as for that answer" in text
             await server.terminate()
             offline = (await klaw_json(home, "receipt", turn, "--why", str(left_out)))["why"]
             assert offline == beside

@@ -40,7 +40,7 @@ async def test_a_stopped_server(tmp_path, embedding_model_dir):
         assert (code, report["swapped"], report["compared"]) == (0, True, True), errors
         assert report["vectors"]["taken_over"] + report["vectors"]["waiting"] == 6
         assert [line.split(" (")[0] for line in errors.splitlines()] == [
-            "reading the logs", "messages", "turns",
+            "reading the logs", "messages", "answers",
             *(["vectors taken over"] if report["vectors"]["taken_over"] else []),
             "comparing", "swapping the databases",
         ]  # fmt: skip

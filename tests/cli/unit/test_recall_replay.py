@@ -47,22 +47,24 @@ def lines(answer: dict[str, Any]) -> list[str]:
 def test_only_turns_that_change_are_shown() -> None:
     printed = lines(REPORT)
     assert printed[:5] == [
-        "turn t1, local:сад, 2026-11-22 01:00, message 30, 31",
+        "answer t1, local:сад, 2026-11-22 01:00, message 30, 31",
         "  ? Какой код?␛[2J",
         "  - 3  user  2026-11-20  Код 4711",
         "  recalled 3 -> nothing, tokens 20 -> 0",
-        "  degraded (changed): cut_vectors",
+        "  missing (changed): cut_vectors",
     ]
-    assert "turn t2" not in "\n".join(printed)
-    assert "turn t2" in "\n".join(lines({**REPORT, "named": True}))
-    assert "2 turns searched again, 1 changed by autoRag.timeBudgetMs=1" in printed
-    assert "turns with something degraded    0        2" in printed
-    assert printed[-1].startswith("3 more turns had nothing to search")
+    assert "answer t2" not in "\n".join(printed)
+    assert "answer t2" in "\n".join(lines({**REPORT, "named": True}))
+    assert "2 answers searched again, 1 changed by autoRag.timeBudgetMs=1" in printed
+    assert any(
+        line.split("  ")[0] == "answers with something missing" and line.split()[-2:] == ["0", "2"] for line in printed
+    )
+    assert printed[-1].startswith("3 more answers had nothing to search")
 
 
 def test_what_may_mislead_is_said() -> None:
     report: dict[str, Any] = {**REPORT, "totals": {**REPORT["totals"], "unlike_then": 2}, "no_vectors": "other_model"}
-    assert lines(report)[-2].startswith("2 turns recalled something else at the time: messages got their vectors later")
+    assert lines(report)[-2].startswith("2 answers recalled something else at the time: messages got their vectors")
     assert lines(report)[-1] == "note: full text only: the stored vectors are of another embedding model."
 
 
@@ -74,12 +76,12 @@ def test_what_cannot_be_tried_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["autoRag.topK=5"], (1, "klaw: there are no turns yet")),
+        (["autoRag.topK=5"], (1, "klaw: there are no answers yet")),
         (["autoRag.topK=many"], (2, "klaw: autoRag.topK: must be a whole number, got the text 'many'")),
         (["autoRag.topK=5", "autoRag.words=9"], (2, "klaw: autoRag.words: unknown key")),
         ([], (2, "klaw: --set: is required")),
         (["autoRag.topK=5", "--last=0"], (2, "klaw: --last: must be 1 to 1000000")),
-        (["autoRag.topK=5", "--turn", "a", "b"], (1, "klaw: there is no turn a, b")),
+        (["autoRag.topK=5", "--turn", "a", "b"], (1, "klaw: there is no answer a, b")),
     ],
 )
 async def test_it_says_what_is_wrong(

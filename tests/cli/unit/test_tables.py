@@ -153,7 +153,7 @@ def test_status_lists_what_is_degraded(golden: Golden) -> None:
     printed = written(status._status(answer).lines)
     golden("tables/status", "\n".join(printed))
     well = status._status({**answer, "degraded": []})
-    assert written(well.lines)[-1] == "degraded      nothing"
+    assert written(well.lines)[-1] == "problems      nothing"
     assert (status._status(answer).degraded, well.degraded) == (True, False)
 
 
@@ -232,14 +232,14 @@ def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
 def test_a_question_that_recall_did_not_read_has_no_number_of_words() -> None:
     recall = {**TURN["receipt"]["recall"], "guard": "all_in_context", "query_words": 0, "candidates": [], "kept": []}
     printed = "\n".join(receipt_lines({**TURN, "receipt": {**TURN["receipt"], "recall": recall}}))
-    assert "recall    all_in_context; recalled: nothing" in printed
+    assert "recall   all_in_context; recalled: nothing" in printed
     assert "content words" not in printed
 
 
 def test_a_turn_without_a_context_says_so() -> None:
     """A turn that was stopped before it began has an empty receipt."""
     printed = receipt_lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
-    assert printed[-1] == "No context was put together for this turn."
+    assert printed[-1] == "No context was put together for this answer."
 
 
 def test_a_receipt_says_why_each_candidate_was_cut(golden: Golden) -> None:

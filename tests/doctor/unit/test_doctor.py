@@ -239,7 +239,7 @@ def test_uncovered_messages_are_named(paths: Paths) -> None:
     spoil(paths, "DELETE FROM messages_fts_docsize WHERE id <= 6", "DELETE FROM vec_messages WHERE rowid <= 6")
     done = look(paths)
     assert one(done, "covered").text.startswith(
-        "5 messages are neither in the window nor found by search: local:main#1"
+        "5 messages are neither seen by the model nor found by search: local:main#1"
     )
     assert worst(done) == {"covered": "problem", "full_text": "problem", "vectors": "problem"}
     assert "6 messages have no row" in one(done, "full_text").text

@@ -190,7 +190,7 @@ async def test_a_chat_is_a_markdown_document(app: App, commands: Commands) -> No
         "<details><summary>Call of web_fetch",
         "<details><summary>Result of web_fetch",
         "**Assistant**",
-        "*A new segment",
+        "*A fresh start",
         "**Assistant, task daily**",
         "**User**",
         r"Files: план\_\[1\].png",

@@ -7,7 +7,7 @@ import httpx2
 import trio
 
 from klaw.gateway.tokens import add_token, tokens_file
-from tests.support.browser import in_browser, needs_chromium, wait_until
+from tests.support.browser import in_browser, in_trio, needs_chromium, wait_until
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import until
@@ -94,12 +94,12 @@ async def test_a_killed_server_loses_nothing_that_was_typed(tmp_path):
         begin_chat(page, "main", "New chat")
         say(page, "before")
         page.wait_for_selector("article.assistant[data-seq]")
-        trio.from_thread.run_sync(killed.set)
+        in_trio(killed.set)
         page.wait_for_selector("p.offline:visible")
         say(page, "while it was away")
         page.wait_for_selector("article.unsent")
         page.fill("textarea", "half a thought")
-        trio.from_thread.run_sync(typed.set)
+        in_trio(typed.set)
         page.wait_for_selector("article.assistant[data-seq='4']")
         assert page.locator("article.unsent").count() == 0
         assert page.input_value("textarea") == "half a thought"

@@ -33,7 +33,7 @@ def walk(page, wrong):
     page.locator("dialog").wait_for(state="detached")
     page.locator("section[aria-label=Документы] a", has_text="аренда.md").click()
     page.locator(".passage", has_text="<b>три</b>").wait_for()
-    page.locator("klaw-knowledge header a.button", has_text="‹").click()
+    page.click("klaw-knowledge header a.back")
 
     page.get_by_text("Спросить в новом чате").click()
     page.locator("klaw-chat textarea").wait_for()

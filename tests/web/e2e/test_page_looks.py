@@ -2,14 +2,16 @@
 
 import json
 
+import pytest
 import trio
 
 from klaw.domain.fact import CATEGORIES
-from tests.support.browser import in_browser, needs_chromium
+from tests.support.browser import in_browser, in_trio, needs_chromium
 from tests.support.llm_server import Hang, Reply, Text, Tool, serve_llm, text_reply, tool_reply
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
 from tests.web.e2e.test_page import base, begin_chat, say
+from tests.web.e2e.test_page_connect import fresh
 
 pytestmark = needs_chromium
 
@@ -87,14 +89,14 @@ async def test_without_a_server_nothing_is_said_to_go_on(tmp_path):
         begin_chat(page, "main", "New chat")
         say(page, "hello")
         page.wait_for_selector(".live article >> text=half")
-        trio.from_thread.run_sync(killed.set)
+        in_trio(killed.set)
         page.wait_for_selector("p.offline:visible")
         assert page.inner_text(".state") == ""
-        assert page.locator("text=Stop").is_hidden()
+        assert page.get_by_label("Stop").is_hidden()
         page.click("nav.views >> text=Memory")
         page.wait_for_selector(".toast")
         assert page.inner_text("nav.views [aria-current]").endswith("Chats")
-        trio.from_thread.run_sync(clicked.set)
+        in_trio(clicked.set)
         page.wait_for_selector("klaw-memory")  # opened by itself as soon as it can be
         assert page.inner_text("nav.views [aria-current]").endswith("Memory")
         assert wrong == []
@@ -106,3 +108,72 @@ async def test_without_a_server_nothing_is_said_to_go_on(tmp_path):
         await server.kill()
         await clicked.wait()
         await server.start()
+
+
+WIDE_ANSWER = f"""{"The beds that get the sun first are sown first, because their soil warms up early. " * 6}
+
+https://example.org/{"a" * 300}
+
+| {" | ".join(f"column {number}" for number in range(20))} |
+|{"---|" * 20}
+| {" | ".join(f"value {number}" for number in range(20))} |
+
+```python
+{"total = total + 1; " * 30}
+```
+"""
+PER_LINE = """() => {
+    const walker = document.createTreeWalker(document.querySelector("article.assistant .text p"), NodeFilter.SHOW_TEXT);
+    const range = document.createRange(), node = walker.nextNode(), lines = {};
+    for (let at = 0; at < node.length; at += 1) {
+        range.setStart(node, at);
+        range.setEnd(node, at + 1);
+        const { top } = range.getBoundingClientRect();
+        lines[top] = (lines[top] || 0) + 1;
+    }
+    const counts = Object.values(lines).slice(0, -1);
+    return counts.reduce((sum, each) => sum + each) / counts.length; }"""
+SHIFTED = """() => new Promise((done) => {
+    let sum = 0;
+    new PerformanceObserver((list) => { for (const each of list.getEntries()) sum += each.value; })
+        .observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => done(sum), 100); })"""
+
+
+async def test_lines_are_as_long_as_one_reads_and_what_is_wider_scrolls_in_itself(tmp_path):
+    def look(page, wrong):
+        begin_chat(page, "main", "New chat")
+        say(page, "What first?")
+        page.wait_for_selector("article.assistant[data-seq] td")
+        assert 60 <= page.evaluate(PER_LINE) <= 76
+        for wide in ("table", "pre"):
+            assert page.evaluate(
+                f"(each => each.scrollWidth > each.clientWidth)(document.querySelector('.text {wide}'))"
+            )
+        for narrow in (".messages", "article.assistant", ".text", "html"):
+            found = f"(each => each.scrollWidth <= each.clientWidth)(document.querySelector('{narrow}'))"
+            assert page.evaluate(found), narrow
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert wrong == []
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        llm.respond = lambda _: text_reply(WIDE_ANSWER)
+        await in_browser(look, base(server), viewport={"width": 1100, "height": 740})
+
+
+@pytest.mark.parametrize("width", [360, 1100])
+async def test_nothing_moves_once_it_is_painted(tmp_path, width):
+    """Also with the notice that only the built-in model answers."""
+
+    def look(page, wrong):
+        for _ in range(2):  # at the second time the server knows all that does not work
+            page.wait_for_selector(".degraded:visible >> text=larger one")
+            page.wait_for_selector("klaw-chat .model:visible")
+            page.reload()
+        page.wait_for_selector("klaw-chat .model:visible")
+        assert page.evaluate(SHIFTED) == 0
+        assert wrong == []
+
+    async with served(fresh(tmp_path)) as server:
+        await in_browser(look, base(server), locale="en-GB", viewport={"width": width, "height": 740})

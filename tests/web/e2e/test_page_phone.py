@@ -10,7 +10,7 @@ import trio
 
 from klaw.api.page import STATIC
 from klaw.gateway.tokens import add_token, tokens_file
-from tests.support.browser import in_browser, needs_chromium, wait_until
+from tests.support.browser import in_browser, in_trio, needs_chromium, wait_until
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.web.e2e.test_page import base, begin_chat
@@ -33,6 +33,12 @@ SMALL = """() => {
 }"""
 
 
+ENTER_SENDS = """(() => {
+    const real = matchMedia;
+    window.matchMedia = (asked) => asked === "(pointer: fine)" ? { matches: true } : real(asked);
+})()"""
+
+
 class TouchLook(Look):
     """Measures what can be touched, too, wherever it looks."""
 
@@ -42,6 +48,9 @@ class TouchLook(Look):
 
     def check(self, name):
         super().check(name)
+        self.measure(name)
+
+    def measure(self, name):
         for each in self.page.evaluate(SMALL):
             self.found.setdefault(each, name)
 
@@ -51,21 +60,24 @@ class TouchLook(Look):
 @both
 async def test_everything_can_be_touched(tmp_path, locale):
     def look(page, wrong):
+        page.add_init_script(ENTER_SENDS)
+        page.reload()
         walk = TouchLook(page, locale)
         walk.chat()
         walk.memory()
         walk.rest()
         walk.knowledge()
         walk.keys()
-        walk.open("settings", "klaw-settings details")
+        page.evaluate("location.hash = '#/settings'")
+        page.wait_for_selector("klaw-settings details")
         page.evaluate("document.querySelectorAll('klaw-settings details').forEach((each) => { each.open = true; })")
-        walk.check("settings")
+        walk.measure("settings")  # their texts are English
         walk.open("chats/", "klaw-chat .empty button")
         assert walk.found == {}, "\n".join(f"{name}: {each}" for each, name in walk.found.items())
         assert wrong == []
 
     async with serve_llm() as llm, served(await lived_in(tmp_path, llm)) as server:
-        await in_browser(look, base(server), locale=locale, viewport=PHONE["viewport"])  # Enter sends
+        await in_browser(look, base(server), locale=locale, **PHONE)
 
 
 @both
@@ -148,7 +160,7 @@ async def test_the_app_opens_without_a_server_and_sends_later(tmp_path, locale):
         assert version.startswith("klaw ")
         assert {"/", "/static/app.js", "/static/ru.json", "/static/code.css"} <= set(files)
         assert all(each == "/" or each.startswith("/static/") for each in files)
-        trio.from_thread.run_sync(killed.set)
+        in_trio(killed.set)
         page.wait_for_selector("p.offline:visible")
         page.reload()
         page.wait_for_selector("p.offline:visible")
@@ -158,7 +170,7 @@ async def test_the_app_opens_without_a_server_and_sends_later(tmp_path, locale):
         page.wait_for_selector("klaw-memory")
         page.evaluate("location.hash = '#/chats/garden'")
         page.wait_for_selector("article.unsent:has-text('second')")
-        trio.from_thread.run_sync(written.set)
+        in_trio(written.set)
         page.wait_for_selector("article.assistant:has-text('answer 2')")
         assert page.locator("article.user:has-text('second')").count() == 1
         assert wrong == []
@@ -256,6 +268,8 @@ async def test_logging_out_leaves_nothing_behind(tmp_path, locale):
 async def test_the_manifest_makes_it_an_app(tmp_path, locale):
     def look(page, wrong):
         page.wait_for_selector("klaw-chat textarea")
+        if locale == "ru-RU":
+            page.wait_for_selector("[rel=manifest][href*=ru]", state="attached")
         browser = page.context.new_cdp_session(page)
         found = browser.send("Page.getAppManifest")
         assert found["errors"] == []

@@ -127,7 +127,7 @@ def revoke(page, row):
 async def test_the_system_for_whoever_runs_it(tmp_path):
     def look(page, wrong):
         log_in(page, root)
-        page.wait_for_selector(".frame > .degraded:visible")
+        page.wait_for_selector(".degraded:visible")
         page.click("nav >> text=Система")
         page.wait_for_selector("klaw-system th:text-is('store.writer')")
         assert page.locator(".degraded-list li").first.inner_text().count(" с ") >= 1

@@ -37,7 +37,7 @@ async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_s
         other.goto(page.url)
         other.wait_for_selector("article.assistant[data-seq='2']:has-text('#1 One')")
 
-        page.locator("article.user[data-seq='1'] footer button", has_text=edit).click()
+        page.locator(f"article.user[data-seq='1'] footer [aria-label='{edit}']").click()
         field = page.locator("article.user[data-seq='1'] form textarea")
         assert field.input_value() == "One"
         field.press("Escape")

@@ -52,6 +52,29 @@ def test_what_is_filled_in_is_named_alike():
         assert set(HOLE.findall(russian)) <= set(names), english
 
 
+CODE_WORDS = re.compile(
+    r"\b(segments?|windows?|turns?|archivist|degraded|coverage|uncovered|pending|drawn|bound)\b"
+    r"|сегмент|архивариус|\bокн[оаеу]м?\b|деградир",
+    re.IGNORECASE,
+)
+ORDINARY = re.compile(r"in turn|по очереди|context window", re.IGNORECASE)
+"""Where such a word is one that people use."""
+CODES = {"turns", "in_window"}
+"""Of receipts and sums, which are translated by their code."""
+
+
+def test_people_are_told_nothing_in_words_of_the_code():
+    told = {text: words for text, words in RUSSIAN.items() if text not in CODES and not text.startswith("#")}
+    assert [text for text, words in told.items() if CODE_WORDS.search(ORDINARY.sub("", f"{text} {words}"))] == []
+    shown = set(re.findall(r'(?<!import\()"((?:[A-Z]|[a-z]+ )[^"\\$<>{}]*)"', CODE))
+    assert [text for text in shown if CODE_WORDS.search(ORDINARY.sub("", text))] == []
+
+
+def test_what_is_undone_is_not_called_what_is_restored():
+    for one, other in (("Undo", "Restore"), ("Delete", "Remove"), ("Undo", "Cancel"), ("Forget", "Delete")):
+        assert RUSSIAN[one] != RUSSIAN[other]
+
+
 def texts_of_the_server():
     """All texts of its code, in the parts between what is filled in."""
     found = set()

@@ -1,16 +1,13 @@
 // One chat: its messages, the answer while it comes, approvals, and what is written next. Only a window of a long chat is
 // in the document; older and newer messages are loaded while one scrolls.
 
-import { app } from "/static/app.js";
-import { get } from "/static/api.js";
-import { h, keepPlace, markdown, menu, opened, toast } from "/static/dom.js";
-import { said, size, t, when } from "/static/i18n.js";
-import { draftOf, keepDraft } from "/static/socket.js";
-import { chatMenu } from "/static/views/chat_menu.js";
-import { setSeen } from "/static/views/chats.js";
-import { shownFiles } from "/static/views/files.js";
-import { variantButtons } from "/static/views/variants.js";
-import { beginning, temporaryMark, titleOf } from "/static/views/new_chat.js";
+import { app, backTo, chatPath, get, h, icon, iconButton, keepPlace, later, markdown, menu, opened, said, size, t, toast, when } from "../page.js";
+import { draftOf, keepDraft } from "../socket.js";
+import { chatMenu } from "./chat_menu.js";
+import { setSeen } from "./chats.js";
+import { shownFiles } from "./files.js";
+import { beginning, temporaryMark, titleOf } from "./new_chat.js";
+import { variantButtons } from "./variants.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -33,22 +30,22 @@ class Chat extends HTMLElement {
     this.live = h("div.live");
     this.state = h("p.state", { role: "status" });
     this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
-    this.newest = h("button.newest", { hidden: true, onclick: () => this.load() }, t("The newest"));
+    this.newest = iconButton("down", t("The newest"), () => this.load(), { hidden: true });
     this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
       value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
-    this.button = h("button.main", { type: "submit" }, t("Send"));
-    this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
+    this.button = iconButton("send", t("Send"), null, { type: "submit", class: "icon main" });
+    this.stop = iconButton("stop", t("Stop"), () => app.socket.ask({ type: "stop", chat: this.chat }), { hidden: true });
     this.composer = h("form.composer", { onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
     this.offline = h("p.offline", { role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.tooLong = h("p.offline", { role: "alert", hidden: true });
     this.heading = h("h1", titleOf({ name: this.chat, temporary: this.temporary }));
-    this.known = h("span");
-    this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => opened("models").then((view) => view.choose(this.chat)) });
+    this.known = h("span.known");
+    this.model = h("button.quiet.model", { hidden: true, title: t("Model"), onclick: () => later("models", "choose", this.chat) });
     this.menu = h("span.menu-place");
     this.replaceChildren(
-      h("header", h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.model, this.menu),
+      h("header", backTo("#/chats", t("Chats")), this.heading, this.known, this.model, this.menu),
       this.scroll, this.newest, h("div.doing", this.state, this.stop), this.offline, this.tooLong, this.files, this.composer, this.heard);
     this.composer.prepend(this.files.button);
     this.body = h("div.body");
@@ -65,7 +62,7 @@ class Chat extends HTMLElement {
       else if (!this.written) this.know();
     });
     listen("visibilitychange", () => this.read(), document);
-    this.offline.hidden = app.socket.online;
+    this.offline.hidden = app.socket.online || !app.socket.attempt; // not while it connects for the first time
     this.typed();
     this.know();
     this.show(this.at);
@@ -74,7 +71,7 @@ class Chat extends HTMLElement {
 
   /** Ask what the server knows of this chat; until then there is no menu, which would be that of another state. */
   async know() {
-    const [found, models] = await Promise.all([get("/chats", { chat: this.chat }), get(`/chats/${encodeURIComponent(this.chat)}/models`)].map((each) => each.catch(() => null)));
+    const [found, models] = await Promise.all([get("/chats", { chat: this.chat }), get(`${chatPath(this.chat)}/models`)].map((each) => each.catch(() => null)));
     if (!this.isConnected) return;
     if (models) {
       this.model.hidden = false;
@@ -84,7 +81,7 @@ class Chat extends HTMLElement {
     if (found) this.named(found.chats[0]);
   }
 
-  /** Take what is known of this chat; by default, that it is new. */
+  /** Show what is known of this chat; by default, that it is new. */
   named(chat = { name: this.chat, title: "", temporary: this.temporary }) {
     const bases = chat.bases || [], written = JSON.stringify([chat.title, chat.archived, chat.pinned, chat.temporary, !chat.last_seq, bases]);
     const changed = () => {
@@ -94,7 +91,7 @@ class Chat extends HTMLElement {
     if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
     this.written = written;
     this.heading.textContent = titleOf(chat);
-    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
+    this.known.replaceChildren(...temporaryMark(chat, changed), ...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge") }, icon("knowledge"))));
     this.menu.replaceChildren(chatMenu(chat, changed, true));
   }
 
@@ -106,7 +103,6 @@ class Chat extends HTMLElement {
 
   // -- what was said --
 
-  /** Show the newest messages, or those around one. */
   async show(seq) {
     await this.load(seq ? { before: seq + PAGE / 2 } : {});
     const row = this.rows.get(seq);
@@ -122,7 +118,7 @@ class Chat extends HTMLElement {
     const asked = this.asked = {};
     let page;
     try {
-      page = this.starts ? { messages: [] } : await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
+      page = this.starts ? { messages: [] } : await get(`${chatPath(this.chat)}/messages`, { limit: PAGE, ...query });
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
@@ -154,7 +150,7 @@ class Chat extends HTMLElement {
     if (this.rows.has(message.seq)) return;
     this.body.querySelector(".empty")?.remove();
     const row = messageRow(this.chat, message, () => this.load(), live);
-    if (TOOLS.includes(message.kind)) opened("tools").then((view) => view.fill(this.body, row, message));
+    if (TOOLS.includes(message.kind)) later("tools", "fill", this.body, row, message);
     this.rows.set(message.seq, row);
     let before = message.seq < this.first ? null : this.body.lastElementChild;
     while (before && Number(before.dataset.seq) > message.seq) before = before.previousElementSibling;
@@ -175,7 +171,6 @@ class Chat extends HTMLElement {
     this.read();
   }
 
-  /** Remember how far this was read. */
   read() {
     if (this.atEnd && !this.detached && !document.hidden) setSeen(this.chat, this.last);
   }
@@ -183,7 +178,7 @@ class Chat extends HTMLElement {
   async extend(query) {
     this.loading = true;
     try {
-      const page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
+      const page = await get(`${chatPath(this.chat)}/messages`, { limit: PAGE, ...query });
       keepPlace(this.scroll, this.body.children, () => {
         if (query.before) {
           [...page.messages].reverse().forEach((message) => this.put(message));
@@ -272,7 +267,6 @@ class Chat extends HTMLElement {
     section.scrollIntoView({ block: "nearest" });
   }
 
-  /** Offer to try again what has no answer. */
   fail(why) {
     this.live.querySelector(".retry")?.remove();
     this.live.append(h("section.error.retry", { role: "alert" }, why, " ", h("button", () => app.socket.send(this.chat, "/retry"), t("Retry"))));
@@ -287,12 +281,12 @@ class Chat extends HTMLElement {
   // -- what is written --
 
   typed() {
-    this.tooLong.hidden = true;
+    this.isTooLong();
     keepDraft(this.chat, this.field.value);
     this.field.dir = this.field.value.length < 1e5 ? "auto" : ""; // of megabytes the browser takes minutes to find it out
     this.field.style.height = "auto";
     this.field.style.height = `${Math.min(this.field.scrollHeight + 2, 0.4 * innerHeight)}px`;
-    if (this.completing || /^\/\w*$/.test(this.field.value)) opened("commands").then((view) => view.complete(this));
+    if (this.completing || /^\/\w*$/.test(this.field.value)) later("commands", "complete", this);
   }
 
   key(event) {
@@ -305,26 +299,30 @@ class Chat extends HTMLElement {
     }
   }
 
-  /** Leave what is too long in the field, and say what can be done. */
-  refuse(bytes) {
-    const text = this.field.value, file = new File([text], "text.txt", { type: "text/plain" });
-    const attach = () => this.files.attach(file, () => {
+  /** Whether what is written is too long for a message; then a line says so, and what can be done. */
+  isTooLong() {
+    const bytes = app.socket.excess(app.socket.frame(this.chat, this.field.value, this.files.named));
+    this.tooLong.hidden = !bytes;
+    if (!bytes) return false;
+    const told = t("This is too long for a message: {size}, at most {most}. Shorten it, or attach it as a file.", { size: size(bytes), most: size(app.socket.limits.max_frame_bytes) });
+    if (this.tooLong.firstChild?.data !== told) this.tooLong.replaceChildren(told, " ", h("button", { type: "button", onclick: () => this.attachText() }, t("Attach as a file")));
+    return true;
+  }
+
+  attachText() {
+    const text = this.field.value;
+    this.files.attach(new File([text], "text.txt", { type: "text/plain" }), () => {
       if (this.field.value !== text) return;
       this.field.value = "";
       this.typed();
       this.field.focus();
     });
-    this.tooLong.replaceChildren(t("This is too long for a message and was not sent: {size}, at most {most}. Shorten it, or attach it as a file.",
-      { size: size(bytes), most: size(app.socket.limits.max_frame_bytes) }), " ", h("button", { type: "button", onclick: attach }, t("Attach as a file")));
-    this.tooLong.hidden = false;
   }
 
-  /** Show a message again that the server would not take. */
   takeBack(frame) {
     this.field.value = draftOf(this.chat);
     (frame.files || []).forEach((file) => this.files.keep(file));
     this.typed();
-    this.refuse(app.socket.excess(frame));
     this.showPending();
   }
 
@@ -333,8 +331,7 @@ class Chat extends HTMLElement {
     const text = this.field.value;
     if (this.files.busy) return toast(t("A file is still being uploaded."));
     if (!text.trim() && !this.files.named.length) return;
-    const bytes = app.socket.excess(app.socket.frame(this.chat, text, this.files.named));
-    if (bytes) return this.refuse(bytes);
+    if (this.isTooLong()) return;
     this.live.querySelectorAll(".shown").forEach((each) => each.remove());
     const shows = !this.files.named.length && this.commands?.(text); // stored nowhere
     if (!shows && this.starts) return this.starts(event);
@@ -359,7 +356,8 @@ const TAKES = {
     if (frame.role === "assistant") this.hideLive();
     if (!this.detached) this.put(frame);
     if (frame.role === "assistant") this.heard.textContent = spoken(frame.content);
-    if (live?.thinking) this.rows.get(frame.seq)?.prepend(live.thinking.node);
+    if (live) live.row = this.rows.get(frame.seq);
+    if (live?.thinking) live.row?.prepend(live.thinking.node);
     if (frame.role === "system") this.know(); // perhaps another model
     this.showPending();
     this.follow();
@@ -367,7 +365,7 @@ const TAKES = {
   async ack(frame) {
     this.showPending();
     if (this.detached || this.rows.has(frame.seq)) return;
-    const page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { after: Math.max(0, frame.seq - 1), limit: 1 }).catch(() => null);
+    const page = await get(`${chatPath(this.chat)}/messages`, { after: Math.max(0, frame.seq - 1), limit: 1 }).catch(() => null);
     page?.messages.forEach((message) => this.put(message));
     this.follow();
   },
@@ -385,15 +383,15 @@ const TAKES = {
   },
   rendered(frame) {
     const live = frame.seq ? this.rows.get(frame.seq)?.live : this.answer;
-    if (live?.turn === frame.turn) opened("rendering").then((view) => view.show(live, frame));
+    if (live?.turn === frame.turn) later("rendering", "show", live, frame);
   },
   thinking(frame) {
     const live = this.showLive(frame.turn);
-    opened("thinking").then((view) => this.answer === live && view.think(live, frame));
+    opened("thinking").then((view) => (this.answer === live || live.row) && view.think(live, frame));
   },
   tool(frame) {
     this.answer?.thinking?.end();
-    opened("tools").then((view) => view.used(this.body, frame));
+    later("tools", "used", this.body, frame);
     this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
   variant() {
@@ -444,19 +442,19 @@ function messageRow(chat, message, changed, live) {
     return row;
   }
   if (kind === "tool_result" || (kind === "tool_call" && !content.trim())) return row;
-  const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
+  const cite = () => message.context_used?.passages && later("citations", "cite", row, text, message.context_used);
   const done = () => { cite(); row.closest("klaw-chat")?.follow(); };
   const text = live?.text || (isAnswer ? markdown(content, done)
     : h("div.text.plain", { dir: "auto" }, isSystem ? content.split("\n").map((line) => said(line)).join("\n") : content));
   text.hidden = !content;
   const [shown, more] = variantButtons(row, chat, message);
   const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    content && !isSystem && h("button.quiet", () => opened("copying").then((view) => view.copy(content)), t("Copy")),
+    content && !isSystem && iconButton("copy", t("Copy"), () => later("copying", "copy", content)),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
-    isAnswer && message.turn && h("button.quiet", () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)),
+    isAnswer && message.turn && h("button.quiet", () => later("made_from", "showMadeFrom", chat, message.turn, changed),
       t("Why this answer")),
     shown, content && !isSystem && menu(t("More"), [...more, [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
-      () => opened("tasks").then((view) => view.remind(content.replace(/^⏰.*?: /, ""), chat))]]));
+      () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat)]]));
   row.append(text, message.files ? shownFiles(message.files) : "", footer);
   if (live) Object.assign(row, { live: Object.assign(live, { done, footer }) });
   return row;

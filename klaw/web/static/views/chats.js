@@ -1,12 +1,9 @@
 // The list of chats beside one of them.
 
-import { app } from "/static/app.js";
-import { get, Problem } from "/static/api.js";
-import { h, keepPlace, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
-import { currentLanguage, day, number, t } from "/static/i18n.js";
-import "/static/views/chat.js";
-import { chatMenu } from "/static/views/chat_menu.js";
-import { newChat, openNew, titleOf } from "/static/views/new_chat.js";
+import { app, attempt, chatPath, day, get, h, icon, iconButton, inLine, keepPlace, monthOf, nameOf, number, placeOf, searchField, setCurrent, t, toast } from "../page.js";
+import "./chat.js";
+import { chatMenu } from "./chat_menu.js";
+import { newChat, openNew, titleOf } from "./new_chat.js";
 
 const SEEN = "klaw.seen.";
 const FOLLOWED = 40;
@@ -29,12 +26,11 @@ class Chats extends HTMLElement {
 
   connectedCallback() {
     this.list = h("ul.list");
-    this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
-      oninput: () => this.findSoon() });
+    this.search = searchField(t("Search all"), { oninput: () => this.findSoon() });
     this.more = h("button.quiet", { hidden: true }, t("More"));
     this.place = h("div.chat-place");
     this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
-      h("div.row", h("button.main", () => openNew(), t("New chat")), h("button", { title: t("Temporary chat"), "aria-label": t("Temporary chat"), onclick: () => openNew("/temporary") }, "◌")), this.search,
+      h("div.row", h("button.main", () => openNew(), icon("new"), t("New chat")), iconButton("temporary", t("Temporary chat"), () => openNew("/temporary"))), this.search,
       this.list, this.more,
       h("button.quiet", (event) => this.toggleArchived(event.target), t("Archived chats")));
     this.replaceChildren(this.side, this.place);
@@ -73,21 +69,11 @@ class Chats extends HTMLElement {
 
   async refresh() {
     if (this.search.value.trim()) return;
-    let chats, more;
-    try {
-      ({ chats, more } = await this.all(this.archived));
-    } catch (error) {
-      if (error instanceof Problem && error.status) toast(error.message);
-      return;
-    }
-    if (this.search.value.trim()) return;
-    const news = chats.slice(0, FOLLOWED).filter((chat) => !this.archived && !app.socket.chats.has(chat.name));
-    news.forEach((chat) => app.socket.watch(chat.name, chat.last_seq));
+    const { chats, more } = await this.all().catch((error) => error.status && toast(error.message)) || {};
+    if (!chats || this.search.value.trim()) return;
+    if (!this.archived) chats.slice(0, FOLLOWED).filter(({ name }) => !app.socket.chats.has(name)).forEach((chat) => app.socket.watch(chat.name, chat.last_seq));
     this.more.hidden = !more;
-    this.more.onclick = () => {
-      this.pages += 1;
-      this.refresh();
-    };
+    this.more.onclick = () => { this.pages += 1; this.refresh(); };
     const open = this.place.firstElementChild, known = chats.find((chat) => chat.name === open?.chat);
     if (known) open.named(known);
     for (const chat of chats) chat.unread = this.unread(chat);
@@ -109,22 +95,21 @@ class Chats extends HTMLElement {
       shown.push(row);
     }
     this.rows = rows;
-    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet."));
+    if (!chats.length) shown.push(hint(this.archived ? "No archived chats." : "No chats yet. Your first message begins one."));
     keepPlace(this.side, this.side.scrollTop ? same : [], () => this.list.replaceChildren(...shown));
     if (focused?.isConnected) focused.querySelector("a").focus({ preventScroll: true });
     this.mark();
   }
 
-  /** As many pages of the list as are open. */
-  async all(archived) {
-    const found = [];
-    let next = 1;
-    for (let page = 1; page <= this.pages && next; page += 1) {
-      const told = await get("/chats", { archived: archived || undefined, limit: 100, page });
-      found.push(...told.chats);
-      next = told.next;
+  async all() {
+    const chats = [];
+    let more = 1;
+    for (let page = 1; page <= this.pages && more; page += 1) {
+      const told = await get("/chats", { archived: this.archived || null, limit: 100, page });
+      chats.push(...told.chats);
+      more = told.next;
     }
-    return { chats: found, more: next };
+    return { chats, more };
   }
 
   /** How many messages came since the chat was read on this device. */
@@ -134,7 +119,7 @@ class Chats extends HTMLElement {
   }
 
   entry(chat) {
-    return [h("a", { href: `#/chats/${encodeURIComponent(chat.name)}`, "data-chat": chat.name },
+    return [h("a", { href: `#${chatPath(chat.name)}`, "data-chat": chat.name },
       h("span.name", titleOf(chat)), chat.temporary && h("span.badge", t("Temporary")),
       chat.unread > 0 && h("span.badge", { title: t("new messages") }, number(chat.unread)), h("time", day(chat.updated_at)),
       chat.preview && h("span.excerpt", chat.preview)),
@@ -142,9 +127,7 @@ class Chats extends HTMLElement {
   }
 
   mark() {
-    for (const link of this.list.querySelectorAll("a")) {
-      setCurrent(link, link.dataset.chat === this.where[0]);
-    }
+    this.list.querySelectorAll("a").forEach((link) => setCurrent(link, link.dataset.chat === this.where[0]));
   }
 
   toggleArchived(button) {
@@ -162,13 +145,8 @@ class Chats extends HTMLElement {
     const query = this.search.value.trim();
     this.written = "";
     if (!query) return this.refresh();
-    let found;
-    try {
-      found = await get("/search", { query, limit: 30, page });
-    } catch (error) {
-      return toast(error.message);
-    }
-    if (query !== this.search.value.trim()) return;
+    const found = await attempt(get("/search", { query, limit: 30, page }));
+    if (!found || query !== this.search.value.trim()) return;
     const hits = hitsOf(found);
     if (page) this.list.append(...hits);
     else this.list.replaceChildren(...(found.degraded.length ? [hint("Only words are looked for now, not meaning.")] : []), ...(hits.length ? hits : [hint("Nothing was found.")]));
@@ -179,36 +157,25 @@ class Chats extends HTMLElement {
 
 const hint = (text) => h("li.hint", t(text));
 
-/** Under which heading a chat stands in the list. */
 function groupOf({ pinned, updated_at }) {
   if (pinned) return t("Pinned");
   const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(updated_at).setHours(0, 0, 0, 0)) / 864e5);
   return days < 31 ? t(days < 1 ? "Today" : days < 2 ? "Yesterday" : days < 8 ? "Last 7 days" : "Last 30 days")
-    : new Intl.DateTimeFormat(currentLanguage(), { month: "long", year: "numeric" }).format(new Date(updated_at));
+    : monthOf(updated_at);
 }
 
-// -- what a search finds --
-
-/** A row for each person, topic, fact, file and message that a search found. */
 export const hitsOf = (found) => [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
 
-function hit(href, name, time, ...more) {
-  return h("li", h("a", { href }, h("span.name", name), time && h("time", day(time)), more));
-}
+const hit = (href, name, time, text) => h("li", h("a", { href }, h("span.name", name), time && h("time", day(time)), h("span.excerpt", text)));
 
 const called = (chat) => titles.get(nameOf(chat)) || titleOf({ name: nameOf(chat) });
 
-function person(found) {
-  return hit(`#/memory/people/${found.id}`, `${t("person")}: ${found.name}`, found.last_at,
-    h("span.excerpt", [found.relation, ...found.facts.map((fact) => fact.text)].filter(Boolean).join(" · ")));
-}
+const person = (found) => hit(`#/memory/people/${found.id}`, `${t("person")}: ${found.name}`, found.last_at, inLine(found.relation, found.facts.map((fact) => fact.text)));
 
-function topic(found) {
-  return hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${called(found.chat)}`, found.last_at, h("span.excerpt", found.summary));
-}
+const topic = (found) => hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${called(found.chat)}`, found.last_at, found.summary);
 
 function result(found) {
-  const text = h("span.excerpt", marked(found.snippet, found.marks));
+  const text = marked(found.snippet, found.marks);
   if (found.kind === "fact") return hit(`#/memory/facts/${found.id}`, t("fact"), found.updated_at, text);
   if (found.kind === "file") return hit(null, `${t("file")}: ${found.path}:${found.line}`, null, text);
   const about = found.kind === "note" ? ` · ${found.tool}` : "";

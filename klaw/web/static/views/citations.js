@@ -1,10 +1,7 @@
 // What an answer was given from knowledge bases: its marks [n] open their passages.
 
-import { get } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { t } from "/static/i18n.js";
-import { failure, openDialog } from "/static/forms.js";
-import { addressOf, originalOf, placeOf } from "/static/views/knowledge/reader.js";
+import { get, h, openDialog, t } from "../forms.js";
+import { addressOf, originalOf, placeOf } from "./knowledge/reader.js";
 
 /** Make the marks of a rendered answer buttons, and list what they mean below it. `used`: `context_used` of the answer. */
 export function cite(row, text, { passages: used }) {
@@ -30,17 +27,9 @@ function mark(text, given) {
 }
 
 /** What a mark refers to, as the document has it now. */
-async function show(each) {
-  const dialog = openDialog(`[${each.number}] ${each.name}`);
-  const text = h("p.quote", each.text || "");
-  const links = each.document ? [h("a.button", { href: addressOf(each.base, each), onclick: dialog.close }, t("Read on")),
-    h("a.button", { href: originalOf(each.document, each.first_page), target: "_blank", rel: "noopener" }, t("Open the file"))] : [];
-  dialog.show(h("p", placeOf(each)), text, each.iri ? h("p.hint", each.iri) : "", h("div.buttons", links));
-  if (each.text || !each.document) return;
-  try {
-    const { passages } = await get(`/kb/documents/${each.document}`, { start: each.start, end: each.end, around: 0 });
-    text.textContent = passages.map((passage) => passage.text).join("\n");
-  } catch (error) {
-    text.replaceWith(failure(error));
-  }
-}
+const show = (each) => openDialog(`[${each.number}] ${each.name}`, async (dialog) => {
+  const { passages } = each.text || !each.document ? { passages: [each] } : await get(`/kb/documents/${each.document}`, { start: each.start, end: each.end, around: 0 });
+  dialog.show(h("p", placeOf(each)), h("p.quote", passages.map(({ text }) => text || "").join("\n")), each.iri && h("p.hint", each.iri),
+    each.document && h("div.buttons", h("a.button", { href: addressOf(each.base, each), onclick: dialog.close }, t("Read on")),
+      h("a.button", { href: originalOf(each.document, each.first_page), target: "_blank", rel: "noopener" }, t("Open the file"))));
+});

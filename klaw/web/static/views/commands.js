@@ -1,12 +1,9 @@
 // Slash commands: completed while they are typed; one that only shows something is stored nowhere.
 
-import { get, post } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { said, t } from "/static/i18n.js";
+import { chatPath, get, h, post, said, t } from "../page.js";
 
 let known = [];
 
-/** Offer the commands that begin with what is in the field of a chat. */
 export async function complete(chat) {
   if (!known.length) ({ commands: known } = await get("/chats/commands").catch(() => ({ commands: [] })));
   const { field } = chat, found = known.filter(({ word }) => word.startsWith(field.value.toLowerCase()));
@@ -49,7 +46,7 @@ function run(chat, text) {
   if (!known.some((each) => each.word === word && each.shows)) return false;
   const answer = h("pre.shown", { role: "status", dir: "auto" }, "…");
   chat.live.append(answer);
-  post(`/chats/${encodeURIComponent(chat.chat)}/command`, { text }).catch((error) => ({ text: error.message })).then(({ text: told }) => {
+  post(`${chatPath(chat.chat)}/command`, { text }).catch((error) => ({ text: error.message })).then(({ text: told }) => {
     answer.textContent = told.split("\n").map((line) => said(line)).join("\n");
     chat.follow();
   });

@@ -1,33 +1,23 @@
 // Connecting a model: which service, its address and key, which of its models, and what for. It answers once before
 // anything is changed.
 
-import { app } from "/static/app.js";
-import { get, post } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
-import { failure, form, openDialog } from "/static/forms.js";
-import { dollars, number, t } from "/static/i18n.js";
-import { modelList } from "/static/views/models.js";
+import { app, dollars, failure, form, get, h, number, openDialog, post, t, toast } from "../forms.js";
+import { modelList } from "./models.js";
 
 const FEATURES = { summaries: "summaries of long chats", topics: "topics and facts" };
 
 /** Ask for a model in a dialog and connect it; `changed` is called then. */
-export async function connect(changed = () => null) {
-  const dialog = openDialog(t("Connect a model"));
-  const busy = (text) => dialog.show(h("p.hint", { role: "status" }, text));
+export function connect(changed = () => null) {
   const back = (act) => h("button", { type: "button", onclick: act }, t("Back"));
+  const dialog = openDialog(t("Connect a model"), begin);
 
   async function begin() {
-    try {
-      const { services } = await get("/models/services");
-      dialog.show(h("p", t("Which service has your model?")), h("ul.list", services.map((service) => h("li",
-        h("button.choice", { type: "button", onclick: () => (service.found ? look(service) : where(service)) }, h("strong", t(service.name)),
-          h("span.hint.about", t(service.found ? "answers on this machine" : service.has_key ? "a key is known" : service.key_page ? "needs a key" : service.url ? "was not found on this machine" : "")))))));
-    } catch (error) {
-      dialog.show(failure(error));
-    }
+    const { services } = await get("/models/services");
+    dialog.show(h("p", t("Which service has your model?")), h("ul.list", services.map((service) => h("li",
+      h("button.choice", () => (service.found ? look(service) : where(service)), h("strong", t(service.name)),
+        h("span.hint.about", t(service.found ? "answers on this machine" : service.has_key ? "a key is known" : service.key_page ? "needs a key" : service.url ? "was not found on this machine" : "")))))));
   }
 
-  /** Ask for address and key. */
   function where(service, problem) {
     const page = service.key_page && `https://${service.key_page}`;
     const fields = [
@@ -37,16 +27,16 @@ export async function connect(changed = () => null) {
     if (page) fields.reverse(); // its address is right already
     dialog.show(h("h2", t(service.name)), problem && failure(problem),
       page && h("p", h("a", { href: page, target: "_blank", rel: "noreferrer" }, t("Get a key"))),
-      form(fields, (given) => look(service, Object.fromEntries(Object.entries(given).filter(([, value]) => value)), true), { button: t("Show its models"), more: back(begin) }));
+      form(fields, (given) => look(service, Object.fromEntries(Object.entries(given).filter(([, value]) => value)), true), { button: t("Show its models"), more: back(() => dialog.load(begin)) }));
   }
 
   async function look(service, given = { url: service.url }, inForm = false) {
     const asked = { service: service.id, ...given };
-    if (!inForm) busy(t("Asking the service …"));
+    if (!inForm) dialog.show(h("p.hint", { role: "status" }, t("Asking the service …")));
     try {
       const { models } = await post("/models/look", asked);
       const chats = models.filter((each) => !each.embedding);
-      dialog.show(h("h2", t(service.name)), chats.some((each) => each.prices) && h("p.hint", t("Prices are per million tokens.")), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(begin));
+      dialog.show(h("h2", t(service.name)), chats.some((each) => each.prices) && h("p.hint", t("Prices are per million tokens.")), modelList(chats, ({ name }) => uses(service, { ...asked, model: name })), back(() => dialog.load(begin)));
     } catch (error) {
       if (inForm) throw error;
       where(service, error);
@@ -83,8 +73,7 @@ export async function connect(changed = () => null) {
         app.socket.say("frame", {});
         document.querySelector("klaw-chat")?.know();
         changed();
-      }, { button: t("Use this model"), more: back(begin) }));
+      }, { button: t("Use this model"), more: back(() => dialog.load(begin)) }));
   }
 
-  begin();
 }

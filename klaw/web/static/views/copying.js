@@ -1,7 +1,6 @@
 // Copying, also without a secure context, which a plain address of a home network is not.
 
-import { h, toast } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { h, t, toast } from "../page.js";
 
 export async function copy(text) {
   try {

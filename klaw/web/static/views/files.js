@@ -1,10 +1,8 @@
 // Files of messages: picked, pasted or dropped, uploaded at once and sent with the next message; and how those of a
 // stored message are shown.
 
-import { app } from "/static/app.js";
-import { h, toast } from "/static/dom.js";
-import { said, size, t } from "/static/i18n.js";
-import { filesOf, keepFiles } from "/static/socket.js";
+import { app, h, iconButton, said, size, t, toast, upload } from "../page.js";
+import { filesOf, keepFiles } from "../socket.js";
 
 const AGAIN = [0, 429, 503];
 const PHOTO_BYTES = 3500000, PHOTO_SIDE = 2048;
@@ -15,33 +13,26 @@ class Files extends HTMLElement {
   chips = new Map();
 
   connectedCallback() {
-    this.setAttribute("aria-label", t("Files"));
-    this.setAttribute("role", "group");
+    Object.assign(this, { role: "group", ariaLabel: t("Files") });
     this.picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => {
       this.take(this.picker.files);
       this.picker.value = "";
     } });
-    this.button = h("button", { type: "button", class: "attach", title: t("Attach a file"), "aria-label": t("Attach a file"),
-      onclick: () => this.picker.click() }, "+");
+    this.button = iconButton("attach", t("Attach a file"), () => this.picker.click());
     this.replaceChildren(this.picker);
     filesOf(this.chat).forEach((file) => this.keep(file));
     this.changed();
   }
 
-  /** Let files be pasted and dropped into an element. */
   listen(element) {
-    const carried = (event) => (event.clipboardData || event.dataTransfer)?.types.includes("Files");
-    const take = (event) => {
-      if (!carried(event)) return;
+    for (const kind of ["paste", "drop", "dragover"]) element.addEventListener(kind, (event) => {
+      const carried = event.clipboardData || event.dataTransfer;
+      if (!carried?.types.includes("Files")) return;
       event.preventDefault();
-      this.take((event.clipboardData || event.dataTransfer).files);
-    };
-    element.addEventListener("paste", take);
-    element.addEventListener("drop", take);
-    element.addEventListener("dragover", (event) => carried(event) && event.preventDefault());
+      if (kind !== "dragover") this.take(carried.files);
+    });
   }
 
-  /** What a message names them by. */
   get named() {
     return this.kept.map(({ sha256, name }) => ({ sha256, name }));
   }
@@ -64,11 +55,10 @@ class Files extends HTMLElement {
     for (const given of [...files]) this.attach(await scaled(given));
   }
 
-  /** Upload a file, and call `done` when the server has it. */
-  attach(file, done = () => null) {
+  attach(file, done) {
     const refused = this.refusal(file);
     if (refused) toast(`${file.name}: ${refused}`);
-    else this.upload(file, Object.assign(this.show(file.name, file.size), { done }));
+    else this.upload(file, this.show(file.name, file.size), done);
   }
 
   refusal(file) {
@@ -81,7 +71,6 @@ class Files extends HTMLElement {
     return "";
   }
 
-  /** Take a file that the server has. */
   keep(file) {
     const told = this.show(file.name, file.bytes || 0);
     told.file = file;
@@ -90,44 +79,41 @@ class Files extends HTMLElement {
   }
 
   show(name, bytes) {
-    const told = { bytes, file: null, progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
-    const chip = h("span.chip", h("span.name", name), " ", bytes > 0 && h("small", size(bytes)), told.progress,
-      h("button", { type: "button", class: "quiet", "aria-label": `${t("Remove the file")} ${name}`, onclick: () => {
-        told.request?.abort();
+    const told = { bytes, file: null, gone: new AbortController(), progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
+    told.chip = h("span.chip", h("span.name", name), " ", bytes > 0 && h("small", size(bytes)), told.progress,
+      iconButton("close", `${t("Remove the file")} ${name}`, () => {
+        this.drop(told);
+        told.gone.abort();
         clearTimeout(told.timer);
-        chip.remove();
-        this.chips.delete(chip);
         this.changed();
         this.field?.focus();
-      } }, "✕"));
-    told.chip = chip;
-    this.chips.set(chip, told);
-    this.append(chip);
+      }));
+    this.chips.set(told.chip, told);
+    this.append(told.chip);
     return told;
   }
 
-  upload(file, told) {
-    const request = told.request = new XMLHttpRequest();
-    request.open("POST", `/api/v1/files?name=${encodeURIComponent(file.name)}`);
-    request.upload.onprogress = (event) => { told.progress.value = event.loaded; };
-    request.onloadend = () => {
+  async upload(file, told, done) {
+    try {
+      const { file: kept, reading } = await upload(`/files?name=${encodeURIComponent(file.name)}`, file, (bytes) => { told.progress.value = bytes; }, told.gone.signal);
+      told.file = { ...kept, reading };
+    } catch (error) {
       if (!this.chips.has(told.chip)) return;
-      if (request.status === 201) {
-        const { file: kept, reading } = JSON.parse(request.response);
-        told.file = { ...kept, reading };
-        settled(told);
-      } else if (AGAIN.includes(request.status)) {
-        const wait = Number(request.getResponseHeader("Retry-After")) || 2;
-        told.timer = setTimeout(() => this.isConnected && this.upload(file, told), wait * 1000);
-      } else {
-        toast(`${file.name}: ${problem(request)}`);
-        told.chip.remove();
-        this.chips.delete(told.chip);
+      if (AGAIN.includes(error.status)) told.timer = setTimeout(() => this.isConnected && this.upload(file, told, done), (error.after || 2) * 1000);
+      else {
+        toast(`${file.name}: ${error.message}`);
+        this.drop(told);
       }
-      this.changed();
-      if (told.file) told.done();
-    };
-    request.send(file);
+    }
+    if (!this.chips.has(told.chip)) return;
+    if (told.file) settled(told);
+    this.changed();
+    if (told.file) done?.();
+  }
+
+  drop({ chip }) {
+    chip.remove();
+    this.chips.delete(chip);
   }
 
   changed() {
@@ -137,19 +123,9 @@ class Files extends HTMLElement {
   }
 }
 
-/** Show a picture, and what a model will read of a file. */
 function settled({ chip, file }) {
   if (file.type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${file.sha256}` }));
   if (file.reading) chip.append(h("small.reading", said(file.reading)));
-}
-
-function problem(request) {
-  try {
-    const { detail, code } = JSON.parse(request.response);
-    return said(detail, code);
-  } catch {
-    return `HTTP ${request.status}`;
-  }
 }
 
 /** A photo that is larger than models take is made smaller; everything else stays as it is. */
@@ -167,7 +143,6 @@ async function scaled(file) {
   }
 }
 
-/** The files of a message: pictures are shown, others are links. */
 export function shownFiles(files) {
   return h("div.files", files.map(({ sha256, name, type, bytes }) => {
     const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;

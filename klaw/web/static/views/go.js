@@ -1,13 +1,9 @@
 // "Go anywhere": views, chats, commands and what a search finds, by a few letters. And which keys there are.
 
-import { app } from "/static/app.js";
-import { get } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { openDialog } from "/static/forms.js";
-import { t } from "/static/i18n.js";
-import { VIEWS } from "/static/views.js";
-import { hitsOf } from "/static/views/chats.js";
-import { openNew, titleOf } from "/static/views/new_chat.js";
+import { app, chatPath, get, h, openDialog, t } from "../forms.js";
+import { VIEWS } from "../views.js";
+import { hitsOf } from "./chats.js";
+import { openNew, titleOf } from "./new_chat.js";
 
 const MOST = 50;
 const KEYS = { "Ctrl K": "Go anywhere", "Ctrl Shift O": "New chat", Enter: "Send", "Shift Enter": "New line", Esc: "Close, or stop the answer", "?": "Keyboard shortcuts" };
@@ -60,17 +56,15 @@ export async function go() {
 
   draw();
   const { chats: all } = await get("/chats", { limit: 100 }).catch(() => ({ chats: [] }));
-  chats = all.map((chat) => row(titleOf(chat), `#/chats/${encodeURIComponent(chat.name)}`, t("chat")));
+  chats = all.map((chat) => row(titleOf(chat), `#${chatPath(chat.name)}`, t("chat")));
   draw();
 }
 
-/** Begin a new chat, wherever one is. */
 export function begin() {
   document.querySelectorAll("dialog").forEach((each) => each.close());
   openNew();
 }
 
-/** Show which keys do what. */
 export function keys() {
   openDialog(t("Keyboard shortcuts"), h("dl.shortcuts", Object.entries(KEYS).map(([pressed, what]) => [
     h("dt", pressed.split(" ").map((each) => [h("kbd", each), " "])), h("dd", t(what))])));

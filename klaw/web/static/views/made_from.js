@@ -1,30 +1,18 @@
 // What an answer was made from, and what a person can do about each line of it (docs/receipts.md).
 
-import { get, patch, post } from "/static/api.js";
-import { h, nameOf, placeOf, toast } from "/static/dom.js";
-import { failure, form, openDialog } from "/static/forms.js";
-import { number, said, t, when } from "/static/i18n.js";
-import { forgetting } from "/static/views/forgetting.js";
-import { placeOf as standsAt } from "/static/views/knowledge/reader.js";
+import { attempt, failure, form, formDialog, get, h, inLine, nameOf, number, openDialog, patch, placeOf, post, said, t, toast, when } from "../forms.js";
+import { forgetting } from "./forgetting.js";
+import { addressOf, placeOf as standsAt } from "./knowledge/reader.js";
 
 const LAYERS = {
   system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics", recall: "Recalled",
-  window: "Window", pending: "Question", tools: "Tools",
+  window: "Conversation", pending: "Question", tools: "Tools", free: "Free",
 };
 
-/** Why a message was recalled or cut, from the numbers of its line. */
 const DECISIONS = {
-  near: () => t("near by meaning"),
-  words: (each, { query_words: asked }) => t("shares {shared} of {asked} content words", { shared: each.shared_words ?? 0, asked }),
-  ranked: () => t("recalled by its rank"),
-  no_content: () => t("the question is small talk"),
-  too_far: () => t("not about the question: too far"),
-  over_top_k: (_, { settings }) => t("better ones filled the places (topK {topK})", settings),
-  over_budget: (each, { settings }) => t("no room: {left} of {maxTokens} tokens were left", { left: each.left_tokens, ...settings }),
-  repeated: (each) => t("message {by} is newer and says the same", { by: each.repeated_by }),
-  in_window: () => t("the window shows it"),
-  in_topic: () => t("a topic shows it"),
-  unwanted: () => t("you said: never again"),
+  near: "near by meaning", words: "shares {shared} of {asked} content words", ranked: "recalled by its rank", no_content: "the question is small talk",
+  too_far: "not about the question: too far", over_top_k: "better ones filled the places (topK {topK})", over_budget: "no room: {left} of {maxTokens} tokens were left",
+  repeated: "message {by} is newer and says the same", in_window: "the model sees it in full anyway", in_topic: "a topic shows it", unwanted: "you said: never again",
 };
 const OF_TOPICS = {
   chosen: "chosen", not_chosen: "the reranker left it out", too_far: "neither its vector nor its words fit",
@@ -35,6 +23,7 @@ const NUMBERS = {
   distance: "distance", shared_words: "shared words", vector_rank: "rank by meaning", text_rank: "rank by words", dated_rank: "rank by date",
   score: "score", tokens: "tokens",
 };
+
 /** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
 export const showMadeFrom = (chat, turn, changed) => openDialog(t("Why this answer"), async function load(dialog) {
   dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(dialog).catch((error) => dialog.show(failure(error))); }));
@@ -45,10 +34,9 @@ function sections(chat, told, changed) {
   const head = (usage.models?.length ? usage.models : [{ ...usage, model: told.model || "–" }]).map((each) => h("p.hint",
     t(each.calls > 1 ? "{model}, {calls} calls, together {input} tokens in, {output} out" : "{model}, {input} tokens in, {output} out",
       { model: each.model, calls: number(each.calls ?? 1), input: number(each.prompt_tokens ?? 0), output: number(each.completion_tokens ?? 0) })));
-  if (!receipt.layers) return [...head, h("p", t("No context was put together for this turn.")), whyNot(chat, told)];
-  const { recall, window } = receipt, topics = receipt.topics ? receipt.topics.candidates : [];
-  const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed);
-  const topic = (each) => topicLine(each, texts.topics[each.id], changed);
+  if (!receipt.layers) return [...head, h("p", t("No context was put together for this answer.")), whyNot(chat, told)];
+  const { recall, window } = receipt, topics = receipt.topics?.candidates || [];
+  const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed), topic = (each) => topicLine(each, texts.topics[each.id], changed);
   const isKept = (each) => recall.kept.includes(each.seq), isChosen = (each) => each.decision === "chosen";
   const facts = receipt.facts || { shown: [], left_out: 0 };
   const cut = [...recall.candidates.filter((each) => !isKept(each)).map(message), ...topics.filter((each) => !isChosen(each)).map(topic)];
@@ -56,16 +44,15 @@ function sections(chat, told, changed) {
     head, bar(receipt),
     group(t("Facts Klaw always keeps in mind"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
     receipt.context_used && fromKnowledge(receipt.context_used),
-    group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", nothing(recall.guard)),
+    group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", t(NOTHING[recall.guard] || "Nothing was recalled.")),
     recall.expansion && h("p.hint", t("A model added to the question: {words}", { words: recall.expansion.join(", ") })),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
     receipt.thinking && h("p.hint", t("The model thought for {seconds} s, about {tokens} tokens.",
       { seconds: number(receipt.thinking.seconds), tokens: number(receipt.thinking.tokens) })),
-    window.messages ? h("p", t("The model saw messages {first}–{last} in full.",
-      { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
+    window.messages > 0 && h("p", t("The model saw messages {first}–{last} in full.", { first: window.first_seq, last: window.last_seq })),
     [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p.error", said(each, each))),
-    cut.length || facts.left_out ? h("details.cut", h("summary", `${t("What was cut")}: ${cut.length + facts.left_out}`),
-      facts.left_out > 0 && h("p", t("Facts without room: {count}", { count: facts.left_out })), h("ul.lines", cut)) : null,
+    cut.length + facts.left_out > 0 && h("details.cut", h("summary", `${t("What was cut")}: ${cut.length + facts.left_out}`),
+      facts.left_out > 0 && h("p", t("Facts without room: {count}", { count: facts.left_out })), h("ul.lines", cut)),
     whyNot(chat, told),
   ].flat().filter(Boolean);
 }
@@ -77,26 +64,22 @@ const NO_PASSAGE = {
 
 /** What the knowledge bases gave: every passage with its place, and the queries that graphs were asked. */
 function fromKnowledge({ query, passages, nothing: why, weak, removed, uncited, sparql = [], degraded = [] }) {
-  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Marks taken out because they did not hold: {count}", { count: removed }),
+  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), weak && t("None of the passages fits the question well."), removed && t("Invalid citations removed: {count}", { count: removed }),
     uncited && t("The answer refers to none of them."), ...degraded.map((each) => said(each, each))];
   return [h("h2", t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p.hint", each)),
     h("ul.lines", passages.map((each) => h("li", h("p", h("strong", `[${each.number}] `),
-      each.document ? h("a", { href: `#/knowledge/${each.base}/${each.document}/${each.start}-${each.end}`, onclick: (event) => event.target.closest("dialog").close() }, each.name) : each.name,
-      standsAt(each), h("span.hint", [each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`].filter(Boolean))),
+      each.document ? h("a", { href: addressOf(each.base, each), onclick: leave }, each.name) : each.name,
+      standsAt(each), h("span.hint", each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`)),
     each.text && h("p.quote.clamp", each.text)))),
     sparql.map((each) => h("details.fold", h("summary", `SPARQL, ${t("rows")}: ${number(each.rows || 0)} ${each.error || ""}`), h("pre", { tabIndex: 0 }, each.sparql)))];
 }
 
-function nothing(guard) {
-  if (guard === "disabled") return t("Recall is switched off.");
-  return guard === "all_in_context" ? t("The whole conversation fitted, so nothing had to be looked up.") : t("Nothing was recalled.");
-}
+const NOTHING = { disabled: "Recall is switched off.", all_in_context: "The whole conversation fitted, so nothing had to be looked up." };
 
 function bar({ layers, budget }) {
   const counted = (tokens) => number(Math.round(tokens * (budget.correction ?? 1))); // from Klaw's estimate to the model's own tokens
-  const shown = layers.filter((each) => each.tokens > 0);
-  const free = { name: "free", tokens: Math.max(0, budget.usable_tokens - budget.used_tokens) };
-  const name = (each) => t(LAYERS[each.name] || (each.name === "free" ? "Free" : each.name));
+  const shown = layers.filter((each) => each.tokens > 0), free = { name: "free", tokens: Math.max(0, budget.usable_tokens - budget.used_tokens) };
+  const name = (each) => t(LAYERS[each.name] || each.name);
   const spent = t("{used} of {usable} tokens", { used: counted(budget.used_tokens), usable: counted(budget.usable_tokens) });
   const parts = [...shown, free].map((each) => {
     const part = h("span", { class: `layer ${each.name}`, title: `${name(each)}: ${counted(each.tokens)}` });
@@ -108,11 +91,9 @@ function bar({ layers, budget }) {
       `${name(each)}: ${counted(each.tokens)}${each.shortened ? ` (${t("shortened")})` : ""}`)))];
 }
 
-function group(title, lines) {
-  return lines.length ? [h("h2", title), h("ul.lines", lines)] : null;
-}
+const group = (title, lines) => lines.length > 0 && [h("h2", title), h("ul.lines", lines)];
+const leave = (event) => event.target.closest("dialog").close();
 
-/** One thing that the prompt had, or had not: its text, why, its numbers, and what can be done about it. */
 function line(text, because, numbers, ...actions) {
   return h("li", h("p.quote", text ?? t("is not there any more")), h("p.because", because),
     numbers && h("p.hint", numbers), text !== undefined && h("div.buttons", actions));
@@ -120,37 +101,35 @@ function line(text, because, numbers, ...actions) {
 
 function numbersOf({ parts = {}, ...each }) {
   const said = Object.entries(parts).map(([name, value]) => `${t(name)} ${value > 0 ? "+" : ""}${number(value)}`);
-  return Object.keys(NUMBERS).filter((name) => each[name] !== undefined && each[name] !== null)
-    .map((name) => `${t(NUMBERS[name])} ${number(each[name])}`).concat(said.length ? said.join(", ") : []).join(" · ");
+  return inLine(Object.entries(NUMBERS).map(([name, text]) => (each[name] ?? null) !== null && `${t(text)} ${number(each[name])}`), said.join(", "));
 }
 
 function messageLine(chat, each, recall, said, changed) {
-  const because = DECISIONS[each.decision] ? DECISIONS[each.decision](each, recall) : each.decision;
+  const because = t(DECISIONS[each.decision] || each.decision, { shared: each.shared_words ?? 0, asked: recall.query_words, left: each.left_tokens, by: each.repeated_by, ...recall.settings });
   const where = h("a", { href: placeOf(chat, each.seq) }, `#${each.seq}`);
   return line(said?.text, [where, said && ` ${when(said.at)}`, ` — ${because}`], numbersOf(each),
     button(t("Wrong"), () => correctMessage(said, changed)), recallButton(said?.unwanted, said?.id, changed), button(t("Forget"), () => forgetting(said.id, changed)));
 }
 
-/** Never recall it, or bring it back: it stays in its chat, and a search finds it. */
 function recallButton(unwanted, what, changed) {
-  return button(t(unwanted ? "Recall again" : "Never again"), () => post(`/recall/${encodeURIComponent(what)}/${unwanted ? "again" : "never"}`).then(() => {
+  return button(t(unwanted ? "Recall again" : "Never again"), () => attempt(post(`/recall/${encodeURIComponent(what)}/${unwanted ? "again" : "never"}`).then(() => {
     toast([t(unwanted ? "From now on it can be recalled." : "From now on it is not recalled. It is not forgotten: a search finds it."), " ",
       recallButton(!unwanted, what, changed)], 15000);
     changed();
-  }, (error) => toast(error.message)));
+  })));
 }
 
 function factLine(each, fact, changed) {
   const because = each.because === "importance" ? `${t("importance")} ${each.importance}` : t(each.because);
   return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correct(`/facts/${each.id}`, "text", fact.text, changed)),
-    button(t("Never again"), () => patch(`/facts/${each.id}`, { importance: Math.min(fact.importance, 89), ...(fact.category === "identity" ? { category: "other" } : {}) })
-      .then(() => { toast(t("From now on it is not part of every prompt.")); changed(); }, (error) => toast(error.message))),
+    button(t("Never again"), () => attempt(patch(`/facts/${each.id}`, { importance: Math.min(fact.importance, 89), ...(fact.category === "identity" && { category: "other" }) })
+      .then(() => { toast(t("From now on it is not always used.")); changed(); }))),
     button(t("Forget"), () => forgetting(`fact:${each.id}`, changed)));
 }
 
 function topicLine(each, summary, changed) {
   return line(summary, t(OF_TOPICS[each.decision] || each.decision), numbersOf({ ...each, distance: undefined }),
-    h("a.button", { href: `#/memory/topics/${each.id}`, onclick: (event) => event.target.closest("dialog").close() }, t("Open")),
+    h("a.button", { href: `#/memory/topics/${each.id}`, onclick: leave }, t("Open")),
     button(t("Wrong"), () => correct(`/topics/${each.id}`, "summary", summary, changed)),
     recallButton(each.decision === "unwanted", `topic:${each.id}`, changed),
     button(t("Forget"), () => forgetting(`topic:${each.id}`, changed)));
@@ -158,29 +137,20 @@ function topicLine(each, summary, changed) {
 
 const button = (text, act) => h("button", act, text);
 
-function correctMessage(said, changed) {
-  const dialog = openDialog(t("Wrong"));
-  dialog.show(h("p.quote", said.text), form([
-    { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is part of every prompt.") },
-    { name: "forget", label: t("Then forget this message"), value: false },
-  ], async ({ text, forget }) => {
-    await post("/facts", { text, importance: 90 });
-    dialog.close();
-    toast(t("Corrected."));
-    if (forget) forgetting(said.id, changed);
-  }));
-}
+const correctMessage = (said, changed) => formDialog(t("Wrong"), [
+  { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is always used.") },
+  { name: "forget", label: t("Then forget this message"), value: false },
+], async ({ text, forget }) => {
+  await post("/facts", { text, importance: 90 });
+  toast(t("Corrected."));
+  return () => forget && forgetting(said.id, changed);
+}, { above: h("p.quote", said.text) });
 
-/** Write a fact or a topic's summary again. */
-function correct(path, name, value, changed) {
-  const dialog = openDialog(t("Wrong"));
-  dialog.show(form([{ name, label: t("Say what is right"), rows: 3, value }], async (given) => {
-    await patch(path, given);
-    dialog.close();
-    toast(t("Corrected."));
-    changed();
-  }, { edits: true }));
-}
+const correct = (path, name, value, changed) => formDialog(t("Wrong"), [{ name, label: t("Say what is right"), rows: 3, value }], async (given) => {
+  await patch(path, given);
+  toast(t("Corrected."));
+  return changed;
+}, { edits: true });
 
 /** Ask what became of a message of one's choice: by its number, or found by its words. */
 function whyNot(chat, told) {
@@ -196,8 +166,8 @@ function whyNot(chat, told) {
     if (/^#?\d+$|#\d+$|^\w{16,}$/.test(why)) return tell(why.replace(/^#/, ""));
     const { results } = await get("/search", { query: why, chat, limit: 20 });
     const found = results.filter((each) => each.kind === "message");
-    answer.replaceChildren(found.length ? h("ul.lines", found.map((each) => h("li", h("button.quiet", {
-      onclick: () => tell(each.seq).catch((error) => answer.replaceChildren(failure(error))) }, `#${each.seq} ${each.snippet}`)))) : t("Nothing was found."));
+    answer.replaceChildren(found.length ? h("ul.lines", found.map((each) => h("li",
+      h("button.quiet", () => tell(each.seq).catch((error) => answer.replaceChildren(failure(error))), `#${each.seq} ${each.snippet}`)))) : t("Nothing was found."));
   }, { button: t("Ask") });
   return h("section.why", h("h2", t("Why wasn't a message used?")), asking, answer);
 }

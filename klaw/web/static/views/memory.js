@@ -1,12 +1,10 @@
-// What is remembered: facts, people and topics, each noun in a module of its own.
+// What is remembered: facts, people and topics, each in a module of its own.
 
-import { get, post } from "/static/api.js";
-import { h, setCurrent, toast } from "/static/dom.js";
-import { failure, openDialog } from "/static/forms.js";
-import { t, when } from "/static/i18n.js";
-import { showFacts } from "/static/views/memory/facts.js";
-import { showPeople } from "/static/views/memory/people.js";
-import { showTopics } from "/static/views/memory/topics.js";
+import { attempt, failure, get, h, openDialog, post, remove, setCurrent, t, toast, when } from "../forms.js";
+import { forgetting } from "./forgetting.js";
+import { showFacts } from "./memory/facts.js";
+import { showPeople } from "./memory/people.js";
+import { showTopics } from "./memory/topics.js";
 
 const TABS = { facts: ["Facts", showFacts], people: ["People", showPeople], topics: ["Topics", showTopics] };
 
@@ -32,39 +30,38 @@ class Memory extends HTMLElement {
   }
 }
 
-/** Show again what the address names. */
 export function showAgain() {
-  document.querySelector("klaw-memory")?.go(document.querySelector("klaw-memory").where);
+  const open = document.querySelector("klaw-memory");
+  open?.go(open.where);
 }
 
-/** Say that something was done, with a button that takes it back, and show what there is now (`again`); elsewhere with `hash`. */
+/** Say that something was done, with a button that takes it back, and show what there is now (`again`), or go to `hash`. */
 export function done(text, undo, hash = location.hash, again = showAgain) {
   toast([text, " ", h("button", (event) => {
     event.target.disabled = true;
-    undo().then(again, (error) => toast(error.message));
+    attempt(undo().then(again));
   }, t("Undo"))], 15000);
   if (hash === location.hash) again();
   else location.hash = hash;
 }
 
-/** Do something at once; what goes wrong is said for a moment. */
-export async function attempt(work) {
-  try {
-    await work();
-  } catch (error) {
-    toast(error.message);
-  }
-}
+/** What can be done with a fact or a person. `told` says what a version of it was; `hash` is where one is once it is gone. */
+export const buttons = (path, what, write, told, hash, forgotten, ...more) => [
+  h("button", write, t("Edit")), more,
+  h("button", () => showHistory(path, told), t("History")),
+  h("button", () => attempt(remove(path).then(() => done(t("Removed."), () => post(`${path}/undo`), hash))), t("Delete")),
+  h("button", () => forgetting(what, forgotten), t("Forget"))];
 
-/** All versions of a fact, a person or a task, the newest first; any can be gone back to. `told` says what one was. */
-export const showHistory = (path, told, again = showAgain) => openDialog(t("History"), async (dialog) => {
-  const { changes } = await get(`${path}/history`);
+/** Changes in a dialog. `rows` loads of each how it is shown, and its entry where `button` can go back to it. */
+export const showChanges = (title, rows, path, button, again = showAgain) => openDialog(title, async (dialog) => {
   const problem = h("div");
-  dialog.show(h("ol.lines", [...changes].reverse().map((each, index) => h("li",
-    h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)")),
-    index > 0 && h("div.buttons", h("button", () => post(`${path}/undo`, { entry: each.entry }).then(
-      () => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error))), t("Back to this")))))), problem);
+  const back = (entry) => post(`${path}/undo`, { entry }).then(() => { dialog.close(); again(); }, (error) => problem.replaceChildren(failure(error)));
+  dialog.show(h("ol.lines", (await rows()).map(([shown, entry]) => h("li", shown, entry && h("div.buttons", h("button", () => back(entry), button))))), problem);
 });
+
+/** All versions of a fact, a person or a task, the newest first. `told` says what one was. */
+export const showHistory = (path, told, again) => showChanges(t("History"), async () => (await get(`${path}/history`)).changes.reverse().map((each, index) => [
+  [h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)"))], index > 0 && each.entry]), path, t("Back to this"), again);
 
 /** A list whose next pages come by a button; without entries it says `none`. */
 export async function paged(place, path, query, entries, entry, none) {
@@ -74,8 +71,8 @@ export async function paged(place, path, query, entries, entry, none) {
     const found = await get(path, { ...query, page, limit: 50 });
     list.append(...found[entries].map(entry));
     more.hidden = found.next === null;
-    more.onclick = () => attempt(() => load(found.next));
-    if (!found.count) list.append(h("li.hint", none));
+    more.onclick = () => attempt(load(found.next));
+    if (!found.count) list.append(h("li.none", none));
   };
   await load(1);
 }

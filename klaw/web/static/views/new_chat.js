@@ -1,8 +1,6 @@
 // A chat before its first message, which makes it, and what a chat is called.
 
-import { post } from "/static/api.js";
-import { h, moveTo, toast } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { attempt, h, moveTo, post, t, toast } from "../page.js";
 
 /** A name of the form that the server knows as nobody's choice. */
 export const madeName = () => `chat-${Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte, at) => (byte % (at ? 36 : 10)).toString(36)).join("")}`;
@@ -38,7 +36,6 @@ export function openNew(kind = "") {
   document.querySelector("klaw-chat textarea")?.focus();
 }
 
-/** What stands in a chat without messages, with some ways to begin. */
 export function beginning(chat) {
   const ways = ["Help me plan ", "Explain to me in simple words: ", "Write a message to ", ...(chat.temporary ? [] : ["Remember that "])];
   return h("div.empty", h("p", t("What's on your mind?")),
@@ -50,6 +47,5 @@ export function beginning(chat) {
     }, t(way).replace(/:? $/, " …"))));
 }
 
-/** Says in the header that a chat is temporary, and keeps it. */
 export const temporaryMark = (chat, changed) => (chat.temporary ? [h("span.badge", t("Temporary")),
-  chat.last_seq ? h("button.quiet", () => post(`/chats/${chat.name}/keep`).then(changed, (error) => toast(error.message)), t("Keep this chat")) : ""] : []);
+  chat.last_seq ? h("button.quiet", () => attempt(post(`/chats/${chat.name}/keep`).then(changed)), t("Keep this chat")) : ""] : []);

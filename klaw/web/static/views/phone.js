@@ -5,8 +5,8 @@ import { get, post, remove } from "/static/api.js";
 import { confirmed, h, toast } from "/static/dom.js";
 import { currentLanguage, t } from "/static/i18n.js";
 
-const worker = navigator.serviceWorker, store = localStorage; // no worker without HTTPS, except on the machine itself
-const HOW = "klaw.notified", ID = "klaw.push"; // "words", "plain" or nothing; the server's id of this browser, if it has a push service
+const worker = navigator.serviceWorker, store = localStorage; // no worker without HTTPS
+const HOW = "klaw.notified", ID = "klaw.push"; // "words" or "plain"; the server's id of this browser
 const pushes = async () => (await worker?.getRegistration())?.pushManager;
 
 /** Keep the page's files for when there is no connection, and say when the page is in sight. */
@@ -16,11 +16,12 @@ export async function install() {
   socket.addEventListener("online", tell);
   document.addEventListener("visibilitychange", tell);
   if (!worker) return;
+  if (currentLanguage() === "ru") document.querySelector("[rel=manifest]").href = "/static/ru.webmanifest";
   socket.addEventListener("frame", ({ detail }) => notify(detail));
   worker.addEventListener("message", ({ data }) => { location.hash = data; });
   await worker.register(`/sw.js?${currentLanguage()}`, { updateViaCache: "none" }).catch(() => null); // not with a certificate that is not trusted
   const known = store[ID] && await (await pushes())?.getSubscription();
-  if (known) await tellServer(known).catch(() => null); // the login may be a new one
+  if (known) tellServer(known).catch(() => null); // the login may be a new one
 }
 
 /** Show what comes while this page is out of sight, if no push service does. */
@@ -75,12 +76,13 @@ export function clear() {
 export async function logOut() {
   if (app.socket.unsent.length && !await confirmed(t("Some messages were not sent yet. Logging out deletes them permanently."), t("Log out"), t("Cancel"))) return;
   await switchOff();
+  app.socket.say = () => null; // the server closes it, which would load the page anew before this is done
   try {
     await post("/logout");
   } catch (error) {
-    if (error.status !== 401) return toast(error.message);
+    delete app.socket.say;
+    return toast(error.message);
   }
-  app.socket.close();
   clear();
   await (await worker?.getRegistration())?.unregister();
   for (const name of await globalThis.caches?.keys() || []) await caches.delete(name);

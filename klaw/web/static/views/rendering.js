@@ -1,11 +1,10 @@
 // An answer as HTML while it comes: finished blocks stay as they are, the open one is made anew, and what is not rendered
 // yet is hidden, unless that takes long.
 
-import { h, markdown, setRendered } from "/static/dom.js";
+import { h, markdown, setRendered } from "../page.js";
 
 const LATE_MS = 1500;
 
-/** Show a frame of an answer. */
 export function show(live, frame) {
   if (!live.rest) begin(live);
   if (!frame.offset) clear(live);

@@ -1,10 +1,8 @@
 // All settings, as the server describes them: what is in effect, where it comes from, and changing it. Changes are
 // collected and sent together, since some only make sense together.
 
-import { get, post } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
-import { learn, said, t } from "/static/i18n.js";
-import { Panel } from "/static/panel.js";
+import { get, h, learn, post, said, searchField, parsed, t, toast } from "../page.js";
+import { Panel } from "../panel.js";
 
 const DEFAULT = Symbol("default");
 const ORIGINS = { default: "default", file: "from the file", environment: "from the environment" };
@@ -31,8 +29,7 @@ class Settings extends Panel {
       const name = each.path.split(/[.[]/)[0];
       sections.set(name, [...(sections.get(name) || []), each]);
     }
-    const search = h("input", { type: "search", value: this.wanted, "aria-label": t("Search settings"), placeholder: t("Search settings"), "data-key": "search",
-      oninput: () => { this.wanted = search.value; this.choose(); } });
+    const search = searchField(t("Search settings"), { value: this.wanted, "data-key": "search", oninput: () => { this.wanted = search.value; this.choose(); } });
     const mine = h("input", { type: "checkbox", checked: this.mine, "data-key": "mine", onchange: () => { this.mine = mine.checked; this.choose(); } });
     this.count = h("p", { role: "status" });
     this.save = h("button.main", { "data-key": "save", onclick: () => this.send() }, t("Save"));
@@ -86,7 +83,6 @@ class Settings extends Panel {
     return row;
   }
 
-  /** The names of a map, with buttons to take one away and a field for another one. */
   names({ id, path, value, entry }) {
     const list = h("ul.names", value.map((name) => {
       const own = `${path}${keyed(name)}`;
@@ -153,7 +149,6 @@ class Settings extends Panel {
       ...warnings.map((each) => `${each.path}: ${said(each.message)}`)].filter(Boolean).join(" ") || t("Nothing has changed.");
   }
 
-  /** Show what fits the search. */
   choose() {
     const words = this.wanted.toLowerCase().split(/\s+/).filter(Boolean), narrow = words.length > 0 || this.mine;
     for (const section of this.sections || []) {
@@ -173,50 +168,31 @@ function keyed(name) {
   return /^[A-Za-z_][\w-]*$/.test(name) ? `.${name}` : `["${name.replace(/["\\]/g, "\\$&")}"]`;
 }
 
-function textOf(value) {
-  return typeof value === "string" ? value : JSON.stringify(value);
-}
+const textOf = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 function rangeOf({ minimum, above, maximum }) {
   const least = minimum ?? (above === null ? null : `> ${above}`);
-  if (least === null && maximum === null) return null;
-  return h("span", [least ?? "", maximum ?? ""].join(" – "));
+  return (least ?? maximum) !== null && h("span", [least, maximum].join(" – "));
 }
 
 /** The element for a value of a setting, and how to read it. What is a reference is a text, whatever it stands for. */
 function inputOf({ id, type, items, choices, nullable, secret }, shown, changed) {
   const given = { id, autocomplete: "off", spellcheck: false, oninput: changed }, refers = typeof shown === "string" && REFERENCE.test(shown);
-  if (secret && JSON.stringify(shown ?? "").includes("***")) {
-    return { element: h("input", { ...given, disabled: true, value: t("stands in the file and is not shown") }), value: () => shown };
-  }
+  const field = (element, read) => ({ element, value: () => read(element.value.trim()) });
+  if (secret && JSON.stringify(shown ?? "").includes("***")) return field(h("input", { ...given, disabled: true, value: t("stands in the file and is not shown") }), () => shown);
   const isBoolean = type === "boolean", options = isBoolean ? [["true", t("on")], ["false", t("off")], ...(nullable ? [["null", t("not set")]] : [])] : choices.map((each) => [each, each]);
   if (options.length && !refers) {
-    const element = h("select", given, options.map(([value, text]) => h("option", { value, selected: value === String(shown ?? null) }, text)));
-    return { element, value: () => (isBoolean ? JSON.parse(element.value) : element.value) };
+    return field(h("select", given, options.map(([value, text]) => h("option", { value, selected: value === String(shown ?? null) }, text))), isBoolean ? parsed : String);
   }
-  if (type === "array" || type === "object") {
-    const rows = type === "array" ? [shown ?? []].flat() : [];
-    const text = type === "array" ? rows.join("\n") : shown && Object.keys(shown).length ? JSON.stringify(shown, null, 2) : "";
-    const element = h("textarea", { ...given, rows: Math.min(8, text.split("\n").length + 1), value: text, placeholder: type === "array" ? t("one on each line") : "{}" });
-    return { element, value: () => (type === "array" ? linesOf(element.value, items) : jsonOf(element.value)) };
+  const area = (value, placeholder, read) => field(h("textarea", { ...given, rows: Math.min(8, value.split("\n").length + 1), value, placeholder }), read);
+  if (type === "array") {
+    return area([shown ?? []].flat().join("\n"), t("one on each line"), (text) => text.split("\n").map((each) => each.trim()).filter(Boolean).map((each) => (items === "string" ? each : parsed(each))));
   }
-  const element = h("input", { ...given, value: shown ?? "", placeholder: secret ? "${NAME}" : nullable ? t("not set") : "", inputMode: type === "string" || refers ? "text" : "decimal" });
-  return { element, value: () => {
-    const text = element.value.trim();
+  if (type === "object") return area(shown && Object.keys(shown).length ? JSON.stringify(shown, null, 2) : "", "{}", (text) => parsed(text || "{}"));
+  return field(h("input", { ...given, value: shown ?? "", placeholder: secret ? "${NAME}" : nullable ? t("not set") : "", inputMode: type === "string" || refers ? "text" : "decimal" }), (text) => {
     if (!text && (nullable || type !== "string")) return nullable ? null : DEFAULT;
-    return type === "string" ? text : scalarOf(text);
-  } };
-}
-
-const scalarOf = (text) => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text);
-const linesOf = (text, items) => text.split("\n").map((each) => each.trim()).filter(Boolean).map((each) => (items === "string" ? each : scalarOf(each)));
-
-function jsonOf(text) {
-  try {
-    return text.trim() ? JSON.parse(text) : {};
-  } catch {
-    return text; // the server says that it is none
-  }
+    return type === "string" ? text : parsed(text);
+  });
 }
 
 customElements.define("klaw-settings", Settings);

@@ -1,13 +1,16 @@
 // What a model thinks, folded, while it comes. Nothing stores it: it stays as long as the page shows the chat.
 
-import { h } from "/static/dom.js";
-import { number, t } from "/static/i18n.js";
+import { h, number, t } from "../page.js";
 
-/** Show a piece of thinking in the answer that is being made. */
+/** Show a piece of it in the answer that is being made, or that was complete before this module was loaded. */
 export function think(live, frame) {
-  if (!live.thinking || live.thinking.over) live.text.before((live.thinking = new Thinking()).node);
+  if (!live.thinking || (live.thinking.over && !live.row)) {
+    live.thinking = new Thinking();
+    if (live.row) live.row.prepend(live.thinking.node);
+    else live.text.before(live.thinking.node);
+  }
   live.thinking.take(frame);
-  if (live.length) live.thinking.end();
+  if (live.length || live.row) live.thinking.end();
 }
 
 class Thinking {

@@ -1,25 +1,16 @@
 // Calls of tools: a line for each that says what was called, with arguments and result below it.
 
-import { h } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { h, parsed, t } from "../page.js";
 
 const find = (place, id) => place.querySelector(`.call[data-call="${CSS.escape(id)}"]`);
 const pre = (text, given) => h("pre", { tabIndex: 0, dir: "auto", ...given }, text);
 
-/** The line of a call. */
 function line({ id, name, title, about, arguments: given = "" }) {
   return h("details.fold.call", { "data-call": id },
     h("summary", title ? t(title) : name, about && `: ${about}`, h("span.how")), pre(readable(given)));
 }
 
-/** JSON with a line for each of its parts; anything else as it is. */
-function readable(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}
+const readable = (text) => (parsed(text) === text ? text : JSON.stringify(parsed(text), null, 2));
 
 function mark(made, state) {
   made.dataset.state = state;

@@ -1,9 +1,7 @@
 // What calls to models used and cost: by day, model and source, and how far the daily limits are used.
 
-import { get } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { currentLanguage, dollars, number, t } from "/static/i18n.js";
-import { Panel } from "/static/panel.js";
+import { date, dollars, get, h, number, svg, t } from "../page.js";
+import { Panel, table } from "../panel.js";
 
 const SOURCES = {
   turn: "answers in chats", run: "runs of tasks", summary: "summaries", titles: "titles", topics: "making topics", facts: "learning facts",
@@ -16,12 +14,7 @@ const MEASURES = {
   cost: { name: "Cost", of: (each) => each.cost_usd, text: dollars },
 };
 
-function svg(name, given, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
+const chart = (name, width, height, ...parts) => svg("svg", { class: name, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" }, ...parts);
 
 class Usage extends Panel {
   every = 30_000;
@@ -45,12 +38,12 @@ class Usage extends Panel {
       this.limits(day.budget),
       day.total.calls ? [
         h("section", h("h2", t("By day")), this.daysChart(day, measure),
-          h("details", { "data-key": "days table" }, h("summary", t("As a table")), table("Day", day.groups, day.total, measure, dayText))),
-        h("section", h("h2", t("By model")), table("Model", model.groups, model.total, measure)),
-        h("section", h("h2", t("By source")), table("Source", source.groups, source.total, measure, (key) => t(SOURCES[key] || key))),
+          h("details", { "data-key": "days table" }, h("summary", t("As a table")), sums("Day", day.groups, day.total, measure, dayText))),
+        h("section", h("h2", t("By model")), sums("Model", model.groups, model.total, measure)),
+        h("section", h("h2", t("By source")), sums("Source", source.groups, source.total, measure, (key) => t(SOURCES[key] || key))),
         day.total.unpriced_calls > 0 && h("p.hint", `${t("Calls of unknown price")}: ${number(day.total.unpriced_calls)}`),
         day.total.estimated_calls > 0 && h("p.hint", `${t("Estimated calls")}: ${number(day.total.estimated_calls)}`),
-      ] : h("p.hint", t("Nothing was used.")),
+      ] : h("p.none", t("No model was asked yet. Ask something in a chat; what it takes stands here.")),
     ];
   }
 
@@ -71,34 +64,28 @@ class Usage extends Panel {
     const known = new Map(groups.map((each) => [each.key, measure.of(each)]));
     const dates = Array.from({ length: days }, (_, place) => new Date(Date.parse(since) + place * DAY_MS).toISOString().slice(0, 10));
     const highest = Math.max(...known.values(), 0);
-    const bars = dates.map((date, place) => {
-      const value = known.get(date) || 0;
-      const height = highest ? (96 * value) / highest : 0;
-      return svg("rect", { x: place * 10 + 1, y: 100 - height, width: 8, height }, svg("title", {}, `${dayText(date)}: ${measure.text(value)}`));
+    const bars = dates.map((key, place) => {
+      const value = known.get(key) || 0, height = highest ? (96 * value) / highest : 0;
+      return svg("rect", { x: place * 10 + 1, y: 100 - height, width: 8, height }, svg("title", {}, `${dayText(key)}: ${measure.text(value)}`));
     });
-    const label = `${t(measure.name)}, ${dayText(dates[0])} – ${dayText(dates.at(-1))}, ${t("max.")} ${measure.text(highest)}`;
-    return h("figure", svg("svg", { class: "chart", viewBox: `0 0 ${days * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars),
-      h("figcaption.hint", { "aria-hidden": "true" }, h("span", dayText(dates[0])),
-        h("span", `${t("max.")} ${measure.text(highest)}`), h("span", dayText(dates.at(-1)))));
+    const first = dayText(dates[0]), last = dayText(dates.at(-1)), most = `${t("max.")} ${measure.text(highest)}`, drawn = chart("chart", days * 10, 100, ...bars);
+    drawn.setAttribute("role", "img");
+    drawn.setAttribute("aria-label", `${t(measure.name)}, ${first} – ${last}, ${most}`);
+    return h("figure", drawn, h("figcaption.hint", { "aria-hidden": "true" }, [first, most, last].map((each) => h("span", each))));
   }
 }
 
-function dayText(date) {
-  return new Intl.DateTimeFormat(currentLanguage(), { day: "numeric", month: "short", timeZone: "UTC" }).format(new Date(date));
-}
+const dayText = (day) => date(day, { day: "numeric", month: "short", timeZone: "UTC" });
 
-/** Sums with a bar in each row. */
-function table(name, groups, total, measure, shown = (key) => key) {
+function sums(name, groups, total, measure, shown = (key) => key) {
   const highest = Math.max(...groups.map(measure.of), 0);
-  const cells = (each) => [each.calls, each.prompt_tokens, each.completion_tokens].map((value) => h("td.number", number(value)));
-  const cost = (each) => h("td.number", each.unpriced_calls >= each.calls ? "–" : dollars(each.cost_usd) + (each.unpriced_calls ? " + ?" : ""));
-  const row = (key, each, bar) => h("tr", h("th", { scope: "row" }, key), cells(each), cost(each), h("td", { "aria-hidden": "true" }, bar));
-  return h("table", { tabIndex: 0 },
-    h("thead", h("tr", [name, "Calls", "Tokens in", "Tokens out", "Cost"].map((each) => h("th", { scope: "col" }, t(each))), h("td", { "aria-hidden": "true" }))),
-    h("tbody", groups.map((each) => row(shown(each.key || "–"), each,
-      svg("svg", { class: "share", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
-        svg("rect", { x: 0, y: 0, width: highest ? (100 * measure.of(each)) / highest : 0, height: 10 }))))),
-    h("tfoot", row(t("Total"), total)));
+  const row = (key, each, bar) => h("tr", h("th", { scope: "row" }, key),
+    [number(each.calls), number(each.prompt_tokens), number(each.completion_tokens),
+      each.unpriced_calls >= each.calls ? "–" : dollars(each.cost_usd) + (each.unpriced_calls ? " + ?" : "")].map((value) => h("td.number", value)),
+    h("td", { "aria-hidden": "true" }, bar));
+  return table([name, "Calls", "Tokens in", "Tokens out", "Cost", ""], groups.map((each) => row(shown(each.key || "–"), each,
+    chart("share", 100, 10, svg("rect", { width: highest ? (100 * measure.of(each)) / highest : 0, height: 10 })))),
+  h("tfoot", row(t("Total"), total)));
 }
 
 customElements.define("klaw-usage", Usage);

@@ -1,24 +1,22 @@
 // Variants of messages: editing them, having them answered again, going from one to another.
 
-import { post } from "/static/api.js";
-import { h, opened, toast } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { attempt, chatPath, h, iconButton, later, post, t } from "../page.js";
 
 /** Change what a chat shows. Returns whether that was done. */
-export const vary = (chat, word, body) => post(`/chats/${encodeURIComponent(chat)}/${word}`, body).then(() => true, (error) => toast(error.message));
+export const vary = (chat, word, body) => attempt(post(`${chatPath(chat)}/${word}`, body).then(() => true));
 
-/** What can be done with a stored message in its row: what is shown, and entries of its menu. */
+/** What can be done with a message: buttons in its row, and entries of its menu. */
 export function variantButtons(row, chat, message) {
   const { seq, role, kind, task, variant } = message;
   if (kind !== "text" || task || role === "system") return [[], []];
-  const go = (sign, label, number) => h("button.quiet", { onclick: () => vary(chat, "variant", { seq, number }), "aria-label": t(label), title: t(label), disabled: number < 1 || number > variant.count }, sign);
+  const go = (sign, label, number) => iconButton(sign, t(label), () => vary(chat, "variant", { seq, number }), { disabled: number < 1 || number > variant.count });
   return [[
     variant && h("span.variants", { role: "group", "aria-label": t("Variant {number} of {count}", variant) },
-      go("‹", "The variant before", variant.number - 1), ` ${variant.number}/${variant.count} `, go("›", "The next variant", variant.number + 1)),
-    role === "user" && h("button.quiet.edit", ({ target }) => edit(row, chat, message, target), t("Edit")),
+      go("back", "The variant before", variant.number - 1), ` ${variant.number}/${variant.count} `, go("next", "The next variant", variant.number + 1)),
+    role === "user" && iconButton("edit", t("Edit"), ({ currentTarget }) => edit(row, chat, message, currentTarget)),
   ], role === "user" ? [] : [
     [t("Answer again"), () => vary(chat, "regenerate", { seq })],
-    [t("Answer again with …"), () => opened("models").then((view) => view.again(chat, seq))],
+    [t("Answer again with …"), () => later("models", "again", chat, seq)],
   ]];
 }
 

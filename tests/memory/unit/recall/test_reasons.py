@@ -66,7 +66,7 @@ def test_a_command_needs_more() -> None:
         ({"decision": "ranked"}, "by its place"),
         ({"decision": "repeated", "repeated_by": 9}, "message 9 is newer and says the same"),
         ({"decision": "no_content"}, "no content words"),
-        ({"decision": "in_window"}, "the window shows it"),
+        ({"decision": "in_window"}, "the model sees it in full anyway"),
         ({"decision": "something new"}, ""),
     ],
 )

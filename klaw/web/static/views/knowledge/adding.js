@@ -1,24 +1,16 @@
 // Adding sources to a base: files that are picked or dropped, folders, web pages, graphs.
 
-import { post, Problem } from "/static/api.js";
-import { h, menu, toast } from "/static/dom.js";
-import { form, openDialog } from "/static/forms.js";
-import { size, t } from "/static/i18n.js";
+import { formDialog, h, menu, post, size, t, toast, upload as sent } from "../../forms.js";
 
-/** What can be added, behind a button. */
 export function addMenu(view, base) {
   const picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => {
     upload(view, base, picker.files);
     picker.value = "";
   } });
-  const asked = (kind, label, hint) => () => {
-    const dialog = openDialog(label);
-    dialog.show(form([{ name: "what", label, hint, maxLength: 2000 }], async ({ what }) => {
-      await post(`/kb/${encodeURIComponent(base)}/sources`, { what, kind });
-      dialog.close();
-      view.refresh();
-    }, { button: t("Add") }));
-  };
+  const asked = (kind, label, hint) => () => formDialog(label, [{ name: "what", label, hint, maxLength: 2000 }], async ({ what }) => {
+    await post(`/kb/${encodeURIComponent(base)}/sources`, { what, kind });
+    view.refresh();
+  }, { button: t("Add") });
   return h("div.row", picker, h("button.main", { "data-key": "files", onclick: () => picker.click() }, t("Add files")), menu(t("Add something else"), [
     [t("Web page"), asked("web", t("Address of the page"))],
     [t("Folder"), asked("folder", t("Folder of the server"), t("below one of kb.folders, or in your workspace"))],
@@ -32,34 +24,9 @@ export async function upload(view, base, files) {
     const bar = h("progress", { max: file.size || 1, value: 0, "aria-label": file.name });
     const told = h("p.hint", { role: "status" }, `${file.name} (${size(file.size)}) `, bar);
     document.querySelector(".drop")?.append(told);
-    try {
-      await send(`/api/v1/kb/${encodeURIComponent(base)}/files?${new URLSearchParams({ name: file.name })}`, file, (done) => { bar.value = done; });
-    } catch (error) {
-      toast(`${file.name}: ${error.message}`, 15000);
-    }
+    await sent(`/kb/${encodeURIComponent(base)}/files?${new URLSearchParams({ name: file.name })}`, file, (done) => { bar.value = done; })
+      .catch((error) => toast(`${file.name}: ${error.message}`, 15000));
     told.remove();
     await view.refresh();
   }
-}
-
-/** A file as the body of a request; ``fetch`` does not say how far it is. */
-function send(url, file, progress) {
-  return new Promise((resolve, reject) => {
-    const request = new XMLHttpRequest();
-    request.open("POST", url);
-    request.setRequestHeader("Content-Type", "application/octet-stream");
-    request.upload.onprogress = (event) => progress(event.loaded);
-    request.onerror = () => reject(new Problem(0, {}));
-    request.onload = () => {
-      let told = {};
-      try {
-        told = JSON.parse(request.responseText);
-      } catch {
-        // a page of a proxy
-      }
-      if (request.status < 300) resolve(told);
-      else reject(new Problem(request.status, told));
-    };
-    request.send(file);
-  });
 }

@@ -1,9 +1,6 @@
 // Which knowledge bases a chat is answered from.
 
-import { get, post } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { form, openDialog } from "/static/forms.js";
-import { t } from "/static/i18n.js";
+import { form, get, h, openDialog, post, t } from "../../forms.js";
 
 /** Choose the bases of a chat (`name`). `changed` is called when they were changed. */
 export const bind = (chat, changed) => openDialog(t("Knowledge"), async (dialog) => {

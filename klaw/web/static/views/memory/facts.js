@@ -1,17 +1,13 @@
 // Facts: list, add, edit, remove, history, undo, forget; where each comes from.
 
-import { get, patch, post, remove } from "/static/api.js";
-import { h, placeOf } from "/static/dom.js";
-import { t } from "/static/i18n.js";
-import { askFor, lineOf } from "/static/records.js";
-import { forgetting } from "/static/views/forgetting.js";
-import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
+import { attempt, get, h, patch, placeOf, post, t } from "../../page.js";
+import { askFor, lineOf } from "../../records.js";
+import { buttons, done, paged, showAgain } from "../memory.js";
 
 const CATEGORIES = ["identity", "preference", "person", "project", "event", "place", "health", "work", "other"];
-const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "drawn from what was said", chat: "drawn from a message" };
+const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "learned from what was said", chat: "learned from a message" };
 let category = "";
 
-/** Show the facts, the most important first; or one of them. */
 export async function showFacts(place, id) {
   if (id) {
     const { fact } = await get("/fetch", { what: `fact:${id}` });
@@ -23,7 +19,7 @@ export async function showFacts(place, id) {
     h("button.main", () => write(), t("Add"))));
   const told = await line();
   await paged(place, "/facts", { category }, "facts", (fact) => entry(fact, told),
-    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or talk: a model with tools saves what matters."));
+    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or just talk: a model with tools saves what matters."));
 }
 
 const line = () => lineOf("Fact", {
@@ -32,26 +28,17 @@ const line = () => lineOf("Fact", {
 });
 
 function entry(fact, told) {
-  const path = `/facts/${fact.id}`;
   return h("li", { "data-id": fact.id }, h("p.quote", fact.text),
     h("p.hint", told(fact), sourceOf(fact)),
-    h("div.buttons",
-      h("button", () => write(fact), t("Edit")),
-      h("button", () => showHistory(path, (each) => each.fact && `${each.fact.text} · ${told(each.fact)}`), t("History")),
-      h("button", () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }), t("Delete")),
-      h("button", () => forgetting(`fact:${fact.id}`, showAgain), t("Forget"))));
+    h("div.buttons", buttons(`/facts/${fact.id}`, `fact:${fact.id}`, () => write(fact), (each) => each.fact && `${each.fact.text} · ${told(each.fact)}`, undefined, showAgain)));
 }
 
 /** A way to what a fact was drawn from. */
 function sourceOf({ topic, message }) {
   if (topic) return h("a", { href: `#/memory/topics/${topic}` }, `${t("topic")} ${topic}`);
-  return message && h("button.quiet", () => attempt(async () => {
-    const said = await get("/fetch", { what: message, around: 0 });
-    location.hash = placeOf(said.chat, said.seq);
-  }), t("Where it was said"));
+  return message && h("button.quiet", () => attempt(get("/fetch", { what: message, around: 0 }).then(({ chat, seq }) => { location.hash = placeOf(chat, seq); })), t("Where it was said"));
 }
 
-/** Add a fact, or edit one. */
 function write(fact) {
   askFor(t(fact ? "Edit" : "Add"), fact ? "fact_edit" : "fact_add", fact, async (given) => {
     const told = fact ? await patch(`/facts/${fact.id}`, given) : await post("/facts", given);

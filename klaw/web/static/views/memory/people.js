@@ -1,14 +1,9 @@
 // People a user speaks of: list, show, add, edit, merge, remove, history, undo, forget.
 
-import { get, patch, post, remove } from "/static/api.js";
-import { h, moveTo } from "/static/dom.js";
-import { form, openDialog } from "/static/forms.js";
-import { t, when } from "/static/i18n.js";
-import { askFor, lineOf } from "/static/records.js";
-import { forgetting } from "/static/views/forgetting.js";
-import { attempt, done, paged, showHistory } from "/static/views/memory.js";
+import { form, get, h, moveTo, openDialog, patch, post, t, when } from "../../forms.js";
+import { askFor, lineOf } from "../../records.js";
+import { buttons, done, paged } from "../memory.js";
 
-/** Show the people, those named most often first; or one of them. */
 export async function showPeople(place, id) {
   if (id) return showPerson(place, id);
   place.append(h("div.row", h("button.main", () => write(), t("Add"))));
@@ -30,18 +25,10 @@ const ALL = "#/memory/people";
 
 async function showPerson(place, id) {
   const { person, was, mentions } = await get(`/people/${encodeURIComponent(id)}`);
-  const path = pathOf(person);
   place.append(...[h("h1", person.name), h("p.hint", (await line())(person)),
     was.map((each) => h("p", `${t("was also known as")} ${each.name}`)),
-    h("div.buttons.start",
-      h("button", () => write(person), t("Edit")),
-      h("button", () => merge(person), t("Merge")),
-      h("button", () => showHistory(path, ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", ")), t("History")),
-      h("button", () => attempt(async () => {
-        await remove(path);
-        done(t("Removed."), () => post(`${path}/undo`), ALL);
-      }), t("Delete")),
-      h("button", () => forgetting(`person:${person.id}`, () => moveTo(ALL)), t("Forget"))),
+    h("div.buttons.start", buttons(pathOf(person), `person:${person.id}`, () => write(person), ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", "),
+      ALL, () => moveTo(ALL), h("button", () => merge(person), t("Merge")))),
     mentions.length ? [h("h2", t("Named in")), h("ul.lines", mentions.map((each) => h("li", when(each.at), " ",
       each.topic !== null && h("a", { href: `#/memory/topics/${each.topic}` }, `${t("topic")} ${each.topic}`), each.day)))] : []].flat(2));
 }
@@ -68,4 +55,3 @@ const merge = (person) => openDialog(t("Merge"), async (dialog) => {
     done(t("Done."), () => post(`/people/${told.merged}/undo`), link(told.person));
   }, { button: t("Merge") }));
 });
-

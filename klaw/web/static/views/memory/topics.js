@@ -1,22 +1,22 @@
 // Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
 
-import { get, patch, post } from "/static/api.js";
-import { h, moveTo, nameOf, placeOf } from "/static/dom.js";
-import { failure, form, openDialog } from "/static/forms.js";
-import { currentLanguage, t, when } from "/static/i18n.js";
-import { askFor } from "/static/records.js";
-import { forgetting } from "/static/views/forgetting.js";
-import { attempt, done, showAgain } from "/static/views/memory.js";
+import { attempt, failure, formDialog, get, h, inLine, monthOf, moveTo, nameOf, openDialog, patch, placeOf, post, searchField, t, when } from "../../forms.js";
+import { askFor } from "../../records.js";
+import { forgetting } from "../forgetting.js";
+import { done, showChanges } from "../memory.js";
 
-/** Show the topics along the time, the last talked about first; or one of them. */
 export async function showTopics(place, id) {
   if (id) return showTopic(place, id);
-  const chosen = new Set(), list = h("div"), search = h("input", { type: "search", placeholder: t("Search in topics"), "aria-label": t("Search in topics") });
-  const none = t("No topics yet. Klaw makes them of finished conversations where topics.enabled is set.");
-  search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen, search.value.trim() ? t("Nothing was found.") : none));
+  const chosen = new Set(), list = h("div"), search = searchField(t("Search in topics"));
+  const none = t("No topics yet. Talk; with topics on, Klaw makes them from finished conversations.");
+  search.onchange = () => {
+    const query = search.value.trim();
+    if (!query) return line(list, all, chosen, none);
+    attempt(get("/topics/search", { query, limit: 30 }).then(({ topics }) => line(list, topics, chosen, t("Nothing was found."))));
+  };
   place.append(h("div.row", search),
     h("div.buttons.start", h("button", () => merge([...chosen]), t("Merge selected")), h("button", () => changes(), t("History"))), list);
-  const all = [], more = h("button", () => attempt(load), t("More"));
+  const all = [], more = h("button", () => attempt(load()), t("More"));
   const load = async () => {
     const { count, topics } = await get("/topics", { limit: 100, before: all.at(-1)?.last_rowid });
     all.push(...topics);
@@ -27,44 +27,41 @@ export async function showTopics(place, id) {
   await load();
 }
 
-/** Topics below the months in which they were last talked about; a bar says where in the whole time each of them lies. */
+/** A box to tick: then something is in a set. */
+const box = (chosen, what, given) => h("input", { type: "checkbox", ...given, onchange: ({ target }) => (target.checked ? chosen.add(what) : chosen.delete(what)) });
+
+/** Topics below the months in which they were last talked about; a bar shows when each of them was. */
 function line(list, found, chosen, none) {
   chosen.clear();
   const first = Math.min(...found.map((each) => Date.parse(each.first_at))), whole = Math.max(1, ...found.map((each) => Date.parse(each.last_at) - first));
   const months = new Map();
   for (const each of found) {
-    const month = new Intl.DateTimeFormat(currentLanguage(), { month: "long", year: "numeric" }).format(new Date(each.last_at));
-    if (!months.has(month)) months.set(month, []);
-    months.get(month).push(each);
+    const month = monthOf(each.last_at);
+    months.set(month, [...(months.get(month) || []), each]);
   }
   const row = (each) => {
     const span = h("span.span");
     span.style.marginLeft = `${(98 * (Date.parse(each.first_at) - first)) / whole}%`;
     span.style.width = `${Math.max(2, (100 * (Date.parse(each.last_at) - Date.parse(each.first_at))) / whole)}%`;
     return h("li", h("div.row",
-      h("input", { type: "checkbox", "aria-label": t("Choose topic {id}", { id: each.id }), onchange: (event) => (event.target.checked ? chosen.add(each.id) : chosen.delete(each.id)) }),
+      box(chosen, each.id, { "aria-label": t("Choose topic {id}", { id: each.id }) }),
       h("a", { href: `#/memory/topics/${each.id}` }, each.summary)), h("div.track", { "aria-hidden": "true" }, span), about(each));
   };
   list.replaceChildren(...[...months].flatMap(([month, topics]) => [h("h2", month), h("ul.lines", topics.map(row))]));
-  if (!found.length) list.replaceChildren(h("p.hint", none));
+  if (!found.length) list.replaceChildren(h("p.none", none));
 }
 
 function about(topic) {
   const span = topic.first_at.slice(0, 10) === topic.last_at.slice(0, 10) ? when(topic.last_at) : `${when(topic.first_at)} – ${when(topic.last_at)}`;
-  return h("p.hint", `${nameOf(topic.chat)} · ${span} · ${t("messages: {count}", { count: topic.messages })}`);
+  return h("p.hint", inLine(nameOf(topic.chat), span, t("messages: {count}", { count: topic.messages })));
 }
 
 async function showTopic(place, id) {
   const { topic, messages } = await get(`/topics/${encodeURIComponent(id)}`);
   const chat = nameOf(topic.chat), cuts = new Set(), problem = h("div");
-  const split = async () => {
+  const split = () => {
     problem.replaceChildren();
-    try {
-      await post(`/topics/${topic.id}/split`, { at: [...cuts] });
-      done(t("Done."), () => post("/topics/undo"), "#/memory/topics");
-    } catch (error) {
-      problem.replaceChildren(failure(error));
-    }
+    post(`/topics/${topic.id}/split`, { at: [...cuts] }).then(() => finished("#/memory/topics"), (error) => problem.replaceChildren(failure(error)));
   };
   place.append(h("h1", topic.summary), about(topic),
     h("div.buttons.start",
@@ -76,38 +73,30 @@ async function showTopic(place, id) {
     h("ul.lines", messages.map((each, index) => h("li",
       h("p.hint", h("a", { href: placeOf(chat, each.seq) }, `${chat}#${each.seq}`), ` ${when(each.at)}`),
       h("p.quote", each.content),
-      index > 0 && h("label.tick", t("A new topic begins here"), h("input", { type: "checkbox",
-        onchange: (event) => (event.target.checked ? cuts.add(`${chat}#${each.seq}`) : cuts.delete(`${chat}#${each.seq}`)) }))))));
+      index > 0 && h("label.tick", t("A new topic begins here"), box(cuts, `${chat}#${each.seq}`))))));
 }
 
-function edit(topic) {
-  askFor(t("Edit"), "topics_edit", topic, async (given) => {
-    await patch(`/topics/${topic.id}`, given);
-    return () => done(t("Done."), () => post("/topics/undo"));
-  }, { edits: true, own: { summary: { rows: 4 } } });
-}
+const finished = (hash) => done(t("Done."), () => post("/topics/undo"), hash);
+
+const edit = (topic) => askFor(t("Edit"), "topics_edit", topic, async (given) => {
+  await patch(`/topics/${topic.id}`, given);
+  return finished;
+}, { edits: true, own: { summary: { rows: 4 } } });
 
 function merge(topics) {
-  const dialog = openDialog(t("Merge"));
-  if (topics.length < 2) return dialog.show(h("p", t("Choose two or more topics of one chat.")));
-  return dialog.show(h("p", topics.join(", ")), form([
-    { name: "summary", label: t("Summary"), rows: 3, hint: t("empty: the old ones, one after the other") },
-  ], async ({ summary }) => {
-    const told = await post("/topics/merge", { topics, ...(summary ? { summary } : {}) });
-    dialog.close();
-    done(t("Done."), () => post("/topics/undo"), `#/memory/topics/${told.topic.id}`);
-  }, { button: t("Merge") }));
+  if (topics.length < 2) return openDialog(t("Merge"), h("p", t("Choose two or more topics of one chat.")));
+  return formDialog(t("Merge"), [{ name: "summary", label: t("Summary"), rows: 3, hint: t("empty: the old ones, one after the other") }], async ({ summary }) => {
+    const { topic } = await post("/topics/merge", { topics, ...(summary && { summary }) });
+    return () => finished(`#/memory/topics/${topic.id}`);
+  }, { button: t("Merge"), above: h("p", topics.join(", ")) });
 }
 
 /** What was done to topics, the newest first; each can be taken back. */
-const changes = (topic) => openDialog(t("Changes of topics"), async (dialog) => {
-  const found = (await get("/topics/history", { topic, limit: 50 })).changes, problem = h("div");
-  dialog.show(h("ol.lines", found.map((each) => h("li",
+const changes = (topic) => showChanges(t("Changes of topics"), async () => {
+  const found = (await get("/topics/history", { topic, limit: 50 })).changes.map((each) => [[
     h("p", `${each.entry}: ${t(each.op === "merge" && each.before_count < 2 ? "edit" : each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
     each.before.map((one) => h("p.quote", one.summary)),
-    h("p.hint", [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
-      each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
-    !each.undone_by && h("div.buttons", h("button", () => post("/topics/undo", { entry: each.entry }).then(
-      () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))), t("Take back"))))),
-  !found.length && h("li.hint", t("Nothing is here yet."))), problem);
-});
+    h("p.hint", inLine(when(each.at), each.by === "archivist" ? "Klaw" : t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
+      each.undone_by && t("taken back by {entry}", { entry: each.undone_by })))], !each.undone_by && each.entry]);
+  return found.length ? found : [[h("p.hint", t("Nothing is here yet."))]];
+}, "/topics", t("Take back"));

@@ -1,0 +1,6 @@
+// What every view works with, in one place to import from.
+
+export * from "./api.js";
+export { app } from "./app.js";
+export * from "./dom.js";
+export * from "./i18n.js";
