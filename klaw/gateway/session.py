@@ -207,6 +207,8 @@ class ClientSession:
             self._link.put(frames.Error(code="hello_again", message="hello was said already"))
         elif isinstance(frame, frames.Approve):
             self._approve(frame, talk)
+        elif isinstance(frame, frames.Visible):
+            self._services.hub.set_in_sight(talk.delivery, talk.delivery.user, visible=frame.visible)
         elif isinstance(frame, frames.Watch):
             self._ask_for_watch(frame, talk)
         else:
