@@ -26,6 +26,7 @@ from klaw.operations.kb.bases import meant
 from klaw.operations.kb.sources import AddedSource
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
+from klaw.operations.uploads import UploadedPiece
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
 from klaw.upkeep import LITTLE_SPACE_BYTES
@@ -52,13 +53,6 @@ class UploadAnswer:
     file: FileOfMessage
     reading: str
     """What a model gets of it."""
-
-
-@attrs.frozen(kw_only=True)
-class UploadedExport:
-    upload: str
-    """Its id, for ``import_run``."""
-    size: int
 
 
 @attrs.frozen(kw_only=True)
@@ -136,7 +130,7 @@ def _host_routes(api: Api) -> list[Route]:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await api.core.originals.discard(user, upload)
             raise
-        return JSONResponse(FRAMES.write(UploadedExport(upload=upload, size=size)), 201)
+        return JSONResponse({"upload": upload, "size": size}, 201)
 
     async def backup(request: Request) -> Response:
         if not api.caller(request).operator:
@@ -157,7 +151,7 @@ def _host_routes(api: Api) -> list[Route]:
         return cast("Response", answer)
 
     about = "Upload an export for import_run."
-    moved = About("import_upload_export", about, "import", UploadQuery, takes=OTHER, answer=UploadedExport, status=201)
+    moved = About("import_upload_export", about, "import", UploadQuery, takes=OTHER, answer=UploadedPiece, status=201)
     fetched = About("backup_fetch", "A backup as a TAR archive.", "backup", gives=("application/x-tar",))
     return [
         DescribedRoute(f"{PREFIX}/import/files", export, "POST", moved),

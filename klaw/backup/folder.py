@@ -266,9 +266,11 @@ def is_old(made: float, now: float) -> bool:
 
 
 def last(folder: Path) -> dict[str, str | None]:
-    """When the last backup was made, and why the last attempt failed. Raises OSError."""
-    made = newest(folder)
-    return {"made_at": None if made is None else iso(made), "failed": failure(folder)}
+    """When the last backup was made, and why the last attempt failed; None where nobody knows."""
+    with suppress(OSError):
+        made = newest(folder)
+        return {"made_at": None if made is None else iso(made), "failed": failure(folder)}
+    return {"made_at": None, "failed": None}
 
 
 def failure(folder: Path) -> str | None:

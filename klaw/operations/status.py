@@ -188,6 +188,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
     everything works, 3 if something does not, 1 if no server answers.
     """
     from klaw.actor import log as logging
+    from klaw.backup.folder import last
     from klaw.upkeep import disk_usage
 
     core, today = parts.core, stored.usage.UsageFilters(since=parts.llm.budget.today())
@@ -227,19 +228,10 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
             **await core.files.run(disk_usage, core.paths, abandon=True),
             "commit_log_bytes": core.store.journal.pending_bytes,
         },
-        "backup": await core.files.run(_last_backup, core.paths.backups_dir, abandon=True),
+        "backup": await core.files.run(last, core.paths.backups_dir, abandon=True),
         "log_level": logging.level(),
         "config": {"wrong": core.changing.wrong, "restart": core.changing.waiting},
     }
-
-
-def _last_backup(folder: Path) -> dict[str, str | None]:
-    from klaw.backup.folder import last
-
-    try:
-        return last(folder)
-    except OSError:  # a disk that is not there; the doctor says more
-        return {"made_at": None, "failed": None}
 
 
 def _rss_bytes() -> int:

@@ -16,8 +16,6 @@ from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Nothing, Noun, OperationError, Scope, argument
 
 if TYPE_CHECKING:
-    import trio
-
     from klaw.actor.supervisor import TaskStarted, Vitals
     from klaw.config.paths import Paths
     from klaw.store.backup_mark import BackupMark
@@ -104,17 +102,12 @@ async def _command(
         cwd=Path(klaw.__file__).parents[1],
         env={name: value for name, value in os.environ.items() if name not in ("NOTIFY_SOCKET", "JOURNAL_STREAM")},
         start_new_session=True,
-        deliver_cancel=_kill,
     )
     try:
         return json.loads(done.stdout)
     except ValueError:
         said = re.findall(r"^klaw: (.+)$", done.stderr.decode(errors="replace"), re.MULTILINE)
         raise refused("; ".join(said) or f"the command ended with {done.returncode}") from None
-
-
-async def _kill(process: "trio.Process") -> None:
-    process.kill()
 
 
 class Backups(TypedDict):

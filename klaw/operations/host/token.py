@@ -104,7 +104,7 @@ async def phone(asked: PhoneToAdd, caller: Caller, parts: Parts) -> PhoneCode:
         raise OperationError("forbidden", "only the operator may give an operator's rights", field="operator")
     if not (await parts.core.files.run(parts.listeners.tokens)).tokens:
         raise OperationError("no_token", "make an access key first: without one, Klaw serves only this computer")
-    given = [asked.address] if asked.address is not None and not _is_here(asked.address) else []
+    given = [asked.address] if asked.address is not None else []
     found = list(dict.fromkeys([*given, *await parts.core.files.run(own_addresses, parts.listeners.address() or "")]))
     if not found:
         text = "a phone cannot reach Klaw: it listens only on this computer. Set gateway.host to 0.0.0.0 and restart it"
@@ -142,13 +142,6 @@ def _of_this_machine(version: int) -> list[str]:
                 answer = fcntl.ioctl(probe, _ADDRESS_OF_INTERFACE, name.encode().ljust(256, b"\0"))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return found
-
-
-def _is_here(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _picture(url: str) -> str:
