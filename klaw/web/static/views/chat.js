@@ -378,7 +378,9 @@ const TAKES = {
   async ack(frame) {
     this.showPending();
     if (this.detached || this.rows.has(frame.seq)) return;
+    this.body.classList.add("early"); // an answer is not shown before what it answers: it would be pushed down
     const page = await get(`${chatPath(this.chat)}/messages`, { after: Math.max(0, frame.seq - 1), limit: 1 }).catch(() => null);
+    this.body.classList.remove("early");
     page?.messages.forEach((message) => this.put(message));
     this.follow();
   },
