@@ -88,8 +88,9 @@ class Trace:
         while not done:
             self._page.wait_for_timeout(20)
 
-    def tasks(self) -> list[float]:
-        """Milliseconds of each task of the page's main thread, the longest first."""
+    def tasks(self, clock: str = "dur") -> list[float]:
+        """Milliseconds of each task of the page's main thread, the longest first; with ``tdur`` of its CPU time, which
+        other programs on the machine do not make longer."""
         mains = {
             (each["pid"], each["tid"])
             for each in self._events
@@ -99,13 +100,14 @@ class Trace:
         for each in self._events:
             where = (each["pid"], each["tid"])
             if where in mains and each["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and each["ph"] == "X":
-                spent.setdefault(where, []).append(each["dur"] / 1000)
+                spent.setdefault(where, []).append(each.get(clock, 0) / 1000)
         return sorted(max(spent.values(), key=sum, default=[]), reverse=True)
 
     def work(self) -> dict[str, Any]:
         tasks = self.tasks()
         return {
             "worst_ms": round(tasks[0], 1),
+            "worst_cpu_ms": round(self.tasks("tdur")[0], 1),
             "p99_ms": round(statistics.quantiles(tasks, n=100)[-1], 2),
             "over_16_ms": sum(each > 16 for each in tasks),
             "tasks": len(tasks),
@@ -149,9 +151,9 @@ def streamed(browser: Browser, base: str, number: int, pid: int) -> dict[str, An
     page.wait_for_selector("textarea")
     page.wait_for_timeout(500)
     page.evaluate(_SHIFTS)
+    page.fill("textarea", "Tell me everything")  # playwright's own script is loaded now, which takes 13 ms
     begin = cpu_s(pid)
     with Trace(page) as trace:
-        page.fill("textarea", "Tell me everything")
         page.keyboard.press("Enter")
         page.wait_for_selector("article.assistant[data-seq] .text:not(.plain):not(:has(.plain))", timeout=120_000)
         page.wait_for_timeout(1000)
@@ -217,8 +219,8 @@ async def main(args: argparse.Namespace) -> None:
         print(f"first contentful paint, cold cache: {paints} ms, median {statistics.median(paints)}")
     for name in ("streamed", "scrolled"):
         if runs := found.get(name):
-            worst = statistics.median(each["worst_ms"] for each in runs)
-            print(f"{name}: longest task, median of {len(runs)}: {worst} ms", *runs, sep="\n")
+            worst, cpu = (statistics.median(each[key] for each in runs) for key in ("worst_ms", "worst_cpu_ms"))
+            print(f"{name}: longest task, median of {len(runs)}: {worst} ms; its CPU time {cpu} ms", *runs, sep="\n")
 
 
 if __name__ == "__main__":

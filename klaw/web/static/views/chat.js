@@ -123,6 +123,7 @@ class Chat extends HTMLElement {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
         this.state.textContent = error.message;
+        this.showPending();
         if (!error.status || error.status >= 429) this.timer = setTimeout(() => this.isConnected && this.load(query), 2000);
         return;
       }
@@ -131,13 +132,13 @@ class Chat extends HTMLElement {
     if (asked !== this.asked || !this.isConnected) return;
     this.branched = page.branched || 0;
     this.rows.clear();
-    this.body.replaceChildren();
+    this.body.replaceChildren(this.answer?.place || "");
     this.first = this.last = 0;
     page.messages.forEach((message) => this.put(message));
     this.more = page.more;
     this.detached = Boolean(query.before);
     this.newest.hidden = !this.detached;
-    if (!page.messages.length) this.body.replaceChildren(beginning(this));
+    if (!page.messages.length && !this.answer) this.body.replaceChildren(beginning(this));
     if (!this.detached) {
       app.socket.watch(this.chat, this.last);
       this.toEnd();
@@ -151,10 +152,15 @@ class Chat extends HTMLElement {
     const row = messageRow(this.chat, message, () => this.load(), live);
     if (TOOLS.includes(message.kind)) later("tools", "fill", this.body, row, message);
     this.rows.set(message.seq, row);
+    const place = live?.place || row;
     let before = message.seq < this.first ? null : this.body.lastElementChild;
-    while (before && Number(before.dataset.seq) > message.seq) before = before.previousElementSibling;
-    if (before) before.after(row);
-    else this.body.prepend(row);
+    while (before && !(Number(before.dataset.seq) < message.seq)) before = before.previousElementSibling; // what grows has no number
+    if (live) {
+      place.dataset.seq = message.seq;
+      place.className = "";
+    }
+    if (before && before.nextElementSibling !== place) before.after(place);
+    else if (!before) this.body.prepend(place);
     this.first = this.first ? Math.min(this.first, message.seq) : message.seq;
     this.last = Math.max(this.last, message.seq);
   }
@@ -203,7 +209,7 @@ class Chat extends HTMLElement {
     if (gone.length && gone[0] === seqs[0]) this.more = true;
     else if (gone.length) this.detached = true;
     for (const seq of gone) {
-      this.rows.get(seq).remove();
+      this.rows.get(seq).closest(".body > *").remove();
       this.rows.delete(seq);
     }
     const left = [...this.rows.keys()];
@@ -231,15 +237,20 @@ class Chat extends HTMLElement {
   showLive(turn) {
     if (this.answer && this.answer.turn === turn) return this.answer;
     const node = document.createTextNode(""), text = h("div.text.plain", { dir: "auto" }, node);
-    this.answer = { turn, length: 0, cut: 0, text, node };
-    this.live.replaceChildren(h("article.assistant", { "aria-busy": "true" }, text));
+    // Its element stays where it is once the answer is stored: to lay a long one out anew takes longer than a frame.
+    const article = h("article.assistant", { ariaBusy: "true" }, text), place = h("div.live", article);
+    this.answer = { turn, length: 0, cut: 0, text, node, article, place };
+    this.live.replaceChildren();
+    this.body.append(place);
     return this.answer;
   }
 
   hideLive(over) {
-    this.answer?.thinking?.end();
+    const { answer } = this;
+    answer?.thinking?.end();
+    if (answer && !answer.place.dataset.seq) answer.place.remove();
     this.answer = null;
-    this.live.querySelectorAll(over ? "article, .approval" : "article").forEach((each) => each.remove());
+    if (over) this.live.querySelectorAll(".approval").forEach((each) => each.remove());
   }
 
   showPending() {
@@ -351,7 +362,10 @@ class Chat extends HTMLElement {
 const TAKES = {
   message(frame) {
     const live = frame.role === "assistant" && this.answer?.turn === frame.turn && this.answer;
-    if (live?.rest && !this.detached && frame.content.trim()) live.keep(frame.content, () => this.put(frame, live));
+    if (live?.rest && !this.detached && frame.content.trim()) {
+      this.put(frame, live);
+      live.keep(frame.content);
+    }
     if (frame.role === "assistant") this.hideLive();
     if (!this.detached) this.put(frame);
     if (frame.role === "assistant") this.heard.textContent = spoken(frame.content);
@@ -364,7 +378,9 @@ const TAKES = {
   async ack(frame) {
     this.showPending();
     if (this.detached || this.rows.has(frame.seq)) return;
+    this.body.classList.add("early"); // an answer is not shown before what it answers: it would be pushed down
     const page = await get(`${chatPath(this.chat)}/messages`, { after: Math.max(0, frame.seq - 1), limit: 1 }).catch(() => null);
+    this.body.classList.remove("early");
     page?.messages.forEach((message) => this.put(message));
     this.follow();
   },
@@ -435,7 +451,8 @@ const TOOLS = ["tool_call", "tool_result"];
 /** A stored message; `changed` is called when something was forgotten. `live`: what of it is shown already. */
 function messageRow(chat, message, changed, live) {
   const { content, kind, role } = message, isAnswer = role === "assistant", isSystem = role === "system";
-  const row = h("article", { class: `${role} ${kind}`, "data-seq": message.seq });
+  const row = Object.assign(live?.article || h("article"), { className: `${role} ${kind}`, ariaBusy: null });
+  row.dataset.seq = message.seq;
   if (kind === "session_break") {
     row.append(h("p.hint", t("A fresh start.")));
     return row;
@@ -453,8 +470,9 @@ function messageRow(chat, message, changed, live) {
     isAnswer && message.turn && h("button.quiet", () => later("made_from", "showMadeFrom", chat, message.turn, changed),
       t("Why this answer")),
     shown, content && !isSystem && menu(t("More"), [...more, [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
-      () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat)]]));
-  row.append(text, message.files ? shownFiles(message.files) : "", footer);
+      () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat)],
+    [t("Forget"), () => later("forgetting", "forgetting", message.id, changed)]]));
+  row.append(...(live ? [] : [text]), message.files ? shownFiles(message.files) : "", footer);
   if (live) Object.assign(row, { live: Object.assign(live, { done, footer }) });
   return row;
 }

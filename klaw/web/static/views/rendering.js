@@ -37,10 +37,7 @@ function begin(live) {
       text.replaceChildren(node);
       text.classList.add("plain");
     },
-    keep(content, put) { // it is stored: the last frame completes it in its row, or it is rendered as a whole
-      const { anchorNode, anchorOffset, focusNode, focusOffset } = getSelection(), within = text.contains(anchorNode);
-      put();
-      if (within) getSelection().setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+    keep(content) { // it is stored: the last frame completes it, or it is rendered as a whole
       live.last = setTimeout(() => {
         text.replaceChildren(markdown(content, live.done));
         live.footer.hidden = false;
