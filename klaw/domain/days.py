@@ -48,9 +48,9 @@ _WEEKDAY_STARTS = ("mon tue wed thu fri sat sun", "пон вто сре чет �
 _WEEKDAYS = {name: number for line in _WEEKDAY_STARTS for number, name in enumerate(line.split())}
 
 
-def local_day(moment: float) -> date:
-    """The day of a moment (Unix seconds) in local time."""
-    return datetime.fromtimestamp(moment, UTC).astimezone().date()
+def local_day(moment: float, zone: tzinfo | None = None) -> date:
+    """The day of a moment (Unix seconds) in a zone, or in the machine's local time."""
+    return datetime.fromtimestamp(moment, UTC).astimezone(zone).date()
 
 
 def local_clock(moment: str, zone: tzinfo | None = None) -> str:
@@ -59,8 +59,8 @@ def local_clock(moment: str, zone: tzinfo | None = None) -> str:
     return clock_text(local.isoformat())
 
 
-def start_of_day(day: date) -> float:
-    return datetime(day.year, day.month, day.day).timestamp()  # noqa: DTZ001  local time
+def start_of_day(day: date, zone: tzinfo | None = None) -> float:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()
 
 
 @attrs.frozen
@@ -284,20 +284,20 @@ _YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
-def read_since(text: str, now: float) -> float:
+def read_since(text: str, now: float, zone: tzinfo | None = None) -> float:
     """The beginning of a time that a person gave, in Unix seconds. Raises InvalidValue, which lists the forms."""
-    return _read(text, now)[0]
+    return _read(text, now, zone)[0]
 
 
-def read_until(text: str, now: float) -> float:
+def read_until(text: str, now: float, zone: tzinfo | None = None) -> float:
     """The end of the day, month or year, exclusive."""
-    return _read(text, now)[1]
+    return _read(text, now, zone)[1]
 
 
-def _read(text: str, now: float) -> tuple[float, float]:
+def _read(text: str, now: float, zone: tzinfo | None) -> tuple[float, float]:
     given = " ".join(text.split()).casefold()
     try:
-        first, end = _ago(given, now) or _days(given, local_day(now)) or _moment(given)
+        first, end = _ago(given, now) or _days(given, local_day(now, zone), zone) or _moment(given, zone)
         if first >= start_of_day(_EARLIEST):
             return first, end
     except (ValueError, OverflowError):
@@ -311,7 +311,7 @@ def _ago(given: str, now: float) -> tuple[float, float] | None:
     return (moment, moment) if moment is not None else None
 
 
-def _days(given: str, today: date) -> tuple[float, float] | None:
+def _days(given: str, today: date, zone: tzinfo | None) -> tuple[float, float] | None:
     if match := _YEAR_OR_MONTH.fullmatch(given):
         period = _whole_month(int(match[1]), int(match[2])) if match[2] else _whole_year(int(match[1]))
     elif match := _DOTTED.fullmatch(given):
@@ -323,9 +323,10 @@ def _days(given: str, today: date) -> tuple[float, float] | None:
             period = _around(date.fromisoformat(given))
         except ValueError:
             return None
-    return start_of_day(period.first), start_of_day(period.last + timedelta(days=1))
+    return start_of_day(period.first, zone), start_of_day(period.last + timedelta(days=1), zone)
 
 
-def _moment(given: str) -> tuple[float, float]:
-    moment = datetime.fromisoformat(given.upper()).timestamp()
-    return moment, moment
+def _moment(given: str, zone: tzinfo | None) -> tuple[float, float]:
+    moment = datetime.fromisoformat(given.upper())
+    seconds = (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).timestamp()
+    return seconds, seconds

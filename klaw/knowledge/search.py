@@ -85,7 +85,7 @@ class KnowledgeSearch(SearchForPrompt):
         """The question, and what is ranked: what the ranker is trained with."""
         text = plain_question(text)
         with account.step("begin"):
-            query = await self.read(text, None)
+            query = await self.read(text)
         if not query.words or not scope.bases:
             return query, EMPTY
 

@@ -7,6 +7,7 @@ line imports this only for the arguments and ``show``.
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import tzinfo
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
 
 import attrs
@@ -184,13 +185,13 @@ def understood(field: str, read: Callable[..., T], *given: Any) -> T:
         raise OperationError("bad_args", str(error), field=field) from None
 
 
-def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
+def timed(field: str, text: str | None, now: float, zone: tzinfo | None = None, *, until: bool = False) -> str | None:
     """A time that a person gave, in the form in which it is stored: its beginning, or its end with ``until``. Raises
     OperationError."""
     from klaw.actor.clock import iso
     from klaw.domain.days import read_since, read_until
 
-    return None if text is None else iso(understood(field, read_until if until else read_since, text, now))
+    return None if text is None else iso(understood(field, read_until if until else read_since, text, now, zone))
 
 
 def something(fields: Any) -> Any:

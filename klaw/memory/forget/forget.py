@@ -5,7 +5,7 @@ Actor ``memory.compactor``: at its start it finishes the large forgettings that 
 database's files of what users forgot. SQLite overwrites what is deleted, but the write-ahead log still has it, and now
 and then a page keeps a copy. So soon after a forgetting the log is emptied into the database, and seldom the file is
 rebuilt, during which nobody can write: no user can keep the others waiting by forgetting. ``klaw forget`` does both at
-once, for its report. It also forgets the temporary chats whose time is over, those of a time when no server ran too.
+once, for its report. It also forgets temporary chats when their time is over, or was, and commands after a day.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, finding, logs, proof, quotes, reach
 from klaw.store.forget.effects import FileMade
-from klaw.store.forget.execute import ForgetResult, merged
+from klaw.store.forget.execute import ForgetResult, Forgetting, merged
 from klaw.store.forget.finding import NothingToForget
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
@@ -141,6 +141,7 @@ class Forgetter:
     """Says to the actor that something was forgotten."""
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _empty_at: float = attrs.field(default=float("-inf"), init=False)
+    _commands_at: float = attrs.field(default=float("-inf"), init=False)
     _shown: dict[ChatId, ShownPreview] = attrs.field(factory=dict, init=False)
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
@@ -295,9 +296,9 @@ class Forgetter:
                 raise StorageError("another process reads an older state of the database")
 
     async def expire(self) -> float:
-        """Forget the temporary chats whose time is over. Returns in how many seconds to look again. Cancellation is
-        safe, as for ``forget``."""
-        wait_s = LOOK_EVERY_S
+        """Forget the temporary chats whose time is over, and old commands. Returns in how many seconds to look again.
+        Cancellation is safe, as for ``forget``."""
+        wait_s = LOOK_EVERY_S if await self._forget_commands() else EMPTY_EVERY_S
         for user, chat, last_seq, used_at in await self.readers.run(chats.temporary):
             left_s = from_iso(used_at) + TEMPORARY_S - self.clock.now()
             if left_s > 0:
@@ -310,6 +311,25 @@ class Forgetter:
                 log.warning("not_expired", error=error_class(error))
                 wait_s = EMPTY_EVERY_S
         return wait_s
+
+    async def _forget_commands(self) -> bool:
+        """Once a day forget older commands with their answers; what they did stays. False: that is not finished."""
+        async with self._alone:
+            if self.reindexing() or self.clock.now() < self._commands_at:
+                return True
+            at = self.clock.now()
+            try:
+                last, found, more = await self.readers.run(chats.old_commands, iso(at - TEMPORARY_S))
+                for user, rowids in found.items():
+                    gone = Forgetting(messages=tuple(rowids), asked=())
+                    done = await self.writer.run(execute.journal, user, gone, iso(at), QuotesFound())
+                    await self._finish([done], (), everywhere=False)
+                await self.writer.run(chats.note_commands, last)
+            except StorageError as error:
+                log.warning("commands_not_forgotten", error=error_class(error))
+                return False
+            self._commands_at = at + (0 if more else TEMPORARY_S)
+            return not more
 
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)

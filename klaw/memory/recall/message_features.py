@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from klaw.actor.clock import from_iso
-from klaw.domain.days import Period, local_day
+from klaw.domain.days import local_day
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import ChatId
 from klaw.memory.recall.excerpt import speaker_stems
@@ -71,7 +71,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
     asked_words = max(1, len(query.content_stems))
     traits, before = np.array([(place.traits, place.before) for place in there], int).reshape(-1, 2).T
     speaker = [_is_named(place, query) for place in there]
-    in_days = [_in_periods(place, query.periods) for place in there]
+    in_days = [_in_periods(place, query) for place in there]
     own = np.array([own_scores.get(rowid, 0.0) for rowid in best]) / most
     shared = [hits[rowid].shared if rowid in hits else 0 for rowid in best]
     overlap = np.minimum(1.0, np.array(shared) / asked_words)
@@ -117,7 +117,7 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
 
     def others(score: float) -> list[RankedEntry[MessagePlace]]:
         of = ((rowid, places[rowid]) for rowid in rest)
-        return [entry(at, score, _is_named(each, query), any(_in_periods(each, query.periods))) for at, each in of]
+        return [entry(at, score, _is_named(each, query), any(_in_periods(each, query))) for at, each in of]
 
     return Pool(
         found=len(fused),
@@ -180,11 +180,12 @@ def _density(places: Sequence[MessagePlace], fused: Mapping[int, float]) -> dict
     return found
 
 
-def _in_periods(place: MessagePlace, periods: Sequence[Period]) -> tuple[bool, bool]:
+def _in_periods(place: MessagePlace, query: Query) -> tuple[bool, bool]:
     """Whether a message was said in the days that the query names or a day later; or else in the week after."""
+    periods = query.periods
     if not periods:
         return False, False
-    day = local_day(from_iso(place.created_at))
+    day = local_day(from_iso(place.created_at), query.zone)
     if any(period.first <= day <= period.last + DAY for period in periods):
         return True, False
     return False, any(period.last < day <= period.last + WEEK for period in periods)

@@ -9,7 +9,7 @@ store or for the model, and the account of it, is here.
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, tzinfo
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
@@ -162,8 +162,8 @@ class SearchForPrompt:
             time_budget_ms=self._config.time_budget_ms,
         )
 
-    async def read(self, text: str, latest: date | None) -> Query:
-        return await self._threads.run(read_query, text, self._clock.now(), latest)
+    async def read(self, text: str, latest: date | None = None, zone: tzinfo | None = None) -> Query:
+        return await self._threads.run(read_query, text, self._clock.now(), latest, zone)
 
     async def lists(self, text: str, words: Sequence[str], search: Search, account: Account) -> Lists:
         """Search by words while the query is embedded, then by vector: Python's part of both takes turns anyway."""

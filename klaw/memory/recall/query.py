@@ -12,7 +12,7 @@ changes that only in a question about something else than the model.
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import date
+from datetime import date, tzinfo
 from functools import lru_cache
 
 import attrs
@@ -90,12 +90,15 @@ class Query:
     periods: tuple[Period, ...]
     asks_for: int = 0
     """``store.engine.traits`` that an answer has: a time, a number, a name."""
+    zone: tzinfo | None = None
+    """Of ``periods``; None: the machine's."""
 
 
-def read_query(text: str, now: float, latest: date | None) -> Query:
-    """``now`` (Unix seconds) says what "yesterday" is, ``latest`` when something was last said in the scope."""
+def read_query(text: str, now: float, latest: date | None, zone: tzinfo | None = None) -> Query:
+    """``now`` (Unix seconds) says what "yesterday" is in a zone (None: the machine's), ``latest`` when something was
+    last said in the scope."""
     text = text[:MAX_READ_CHARACTERS]
-    today = local_day(now)
+    today = local_day(now, zone)
     asked = _asked(text)
     return Query(
         words=tuple(asked),
@@ -104,6 +107,7 @@ def read_query(text: str, now: float, latest: date | None) -> Query:
         command=is_command(text),
         periods=find_periods(text, today=today, latest=latest or today),
         asks_for=sum(trait for trait, pattern in _ASKS_FOR if pattern.search(text[:MAX_NAMES_CHARACTERS])),
+        zone=zone,
     )
 
 

@@ -6,7 +6,7 @@ no score in time follows in recall's order. A reply waits hardly longer than ``a
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, tzinfo
 from functools import partial
 from typing import Any
 
@@ -182,7 +182,8 @@ class Recall(SearchForPrompt):
         """Read the query, search, look at the best ``size``, read the codes of their tokens; also for training. With a
         ``meter`` a model is asked meanwhile for words to search for as well."""
         with account.step("begin"):
-            query = await self.read(text, await self.fetched(account, None, latest_day, scope))
+            unknown: tuple[date | None, tzinfo | None] = None, None
+            query = await self.read(text, *await self.fetched(account, unknown, latest_day, scope))
         if scope.end_seq <= scope.first_seq or not query.words:
             return query, EMPTY
 

@@ -162,9 +162,9 @@ class MemorySearch:
         asked_at = page.asked_at if isinstance(page, Cursor) else self.now()
         number = page.page if isinstance(page, Cursor) else page
         async with self._one_at_a_time:
-            newest, latest = await self._readers.run(history_end, filters.user)
+            newest, latest, zone = await self._readers.run(history_end, filters.user)
             last_rowid = page.last_rowid if isinstance(page, Cursor) else newest
-            query = await self._threads.run(read_query, text, asked_at, latest)
+            query = await self._threads.run(read_query, text, asked_at, latest, zone)
             upto = attrs.evolve(filters, last_rowid=last_rowid)
             found = await self._list(text, query, upto, kinds, asked_at, account)
             first = (number - 1) * limit

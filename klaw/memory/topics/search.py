@@ -100,8 +100,8 @@ class TopicSearch:
 
     async def _messages(self, text: str, words: Sequence[str], filters: HistoryFilters) -> list[int]:
         """Row ids of the best messages by words. Those by vector would find 1 % more topics, in three times as long."""
-        _, latest = await self.readers.run(history_end, filters.user)
-        query = await self._threads.run(read_query, text, int(self.clock.now()), latest)
+        _, latest, zone = await self.readers.run(history_end, filters.user)
+        query = await self._threads.run(read_query, text, int(self.clock.now()), latest, zone)
         wanted = HistoryFilters(user=filters.user, chat=filters.chat)
         lists = await self.readers.run(search_history, None, words, wanted, DEPTH)
         return [each.rowid for each in gather(lists, query).rank(limit=MESSAGES)]

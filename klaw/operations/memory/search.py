@@ -148,7 +148,8 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchA
     chat = op.chat_of(asked.chat, caller.user, any_user=caller.everybody and asked.user is None)
     page = op.understood("page", read_cursor, asked.page) if asked.page is not None else 1
     now = page.asked_at if isinstance(page, Cursor) else parts.search.now()
-    since, until = op.timed("since", asked.since, now), op.timed("until", asked.until, now, until=True)
+    zone = await parts.readers.run(stored.tasks.days_zone, caller.user)
+    since, until = op.timed("since", asked.since, now, zone), op.timed("until", asked.until, now, zone, until=True)
     if since is not None and until is not None and since >= until:
         raise op.OperationError("bad_args", "must be later than since", field="until")
     filters = stored.history_search.HistoryFilters(

@@ -30,6 +30,8 @@ def last_forgetting(connection: apsw.Connection, user: str) -> int:
     return max(int(get(connection, f"{key}{user}") or 0) for key in (LAST_FORGETTING, LAST_REPLACING))
 
 
+COMMANDS_TO = "commands_to"
+"""Up to this row id, old commands and their answers are forgotten."""
 FORGET_COMPACT = "forget_compact"
 """The database's file is to be rebuilt, because something was forgotten at this time."""
 

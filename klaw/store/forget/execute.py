@@ -65,7 +65,7 @@ class Forgetting:
     runs: tuple[str, ...] = ()
     """They lose the names of these people."""
     asked: Annotated[RowIds, OMIT] = attrs.Factory(lambda self: self.messages, takes_self=True)
-    """The messages that were named: their words are looked for elsewhere."""
+    """The messages that were named: their words are looked for elsewhere. None when old commands go."""
     ran: Annotated[tuple[str, ...], OMIT] = ()
     """Runs of which nothing but the cost is left."""
     tasks: Annotated[tuple[Annotated[TaskName, Check(task_name)], ...], OMIT] = ()
@@ -299,7 +299,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
     quotes.drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)
-    chats.forget_titles(connection, own, at)
+    chats.forget_titles(connection, own if entry.asked else (), at)  # none is made of commands
     for chat, seq in entry.deleted:
         chats.forget(connection, user, chat, seq, at)
     topic_changes.forget(connection, user, entry.messages, entry.topics, at)

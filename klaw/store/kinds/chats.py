@@ -1,8 +1,9 @@
 """Chats as their user sees them; ``kinds.messages`` has their other rows."""
 
+import itertools
 import json
 from collections.abc import Collection, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import apsw
 import attrs
@@ -17,8 +18,10 @@ from klaw.domain.text import in_brief
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine import meta
 from klaw.store.engine.tables import ContentTable
 from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import messages
 from klaw.store.kinds.knowledge import bases as kb
 from klaw.store.kinds.knowledge.bases import Membership
 
@@ -129,6 +132,34 @@ def temporary(connection: apsw.Connection) -> list[tuple[UserId, ChatId, int, st
     WHERE s.last_seq > c.deleted ORDER BY s.updated_at
     """  # noqa: S608 - a constant
     return [(UserId(user), ChatId(chat), seq, at) for user, chat, seq, at in connection.execute(query)]
+
+
+_COMMANDS = f"""
+SELECT rowid, user_id, created_at, type = 'command' AND content <> ''
+    AND (role = 'user' OR metadata ->> '$.command' IS NOT NULL)
+    AND {" AND ".join(f"json_type(metadata, '$.{choice}') IS NULL" for choice in messages.CHOICES)}
+FROM messages_whole WHERE rowid > ? ORDER BY rowid LIMIT ?
+"""  # noqa: S608 - constants
+
+
+_LOOKED_AT = 5_000
+
+
+def old_commands(connection: apsw.Connection, before: str) -> tuple[int, dict[UserId, list[int]], bool]:
+    """Row ids of commands and their answers of before a time, by user, among the next messages that were not looked at;
+    up to which message that is, and whether there are more. An answer by which a chat's turns go, such as that to
+    ``/model``, is none."""
+    last, found = int(meta.get(connection, meta.COMMANDS_TO) or 0), dict[UserId, list[int]]()
+    rows: list[Any] = connection.execute(_COMMANDS, (last, _LOOKED_AT)).fetchall()
+    old = list(itertools.takewhile(lambda row: row[2] < before, rows))
+    for last, user, _at, goes in old:
+        if goes:
+            found.setdefault(UserId(user), []).append(last)
+    return last, found, len(old) == _LOOKED_AT
+
+
+def note_commands(tx: Transaction, last: int) -> None:
+    meta.put(tx.connection, meta.COMMANDS_TO, str(last))
 
 
 def untitled(connection: apsw.Connection) -> tuple[UserId, ChatId] | None:

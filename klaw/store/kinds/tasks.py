@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from datetime import tzinfo
 from typing import Annotated, Literal
 
 import apsw
 import attrs
 
 from klaw.convert import Form, Wire
+from klaw.domain import names
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId
 from klaw.domain.task import Task, TaskName, task_name
@@ -133,6 +135,12 @@ def zone(connection: apsw.Connection, user: UserId) -> str | None:
     """The IANA name of the zone that a user chose; None: the server's holds."""
     found = SETTINGS.get(connection, user, user)
     return None if found is None else found.zone
+
+
+def days_zone(connection: apsw.Connection, user: UserId) -> tzinfo | None:
+    """The zone in which a user's "yesterday" is meant; None: the machine's."""
+    chosen = zone(connection, user)
+    return None if chosen is None else names.zone(chosen)
 
 
 def set_zone(tx: Transaction, user: UserId, name: str, at: str) -> None:

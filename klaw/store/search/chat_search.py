@@ -6,7 +6,7 @@ nearer. All lists of a query come from one snapshot.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import date, timedelta
+from datetime import date, timedelta, tzinfo
 
 import apsw
 import attrs
@@ -14,9 +14,10 @@ import attrs
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.days import local_day, start_of_day
 from klaw.domain.message import Message
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, user_of
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, messages
+from klaw.store.kinds.tasks import days_zone
 from klaw.store.search import fulltext, vector_search
 from klaw.store.search.ranked_lists import Lists, Steps, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour
@@ -80,10 +81,10 @@ def search_chat(
         return steps.lists(neighbours=near, hits=hits, dated=in_days or (), places=found)
 
 
-def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
-    """When something was last said in a scope; None when nothing was."""
-    last = messages.before(connection, scope.chat, scope.end_seq, 1)
-    return local_day(from_iso(last[0].created_at)) if last and last[0].seq >= scope.first_seq else None
+def latest_day(connection: apsw.Connection, scope: ChatScope) -> tuple[date | None, tzinfo | None]:
+    """When something was last said in a scope (None when nothing was), and the zone of its user's days."""
+    last, zone = messages.before(connection, scope.chat, scope.end_seq, 1), days_zone(connection, user_of(scope.chat))
+    return local_day(from_iso(last[0].created_at), zone) if last and last[0].seq >= scope.first_seq else None, zone
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
@@ -123,9 +124,10 @@ def _dated(
 ) -> list[Neighbour]:
     """The nearest messages of some days together; the day after each counts, for what is written afterwards."""
     found: dict[int, Neighbour] = {}
+    zone = days_zone(connection, user_of(scope.chat)) if days else None
     for first, last in days:
-        begin = _first_seq_at(connection, scope, iso(start_of_day(first)))
-        end = _first_seq_at(connection, scope, iso(start_of_day(last + timedelta(days=2))))
+        begin = _first_seq_at(connection, scope, iso(start_of_day(first, zone)))
+        end = _first_seq_at(connection, scope, iso(start_of_day(last + timedelta(days=2), zone)))
         for near in nearest(begin, end) if begin < end else ():
             found.setdefault(near.rowid, near)
     return sorted(found.values(), key=lambda near: near.distance)

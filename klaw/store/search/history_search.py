@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, tzinfo
 from typing import Any
 
 import apsw
@@ -25,6 +25,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages, topic_vectors, topics
 from klaw.store.kinds.chats import TEMPORARY
 from klaw.store.kinds.messages import MESSAGE, SESSION, ChatRow
+from klaw.store.kinds.tasks import days_zone
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search import fulltext, vector_codes, vector_search
@@ -70,10 +71,11 @@ _COUNT_OF_USER = f"SELECT coalesce(sum(last_seq), 0) FROM {SESSION.table} WHERE 
 _LAST_USE = f"SELECT max(updated_at) FROM {SESSION.table} WHERE user_id = ?"  # noqa: S608 - likewise
 
 
-def history_end(connection: apsw.Connection, user: UserId) -> tuple[int, date | None]:
-    """Row id of the newest message of all users (0: there is none), and the local day of the user's last one."""
-    used = connection.execute(_LAST_USE, (user,)).get
-    return int(connection.execute(_LAST_ROWID).get), local_day(from_iso(used)) if used is not None else None
+def history_end(connection: apsw.Connection, user: UserId) -> tuple[int, date | None, tzinfo | None]:
+    """Row id of the newest message of all users (0: there is none), the day of the user's last one, and the zone of the
+    user's days."""
+    used, zone = connection.execute(_LAST_USE, (user,)).get, days_zone(connection, user)
+    return int(connection.execute(_LAST_ROWID).get), local_day(from_iso(used), zone) if used is not None else None, zone
 
 
 def search_history(

@@ -11,7 +11,7 @@ import attrs
 
 from klaw.actor.threads import Threads
 from klaw.convert import Bounds
-from klaw.domain.prompt_files import is_prompt_file
+from klaw.domain.prompt_files import MEMORY_FILE, MEMORY_FOLDER, is_prompt_file
 from klaw.errors import ToolRefused
 from klaw.toolbox.executor import FOLDER as OUTPUT_FOLDER
 from klaw.toolbox.files import access, text
@@ -42,7 +42,10 @@ class _Files:
     """Two patches of one file in one round must not both start from its old content."""
 
     async def read(self, context: ToolContext, function: Callable[[Root], str]) -> str:
-        return await self.threads.run(function, root_of(self.workspace, context.user), abandon=True)
+        root = root_of(self.workspace, context.user)
+        if context.temporary:  # it knows nothing of what other chats left to memory
+            root = attrs.evolve(root, closed=root.closed | {MEMORY_FILE.casefold(), MEMORY_FOLDER})
+        return await self.threads.run(function, root, abandon=True)
 
     async def change(self, context: ToolContext, function: Callable[[Root], str]) -> str:
         def alone(root: Root) -> str:

@@ -24,6 +24,7 @@ from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds.chats import is_temporary
 from klaw.store.kinds.core_memory import read_core
+from klaw.store.kinds.tasks import days_zone
 from klaw.store.search.history_search import HistoryFilters
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
@@ -55,8 +56,8 @@ def _search_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
         until: str | None,
         limit: int,
     ) -> str:
-        now = memory.search.now()
-        begin, end = _moment("since", since, read_since, now), _moment("until", until, read_until, now)
+        now = memory.search.now(), await core.readers.run(days_zone, context.user)
+        begin, end = _moment("since", since, read_since, *now), _moment("until", until, read_until, *now)
         if begin is not None and end is not None and begin >= end:
             raise ToolRefused("until: must be later than since")
         try:
@@ -192,9 +193,9 @@ def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
     return memory_core_get, memory_core_update, memory_core_delete
 
 
-def _moment(name: str, text: str | None, read: Callable[[str, float], float], now: float) -> float | None:
+def _moment(name: str, text: str | None, read: Callable[..., float], *now: object) -> float | None:
     try:
-        return read(text, now) if text else None
+        return read(text, *now) if text else None
     except InvalidValue as error:
         raise ToolRefused(f"{name}: {error}") from error
 

@@ -15,11 +15,13 @@ import pytest
 import trio
 
 from klaw.actor.clock import iso
+from klaw.chats.requests import Submit
 from klaw.domain.attachment import NamedFile
 from klaw.domain.message import TEMPORARY_S
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.forget.forget import LOOK_EVERY_S
 from klaw.store.kinds import chats, core_memory, facts, messages, topics
+from klaw.store.kinds.variants.replace import Wish
 from klaw.store.search.history_search import HistoryFilters
 from tests.support.chats_world import World, world
 from tests.support.facts import fact
@@ -66,6 +68,24 @@ async def test_only_the_chat_itself_knows_what_was_said_in_it(tmp_path: Path) ->
             {"memory_save", "memory_core_update", "memory_core_get", "file_write", "send_message", "task_add"}
         )
 
+        workspace = w.app.core.paths.workspace
+        (workspace / "memory").mkdir(parents=True)
+        for name in ("MEMORY.md", "memory/doors.md", "plan.md"):
+            (workspace / name).write_text("The door code is 4815")
+        reads = [("file_read", {"path": name}) for name in ("MEMORY.md", "memory/doors.md", "./memory.MD", "plan.md")]
+        reads += [("file_glob", {"pattern": "**/*.md"}), ("file_list", {})]
+        calls = [Tool(f"r{number}", name, json.dumps(given)) for number, (name, given) in enumerate(reads)]
+        w.llm.replies += [tool_reply(*calls), text_reply("I see")]
+        await w.send("What is in the files?", chat=NAME)
+        await w.turn(3)
+        told = [each["content"] for each in w.llm.requests[-1].body["messages"] if each["role"] == "tool"][
+            -len(reads) :
+        ]
+        assert ["4815" in each for each in told] == [False, False, False, True, False, False]
+        assert "plan.md" in told[4]
+        assert "MEMORY" not in told[4] + told[5]
+        assert "doors" not in told[4]
+
         assert "green" not in str(await found(w, "secret door green"))
         assert "green" in str(await found(w, "secret door green", chat=CHAT))
         assert [each.chat for each in await read(topics.unarchived, LOCAL_USER, 0, 50)].count(CHAT) == 0
@@ -73,7 +93,7 @@ async def test_only_the_chat_itself_knows_what_was_said_in_it(tmp_path: Path) ->
         inside = Tool("c2", "history_search", json.dumps({"query": "secret door", "chat": NAME}))
         w.llm.replies += [tool_reply(inside), text_reply("No")]
         await w.send("What do you know?", chat="other")
-        await w.turn(3)
+        await w.turn(4)
         assert "searched only from inside" in json.dumps(w.llm.requests[-1].body)
 
         kept = await run(chats.keep, LOCAL_USER, CHAT, AT)
@@ -156,7 +176,7 @@ WORDS = (
 def secrets_of(seed: int) -> list[str]:
     """Words that stand nowhere else."""
     chance = random.Random(f"{seed} secrets")
-    return [f"{chance.choice(('secret', 'тайна'))}-{chance.getrandbits(80):020x}" for _ in range(8)]
+    return [f"{chance.choice(('secret', 'тайна'))}-{chance.getrandbits(80):020x}" for _ in range(10)]
 
 
 CHILD = """
@@ -199,6 +219,10 @@ async def fill(home: Path, seed: int, stop_after: int) -> None:
         file = NamedFile(sha256=kept.sha256, name=f"{secrets[6]}.txt")
         await w.app.chats.send(LOCAL_USER, NAME, "q5", "see the file", (file,))
         await w.turn(5)
+        await w.app.chats.send(LOCAL_USER, NAME, "q6", f"/people {secrets[8]}")
+        edited = Submit(id="q7", text=f"another {secrets[9]}")
+        await w.app.chats.vary(LOCAL_USER, NAME, Wish(which="q5", edits=True), edited)
+        await w.turn(6)
         run = w.app.core.writer.run
         await run(chats.rename, LOCAL_USER, CHAT, secrets[7], AT)
         await run(messages.append, [new("something that stays: the cat sleeps", chat="main", at=clock.at)])

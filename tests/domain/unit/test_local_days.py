@@ -2,6 +2,7 @@
 
 import time
 from datetime import date
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -60,6 +61,20 @@ def test_a_message_belongs_to_its_local_day(now):
     assert local_day(now) == TUESDAY
     assert local_day(start_of_day(TUESDAY)) == TUESDAY
     assert local_day(start_of_day(TUESDAY) - 1) == date(2026, 11, 23)
+
+
+@pytest.mark.parametrize(("zone", "moment"), [EAST, EARLY_EAST, WEST])
+def test_the_zone_of_a_person_goes_before_that_of_the_machine(monkeypatch, zone, moment):
+    here, monday = ZoneInfo(zone), date(2026, 11, 23)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Pacific/Kiritimati")
+        time.tzset()
+        assert local_day(moment, here) == TUESDAY
+        assert read_query("What did I say yesterday?", moment, None, here).periods == (Period(monday, monday),)
+        for words in ("yesterday", "вчера", "2026-11-23", "2026-11-23T00:00"):
+            assert read_since(words, moment, here) == start_of_day(monday, here)
+        assert read_until("yesterday", moment, here) == start_of_day(TUESDAY, here)
+    time.tzset()
 
 
 def test_models_are_told_the_local_day(now):

@@ -469,7 +469,8 @@ function messageRow(chat, message, changed, live) {
     isAnswer && message.turn && h("button.quiet", () => later("made_from", "showMadeFrom", chat, message.turn, changed),
       t("Why this answer")),
     shown, content && !isSystem && menu(t("More"), [...more, [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
-      () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat)]]));
+      () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat)],
+    [t("Forget"), () => later("forgetting", "forgetting", message.id, changed)]]));
   row.append(...(live ? [] : [text]), message.files ? shownFiles(message.files) : "", footer);
   if (live) Object.assign(row, { live: Object.assign(live, { done, footer }) });
   return row;
