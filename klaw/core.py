@@ -109,6 +109,8 @@ class Core:
     metrics: Metrics = attrs.Factory(Metrics)
     files: Threads = attrs.Factory(lambda: Threads("files", 2))
     changing: Changing = attrs.Factory(Changing)
+    beside: dict[str, dict[str, Any]] = attrs.Factory(dict)
+    """How the commands are that run beside the server, by the names of their actors (``operations.host.beside``)."""
     started_at: float = attrs.field(init=False, default=attrs.Factory(lambda self: self.clock.now(), takes_self=True))
     """Unix seconds."""
 

@@ -1,5 +1,6 @@
 """Files over HTTP: upload one, whose SHA-256 a message may then name, and fetch one; add one to a knowledge base."""
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from email.message import Message
@@ -16,19 +17,25 @@ from starlette.routing import Route
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.request_auth import BODY_S, QUERY, Api, connection_of
 from klaw.api.streams import Stream
+from klaw.backup.folder import BackupRefused, BrokenBackup, archived, chosen
 from klaw.convert import FRAMES, Bounds
 from klaw.domain.attachment import OTHER, PICTURES, reading
+from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.operations.kb.bases import meant
 from klaw.operations.kb.sources import AddedSource
+from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
+from klaw.operations.uploads import UploadedPiece
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
+from klaw.upkeep import LITTLE_SPACE_BYTES
 from klaw.wire.frames import FileOfMessage
 
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
 PIECE_BYTES = 65_536
+MAX_EXPORT = 1 << 34
 
 
 @attrs.frozen(kw_only=True)
@@ -76,11 +83,9 @@ def routes(api: Api) -> list[Route]:
         asked, base = QUERY.read(dict(request.query_params), SourceQuery), request.path_params["base"]
         found = await meant(base, who.user, api.parts)
         await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
-        upload, size = api.core.new_id(), 0
+        upload = api.core.new_id()
         try:
-            async with aclosing(request.stream()) as stream:
-                async for piece in _PacedBody(request, stream):
-                    size = await api.core.originals.add(who.user, upload, size, piece)
+            await _take(api, request, who.user, upload)
             name = _name_of(request) if asked.name is None else asked.name
             given = {"base": found.base.id, "upload": upload, "name": name or "file", "kind": asked.kind}
             return JSONResponse(await perform(read(operations()["kb_add"], given), who, api.parts), 201)
@@ -93,9 +98,64 @@ def routes(api: Api) -> list[Route]:
     about = "Add a file to a knowledge base."
     added = About("kb_add_file", about, "kb", SourceQuery, takes=OTHER, answer=AddedSource, written=False, status=201)
     return [
+        *_host_routes(api),
         DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=UploadAnswer)),
         DescribedRoute(f"{PREFIX}/files/{{sha256}}", fetch, "GET", given),
         DescribedRoute(f"{PREFIX}/kb/{{base}}/files", add, "POST", added),
+    ]
+
+
+async def _take(api: Api, request: Request, user: UserId, upload: str, most: int | None = None) -> int:
+    size = 0
+    async with aclosing(request.stream()) as stream:
+        async for piece in _PacedBody(request, stream):
+            size = await api.core.originals.add(user, upload, size, piece, most)
+    return size
+
+
+def _host_routes(api: Api) -> list[Route]:
+    """Exports to import, and backups to keep elsewhere."""
+
+    async def export(request: Request) -> Response:
+        user = api.grant(request, body_counts=False).user
+        length, upload = request.headers.get("content-length", ""), api.core.new_id()
+        if not length.isdecimal():
+            raise HttpRefusal(411, "say in Content-Length how many bytes the export has")
+        free = (await api.core.files.run(shutil.disk_usage, api.core.paths.data_dir)).free
+        if int(length) > min(MAX_EXPORT, free - LITTLE_SPACE_BYTES):
+            raise HttpRefusal(413, "there is not enough room on the server's disk for this file")
+        try:
+            size = await _take(api, request, user, upload, MAX_EXPORT)
+        except BaseException:
+            with trio.move_on_after(DISCARD_S, shield=True):
+                await api.core.originals.discard(user, upload)
+            raise
+        return JSONResponse({"upload": upload, "size": size}, 201)
+
+    async def backup(request: Request) -> Response:
+        if not api.caller(request).operator:
+            raise OperationError("forbidden", "only the operator may ask this")
+        folder, name = api.core.paths.backups_dir, request.path_params["backup"]
+        try:
+            root, manifest = await api.core.files.run(chosen, folder, name)
+        except (BackupRefused, BrokenBackup) as error:
+            raise OperationError("unknown_backup", str(error)) from None
+        pieces = archived(root, manifest)
+
+        async def give(stream: Stream) -> None:
+            while piece := await api.core.files.run(next, pieces, b""):
+                await stream.put(piece)
+
+        answer = Stream(give, "application/x-tar")
+        answer.headers["content-disposition"] = f'attachment; filename="klaw-{name}.tar"'
+        return cast("Response", answer)
+
+    about = "Upload an export for import_run."
+    moved = About("import_upload_export", about, "import", UploadQuery, takes=OTHER, answer=UploadedPiece, status=201)
+    fetched = About("backup_fetch", "A backup as a TAR archive.", "backup", gives=("application/x-tar",))
+    return [
+        DescribedRoute(f"{PREFIX}/import/files", export, "POST", moved),
+        DescribedRoute(f"{PREFIX}/backup/{{backup}}/archive", backup, "GET", fetched),
     ]
 
 

@@ -31,6 +31,7 @@ from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway import answers, tokens
 from klaw.gateway.origin_check import COOKIE, check_origin, session_of
+from klaw.gateway.push import Pusher
 from klaw.store.kinds import tasks
 from klaw.web.child import plain
 
@@ -58,10 +59,14 @@ def routes(api: Api) -> list[BaseRoute]:
 
     async def code_colours(request: Request) -> Response:
         css = _code_css()
-        etag = f'"{hashlib.sha256(css.encode()).hexdigest()[:16]}"'
+        etag = f'"{_digest(css)}"'
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers={"etag": etag})
         return Response(css, media_type="text/css", headers={"etag": etag, "cache-control": "no-cache"})
+
+    async def service_worker(_request: Request) -> Response:
+        text = await api.core.files.run(_service_worker)
+        return Response(text, media_type="text/javascript", headers={"cache-control": "no-cache"})
 
     async def render(request: Request) -> Response:
         user = api.grant(request).user
@@ -73,8 +78,10 @@ def routes(api: Api) -> list[BaseRoute]:
     rendered = About("render", about, "page", body=ToRender, answer=RenderedTexts)
     return [
         Route("/", page, methods=["GET"]),
+        Route("/sw.js", service_worker, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),
         DescribedRoute(f"{PREFIX}/render", render, "POST", rendered),
+        *_push_routes(api),
         Mount("/static", _RevalidatedFiles(directory=STATIC)),
     ]
 
@@ -95,6 +102,21 @@ def _code_css() -> str:
     light = HtmlFormatter(style="default").get_style_defs(".code")
     dark = HtmlFormatter(style="github-dark").get_style_defs("[data-theme=dark] .code")
     return f"{light}\n{dark}\n"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def _service_worker() -> str:
+    """The service worker, told what it keeps: all that the page consists of, under a name that changes with it."""
+    files = sorted(path for path in STATIC.rglob("*.*") if path.name != "sw.js" and path.suffix != ".png")
+    content = {"/": _index(), "/static/code.css": _code_css()}
+    content |= {f"/static/{path.relative_to(STATIC).as_posix()}": path.read_text("utf-8") for path in files}
+    script = (STATIC / "sw.js").read_text("utf-8")
+    version = f"klaw {_digest(json.dumps([script, content]))}"
+    return f"const VERSION = {json.dumps(version)}, FILES = {json.dumps([*content])};\n{script}"
 
 
 @cache
@@ -172,17 +194,71 @@ async def _kill(process: trio.Process) -> None:
     process.kill()
 
 
+# -- notifications of browsers: see ``gateway.push`` -----------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ToNotify:
+    endpoint: Annotated[str, Bounds(1, 2_000)]
+    p256dh: Annotated[str, Bounds(80, 100, "[A-Za-z0-9_-]+=*")]
+    auth: Annotated[str, Bounds(16, 40, "[A-Za-z0-9_-]+=*")]
+    words: bool = True
+
+
+class NotifiedBrowser(TypedDict):
+    id: str
+
+
+class PushKey(TypedDict):
+    key: str
+
+
+def _push_routes(api: Api) -> list[Route]:
+    def push() -> Pusher:
+        if api.services.push is None:
+            raise HttpRefusal(503, "this server sends no notifications")
+        return api.services.push
+
+    async def key(request: Request) -> Response:
+        api.grant(request)
+        return JSONResponse({"key": await push().public_key()})
+
+    async def subscribe(request: Request) -> Response:
+        grant = api.grant(request)
+        asked = await api.json(request, partial(REQUESTS.read, cls=ToNotify), MAX_PUSH_BYTES)
+        made = await push().subscribe(grant, asked.endpoint, asked.p256dh, asked.auth, words=asked.words)
+        return JSONResponse({"id": made}, 201)
+
+    async def unsubscribe(request: Request) -> Response:
+        user, which = api.grant(request).user, request.path_params["id"]
+        if not await push().remove(lambda each: each.user == user and each.id == which):
+            return problem(404, "unknown_browser", "no browser of yours with this id is notified")
+        return Response(status_code=204)
+
+    of_key = About("push_key", "The key with which this server signs notifications.", "push", answer=PushKey)
+    of_new = About("push_add", "Notify a browser.", "push", body=ToNotify, answer=NotifiedBrowser, status=201)
+    of_gone = About("push_delete", "Notify a browser no more.", "push", status=204, gives=())
+    return [
+        DescribedRoute(f"{PREFIX}/push", key, "GET", of_key),
+        DescribedRoute(f"{PREFIX}/push", subscribe, "POST", of_new),
+        DescribedRoute(f"{PREFIX}/push/{{id}}", unsubscribe, "DELETE", of_gone),
+    ]
+
+
 # -- logins of browsers: a token is given once, from then on a cookie stands for it ------------------------------------
 
 
 MAX_LOGIN_BYTES = 2_048
 """Longest body of a login, which anybody may send: reading JSON takes a third of a second for each megabyte."""
+MAX_PUSH_BYTES = 4_096
 _DAY_S = 86_400.0
 
 
 @attrs.frozen(kw_only=True)
 class LogIn:
-    token: Annotated[str, Bounds(1, 200)]
+    token: Annotated[str, Bounds(1, 200)] | None = None
+    code: Annotated[str, Bounds(1, 200)] | None = None
+    """Of ``token_phone``, in the token's place."""
 
 
 class LoggedIn(TypedDict):
@@ -212,9 +288,15 @@ def login_routes(api: Api) -> list[Route]:
         authenticator = api.services.auth
         check_origin(headers_of(request), api.services.config.allowed_origins, place_of(request))
         given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
-        grant = authenticator.grant(given.token, loopback=False)
+        if given.code is not None:
+            grant, why = authenticator.redeem(given.code), "this code was used already, or is too old: make a new one"
+        else:
+            grant, why = (
+                authenticator.grant(given.token, loopback=False),
+                "this token is not valid; klaw token add makes one",
+            )
         if grant is None:
-            raise HttpRefusal(401, "this token is not valid; klaw token add makes one")
+            raise HttpRefusal(401, why)
         now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
         add = partial(tokens.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
         secret = await api.core.files.run(add)
@@ -228,13 +310,18 @@ def login_routes(api: Api) -> list[Route]:
         grant = api.services.auth.grant(secret, loopback=False, login=True) if secret else None
         if grant is None or grant.token is None:
             return problem(400, "not_logged_in", "this request has no login")
-        await api.core.files.run(tokens.revoke_tokens, api.services.auth.path, grant.token)
+        login = grant.token
+        await api.core.files.run(tokens.revoke_tokens, api.services.auth.path, login)
+        if api.services.push is not None:
+            await api.services.push.remove(lambda each: each.login == login)
         connection_of(request).user = None
         response = Response(status_code=204)
         _set_cookie(response, request, "", 0)
         return response
 
-    begun = About("log_in", "Get a cookie for a token.", "login", body=LogIn, answer=LoggedIn)
+    begun = About(
+        "log_in", "Get a cookie for a token, or for a code of token_phone.", "login", body=LogIn, answer=LoggedIn
+    )
     ended = About("log_out", "End a browser's login.", "login", status=204, gives=())
     return [
         DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", "Who I am.", "login", answer=Me)),

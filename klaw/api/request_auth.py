@@ -69,7 +69,7 @@ class Api:
         grant = self.grant(request, body_counts=body_counts)
         if connection_of(request).operator:
             return OPERATOR
-        return Caller(user=grant.user, operator=grant.operator)
+        return Caller(user=grant.user, operator=grant.operator, token=grant.token)
 
     async def body(self, request: Request, at_most: int | None = None) -> bytes:
         """A request's body; if its length is not told, each piece counts as a frame. Raises HttpRefusal: too long, or

@@ -30,6 +30,7 @@ from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.errors import ConfigError
 from klaw.gateway.listener import Gateway
+from klaw.gateway.push import Pusher
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Authenticator, tokens_file
 from klaw.operations.handler import Listeners, Parts
@@ -105,6 +106,7 @@ class _Server:
         self.app, self._auth = app, auth
         self._address: tuple[str, int] | None = None
         self._http = HttpServer(self._make_api)
+        self._push = Pusher(app.core, auth, app.hub)
         self._services = Services(
             config=app.core.live(lambda now: now.gateway),
             chats=app.chats,
@@ -114,6 +116,7 @@ class _Server:
             attachments=app.core.attachments,
             clock=app.core.clock,
             perform=lambda call, caller: perform(call, caller, self._parts),
+            push=self._push,
             http=self._http if app.core.config.gateway.http.enabled else None,
         )
         self.gateway = Gateway(self._services, self._listening)
@@ -129,10 +132,12 @@ class _Server:
             checks["listener"] = partial(notify.accepts, lambda: self._address)
             await core.supervisor.start(notify.spec(notifier, interval_s, checks))
         await core.supervisor.start(health.Notices(core, self._auth.owners).spec())
+        await self._push.start()
 
     async def stop(self) -> None:
         """No new connections and no new questions; what runs goes on in the stages of ``running``."""
-        for name in (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name):
+        names = (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name)
+        for name in (*names, self._push.mailbox.name):
             await self.app.core.supervisor.stop(name, "shutdown")
 
     async def _settings_changed(self, before: EngineConfig) -> None:
@@ -153,7 +158,9 @@ class _Server:
             http_connections=self.gateway.http_connections,
             address=lambda: self.url,
             tokens=self._auth.listed,
+            add_token=self._auth.add,
             revoke=self._auth.revoke,
+            make_code=self._auth.make_code,
             check_up=partial(_check_up, self.app.core.paths, Threads("check-up", 1)),
         )
         return attrs.evolve(self.app, listeners=listeners)

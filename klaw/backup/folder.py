@@ -10,10 +10,11 @@ import json
 import os
 import re
 import shutil
+import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 
@@ -225,6 +226,22 @@ def listed(folder: Path) -> list[Backup]:
     return sorted(found, key=lambda each: (each.order, each.name))
 
 
+def told(backup: Backup, last_forgetting: int) -> dict[str, Any]:
+    """What lists of backups say of one; ``last_forgetting``: ``backup_mark.last_forgetting``."""
+    found = backup.manifest
+    about: dict[str, Any] = {"name": backup.name, "problem": backup.problem}
+    if found is not None:
+        about |= {"time": found.time, "klaw": found.klaw, "files": len(found.items), "bytes": found.bytes}
+        about |= {"new_bytes": found.new_bytes, "secrets": found.secrets, "left_out": found.left_out}
+        about |= {"messages_to": found.last.get("rowid"), "holds_forgotten": holds_forgotten(backup, last_forgetting)}
+    return about
+
+
+def holds_forgotten(backup: Backup, last_forgetting: int) -> bool:
+    made = backup.manifest
+    return made is not None and (made.forgetting or made.last.get("entry", 0) < last_forgetting)
+
+
 def after(newest: str, time: str) -> str:
     """``BackupManifest.order`` of a backup that is made at a time, by a clock that may have been set back since the one
     before, whose order is ``newest``; empty for the first one."""
@@ -246,6 +263,14 @@ def newest(folder: Path) -> float | None:
 def is_old(made: float, now: float) -> bool:
     """Whether the last backup is too old. Both in Unix seconds."""
     return not -AHEAD_S <= now - made <= OLD_S
+
+
+def last(folder: Path) -> dict[str, str | None]:
+    """When the last backup was made, and why the last attempt failed; None where nobody knows."""
+    with suppress(OSError):
+        made = newest(folder)
+        return {"made_at": None if made is None else iso(made), "failed": failure(folder)}
+    return {"made_at": None, "failed": None}
 
 
 def failure(folder: Path) -> str | None:
@@ -297,6 +322,34 @@ def chosen(folder: Path, name: str | None) -> tuple[Path, BackupManifest]:
         cannot = f"{__version__} cannot read all of its logs: use that one"
         raise BackupRefused(f"{name} was made by Klaw {made.klaw}; {cannot}")
     return folder / name, made
+
+
+ARCHIVE_BYTES = 1 << 18
+
+
+def archived(root: Path, manifest: BackupManifest) -> Iterator[bytes]:
+    """A backup as a TAR archive, in pieces. Raises OSError: a file of it cannot be read."""
+    pieces = bytearray()
+    links = {each.place: each.link for each in manifest.items if each.link}
+    for path in (FILE, DIGEST, *dict.fromkeys(each.place for each in manifest.items)):
+        if path in links:
+            entry = tarfile.TarInfo(f"{root.name}/{path}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, links[path]
+            pieces += entry.tobuf(tarfile.PAX_FORMAT)
+            continue
+        with safe_open.opened(root, path) as file, os.fdopen(os.dup(file.fd), "rb") as content:
+            entry = tarfile.TarInfo(f"{root.name}/{path}")
+            entry.size, entry.mode, entry.mtime = file.info.st_size, 0o600, int(file.info.st_mtime)
+            pieces += entry.tobuf(tarfile.PAX_FORMAT)
+            left = entry.size
+            while left and (data := content.read(min(left, ARCHIVE_BYTES))):
+                left -= len(data)
+                pieces += data
+                if len(pieces) >= ARCHIVE_BYTES:
+                    yield bytes(pieces)
+                    pieces.clear()
+            pieces += bytes(left + -entry.size % tarfile.BLOCKSIZE)
+    yield bytes(pieces) + bytes(2 * tarfile.BLOCKSIZE)
 
 
 def remove(backups: Sequence[Backup]) -> None:

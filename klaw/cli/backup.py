@@ -17,7 +17,6 @@ from klaw.operations.lines import Lines, ShownLines, Table, size
 from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
-    from klaw.backup.folder import Backup
     from klaw.store.backup_mark import BackupMark
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
@@ -60,21 +59,6 @@ def _mark(paths: Paths, logs: bool) -> "BackupMark":
         with suppress(NoServer):
             return JOURNAL.read(call(paths, "backup_mark", timeout_s=90, logs=logs), BackupMark)
     return mark_offline(paths.database)
-
-
-def _told(backup: "Backup", last_forgetting: int) -> dict[str, Any]:
-    found = backup.manifest
-    told: dict[str, Any] = {"name": backup.name, "problem": backup.problem}
-    if found is not None:
-        told |= {"time": found.time, "klaw": found.klaw, "files": len(found.items), "bytes": found.bytes}
-        told |= {"new_bytes": found.new_bytes, "secrets": found.secrets, "left_out": found.left_out}
-        told |= {"messages_to": found.last.get("rowid"), "holds_forgotten": _holds_forgotten(backup, last_forgetting)}
-    return told
-
-
-def _holds_forgotten(backup: "Backup", last_forgetting: int) -> bool:
-    made = backup.manifest
-    return made is not None and (made.forgetting or made.last.get("entry", 0) < last_forgetting)
 
 
 def _listed(answer: dict[str, Any]) -> ShownLines:
@@ -154,12 +138,12 @@ def create(asked: Create, here: Here) -> dict[str, Any]:
 @command(NOUN, "backup_list", BackupFolder, cli="list", show=_listed)
 def show(asked: BackupFolder, here: Here) -> dict[str, Any]:
     """List the backups, the oldest first. The exit code is 1 if one of them is broken."""
-    from klaw.backup.folder import listed, os_errors_refused
+    from klaw.backup.folder import listed, os_errors_refused, told
     from klaw.store.backup_mark import last_forgetting
 
     folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
     with os_errors_refused(folder):
-        return {"folder": str(folder), "backups": [_told(each, last) for each in listed(folder)]}
+        return {"folder": str(folder), "backups": [told(each, last) for each in listed(folder)]}
 
 
 @command(NOUN, "backup_verify", OneBackup, cli="verify", show=_verified)
@@ -204,7 +188,7 @@ def restore(asked: OneBackup, here: Here) -> dict[str, Any]:
 @command(NOUN, "backup_prune", Prune, cli="prune", show=_pruned)
 def prune(asked: Prune, here: Here) -> dict[str, Any]:
     """Remove all backups but the newest. Broken ones are neither counted nor removed."""
-    from klaw.backup.folder import listed, locked, os_errors_refused, remove
+    from klaw.backup.folder import holds_forgotten, listed, locked, os_errors_refused, remove, told
     from klaw.store.backup_mark import last_forgetting
 
     folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
@@ -212,7 +196,7 @@ def prune(asked: Prune, here: Here) -> dict[str, Any]:
         good = [each for each in listed(folder) if each.manifest is not None]
         away = good[: -asked.keep]
         if asked.forgotten:
-            away += [each for each in good[-asked.keep :] if _holds_forgotten(each, last)]
+            away += [each for each in good[-asked.keep :] if holds_forgotten(each, last)]
         remove(away)
-        left = [_told(each, last) for each in listed(folder)]
+        left = [told(each, last) for each in listed(folder)]
     return {"folder": str(folder), "removed": [each.name for each in away], "backups": left}

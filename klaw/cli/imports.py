@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -19,11 +19,11 @@ from klaw.cli.admin_call import NoServer, call
 from klaw.cli.operations import Here, command
 from klaw.cli.output import new_folder
 from klaw.config.paths import Paths
-from klaw.convert import Check
 from klaw.domain import names
 from klaw.domain.attachment import clean_name
 from klaw.domain.text import counted, cut, plural
 from klaw.errors import KlawError
+from klaw.operations.imports import ExportOfPeople, OwnNameAndZone
 from klaw.operations.lines import ShownLines, minute
 from klaw.operations.operation import Noun, OfUser, argument, required
 
@@ -59,25 +59,19 @@ class Claude(ImportArguments):
     )
 
 
-def _zone_name(name: str) -> str:
-    names.zone(name)
-    return name
+@attrs.frozen(kw_only=True)
+class ImportPeople(OwnNameAndZone, ImportArguments):
+    pass
 
 
 @attrs.frozen(kw_only=True)
-class ImportPeople(ImportArguments):
-    me: str | None = argument("your own name in the export, where it does not say who you are", metavar="NAME")
-    zone: Annotated[str, Check(_zone_name)] | None = argument(
-        "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
-    )
-
-
-@attrs.frozen(kw_only=True)
-class WhatsApp(ImportPeople):
-    dates: Literal["dmy", "mdy", "ymd"] | None = argument(
-        "the order of day, month and year, if the file does not show it"
-    )
+class WhatsApp(ExportOfPeople, ImportArguments):
     title: str | None = argument("what the chat is called (default: by the name of the file)", metavar="TITLE")
+
+
+@attrs.frozen(kw_only=True)
+class AnyExport(WhatsApp):
+    name: str | None = argument("what the file was called, if it comes from standard input", metavar="NAME")
 
 
 def _shown(answer: dict[str, Any]) -> ShownLines:
@@ -166,7 +160,22 @@ def klaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     return _imported(asked, here, klaw_export.SOURCE, klaw_export.read)
 
 
-def _zone(asked: ImportPeople) -> dt.tzinfo | None:
+@command(NOUN, "import_auto", AnyExport, cli="auto", show=_shown)
+def auto(asked: AnyExport, here: Here) -> dict[str, Any]:
+    """Import an export of any of these programs; its content tells which."""
+    from klaw.imports import export_files
+    from klaw.imports import whatsapp as of_whatsapp
+
+    with export_files.opened(asked.file) as export:
+        source = export_files.source_of(export)
+    if source == of_whatsapp.SOURCE and asked.title is None and asked.name is not None:
+        asked = attrs.evolve(asked, title=of_whatsapp.title_of(Path(asked.name).stem) or None)
+    reading: dict[str, Callable[[Any, Here], dict[str, Any]]]
+    reading = {each.__name__: each for each in (chatgpt, claude, telegram, whatsapp, openclaw, klaw)}
+    return {**reading[source](asked, here), "source": source}
+
+
+def _zone(asked: OwnNameAndZone) -> dt.tzinfo | None:
     return names.zone(asked.zone) if asked.zone else None
 
 

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
+from klaw.cli.admin_call import call
 from klaw.cli.operations import Here, command
-from klaw.convert import Check
+from klaw.convert import Bounds, Check
 from klaw.domain.names import LOCAL_USER, user_id
 from klaw.errors import KlawError
+from klaw.operations.host.token import ADDRESS, TokenToRevoke
 from klaw.operations.operation import Nothing, Noun, argument, required
-from klaw.operations.server import TokenToRevoke
 
 if TYPE_CHECKING:
     from klaw.gateway.tokens import StoredToken, TokenTable
@@ -25,13 +26,19 @@ class TokenUser:
 
 
 @attrs.frozen(kw_only=True)
-class NewToken(TokenUser):
+class TokenToAdd(TokenUser):
     operator: bool = argument("operator token: manages the server, sees all users' data", default=False)
+    qr: bool = argument("show a QR code that logs a phone in, once, instead", default=False)
+    url: Annotated[str, Bounds(1, 300, ADDRESS)] | None = argument(
+        "with --qr: where the phone reaches Klaw (default: this machine's address)", metavar="ADDRESS"
+    )
 
 
-@command(NOUN, "token_add", NewToken, cli="add")
-def add(asked: NewToken, here: Here) -> dict[str, Any]:
+@command(NOUN, "token_add", TokenToAdd, cli="add")
+def add(asked: TokenToAdd, here: Here) -> dict[str, Any]:
     """Make a token for a user and print it once."""
+    if asked.qr:
+        return _phone(asked, here)
     from klaw.actor.clock import SystemClock, iso
     from klaw.gateway.tokens import add_token, tokens_file
 
@@ -47,6 +54,20 @@ def add(asked: NewToken, here: Here) -> dict[str, Any]:
             "  klaw token allow-local    lets this machine in without one",
         )
     return {**token.told(), "token": secret}
+
+
+def _phone(asked: TokenToAdd, here: Here) -> dict[str, Any]:
+    from klaw.operations.host.token import in_blocks
+    from klaw.operations.lines import minute
+
+    made = call(here.paths, "token_phone", user=asked.name, operator=asked.operator, address=asked.url)
+    here.say(*in_blocks(made["url"]), made["url"])
+    here.say(
+        f"Scan it with the phone: it opens Klaw, logged in as {made['user']}, once, until {minute(made['expires_at'])}."
+    )
+    if others := made["addresses"][1:]:
+        here.say(f"If the phone cannot open that address, give another one with --url: {', '.join(others)}")
+    return made
 
 
 @command(NOUN, "token_list", Nothing, cli="list")
@@ -67,7 +88,7 @@ def revoke(asked: TokenToRevoke, here: Here) -> dict[str, Any]:
     """Revoke the tokens of a user, or one token. A running server closes their connections."""
     from klaw.gateway.tokens import revoke_tokens, tokens_file
 
-    revoked = revoke_tokens(tokens_file(here.paths.config_dir), asked.name)
+    revoked = revoke_tokens(tokens_file(here.paths.config_dir), asked.name, asked.user)
     if not revoked:
         raise KlawError("no token has this user or id; `klaw token list` shows them")
     here.say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))

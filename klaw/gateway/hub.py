@@ -9,7 +9,7 @@ import structlog
 from klaw.actor.failure import error_class, where
 from klaw.domain import events
 from klaw.domain.message import Message, MessageKind
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, UserId
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.rendering import RenderingPlaces
 
@@ -40,10 +40,15 @@ class Hub:
         self._everybody: dict[int, Subscriber] = {}
         self._watchers: dict[ChatId, dict[int, Subscriber]] = {}
         self._running: dict[ChatId, RunningAnswer] = {}
+        self._in_sight: dict[int, UserId] = {}
         self.rendering = RenderingPlaces()
+        self.unseen: Callable[[events.MessageStored | events.ApprovalAsked], None] | None = None
+        """Is told of what a user may want to be notified of; None while nobody wants that."""
 
     def emit(self, event: events.Event) -> None:
         """Tell everybody concerned; an error of one subscriber is logged and concerns nobody else."""
+        if self.unseen is not None and isinstance(event, events.MessageStored | events.ApprovalAsked):
+            self.unseen(event)
         match event:
             case events.MessageStored(message=message):
                 self._round_over(message)
@@ -62,12 +67,22 @@ class Hub:
 
     def leave(self, subscriber: Subscriber) -> None:
         self._everybody.pop(id(subscriber), None)
+        self._in_sight.pop(id(subscriber), None)
         for chat, watchers in list(self._watchers.items()):
             if watchers.pop(id(subscriber), None) is not None and not watchers:
                 del self._watchers[chat]
 
     def watch(self, subscriber: Subscriber, chat: ChatId) -> None:
         self._watchers.setdefault(chat, {})[id(subscriber)] = subscriber
+
+    def set_in_sight(self, subscriber: Subscriber, user: UserId, *, visible: bool) -> None:
+        """Say whether a user sees the page behind a connection."""
+        self._in_sight.pop(id(subscriber), None)
+        if visible:
+            self._in_sight[id(subscriber)] = user
+
+    def in_sight(self, user: UserId) -> bool:
+        return user in self._in_sight.values()
 
     def running(self, chat: ChatId) -> RunningAnswer | None:
         return self._running.get(chat)

@@ -11,6 +11,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.config.schema import GatewayConfig
 from klaw.gateway.connection_limits import Connection
 from klaw.gateway.hub import Hub
+from klaw.gateway.push import Pusher
 from klaw.gateway.tokens import Authenticator
 from klaw.operations.handler import Caller
 from klaw.operations.perform import Call
@@ -39,5 +40,7 @@ class Services:
     clock: Clock
     perform: Callable[[Call, Caller], Awaitable[dict[str, Any]]]
     """``operations.perform`` with the server's parts."""
+    push: Pusher | None = None
+    """None: nobody can be notified."""
     http: HttpDoor | None = None
     """None: WebSockets only."""

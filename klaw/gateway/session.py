@@ -163,7 +163,7 @@ class ClientSession:
         delivery = Delivery(user, services, self._link.outbox, self._still_allowed)
         sending = Sending(user, services.chats, delivery, self._link, nursery)
         assert self._grant is not None  # since the hello
-        caller = Caller(user=user, operator=self._grant.operator)
+        caller = Caller(user=user, operator=self._grant.operator, token=self._grant.token)
         requests = Requests(caller, services, self._link, nursery)
         self._talk = _Conversation(allowance, delivery, sending, requests)
         self._link.put(
@@ -207,6 +207,8 @@ class ClientSession:
             self._link.put(frames.Error(code="hello_again", message="hello was said already"))
         elif isinstance(frame, frames.Approve):
             self._approve(frame, talk)
+        elif isinstance(frame, frames.Visible):
+            self._services.hub.set_in_sight(talk.delivery, talk.delivery.user, visible=frame.visible)
         elif isinstance(frame, frames.Watch):
             self._ask_for_watch(frame, talk)
         else:

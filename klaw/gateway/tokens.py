@@ -32,6 +32,9 @@ FILE_NAME = "tokens.json"
 _PREFIX = "klaw_"
 MAX_LOGINS = 32
 """Browsers of one user that are logged in; the oldest is logged out."""
+CODE_S = 600.0
+"""How long a code can be used."""
+MAX_CODES = 100
 
 log = structlog.get_logger("klaw.auth")
 
@@ -45,7 +48,8 @@ class StoredToken:
     created_at: str
     operator: Annotated[bool, OMIT] = False
     login_of: Annotated[str | None, OMIT] = None
-    """For a browser's login: the id of the token that it was made with, and ends with."""
+    """For a browser's login: the id of the token that it was made with, and ends with; its own, if it was made with
+    another user's, or with none."""
     expires_at: Annotated[str | None, OMIT] = None
 
     def told(self) -> dict[str, Any]:
@@ -106,8 +110,8 @@ def _new(user: UserId, created_at: str, **more: Any) -> tuple[StoredToken, str]:
 def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str:
     """Log a browser in with what a token grants; the user's oldest login may have to go. Returns the login's secret.
     Raises ConfigError."""
-    more = {"operator": grant.operator, "login_of": grant.token, "expires_at": expires_at}
-    login, secret = _new(grant.user, created_at, **more)
+    login, secret = _new(grant.user, created_at, operator=grant.operator, expires_at=expires_at)
+    login = attrs.evolve(login, login_of=grant.token or login.id)
 
     def with_login(access: TokenTable) -> TokenTable:
         kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > created_at]
@@ -119,12 +123,14 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
     return secret
 
 
-def revoke_tokens(path: Path, name: str) -> tuple[StoredToken, ...]:
-    """Remove and return the token of this id with its logins, or all tokens of this user. Raises ConfigError."""
+def revoke_tokens(path: Path, name: str, of: UserId | None = None) -> tuple[StoredToken, ...]:
+    """Remove and return the token of this id with its logins, or all tokens of this user; with ``of`` only what this
+    user has. Raises ConfigError."""
     revoked: list[StoredToken] = []
 
     def without(access: TokenTable) -> TokenTable:
-        revoked[:] = [token for token in access.tokens if name in (token.id, token.user, token.login_of)]
+        named = (token for token in access.tokens if name in (token.id, token.user, token.login_of))
+        revoked[:] = [token for token in named if of in (None, token.user)]
         left = tuple(token for token in access.tokens if token not in revoked)
         return attrs.evolve(access, tokens=left) if revoked else access
 
@@ -172,6 +178,8 @@ class Authenticator:
         self._looked_at = time.monotonic()
         self._stamp = self._look()
         self._access = load_access(path)
+        self._codes: dict[str, tuple[Grant, float]] = {}
+        """By the SHA-256 of each: what it grants, and until when (Unix seconds). A restart ends them."""
 
     @property
     def has_tokens(self) -> bool:
@@ -200,8 +208,32 @@ class Authenticator:
     def listed(self) -> TokenTable:
         return load_access(self.path)
 
-    def revoke(self, name: str) -> tuple[StoredToken, ...]:
-        return revoke_tokens(self.path, name)
+    def add(self, user: str, *, operator: bool) -> tuple[StoredToken, str]:
+        return add_token(self.path, user, iso(self._clock()), operator=operator)
+
+    def revoke(self, name: str, of: UserId | None = None) -> tuple[StoredToken, ...]:
+        return revoke_tokens(self.path, name, of)
+
+    def make_code(self, user: UserId, *, operator: bool, asked_with: str | None) -> tuple[str, str]:
+        """A code with which one browser can log in as the user, and until when. The login ends with the token that the
+        code was ``asked_with``, if that is the user's own."""
+        self._refresh()
+        now = self._clock()
+        kept = [(digest, each) for digest, each in self._codes.items() if each[1] > now]
+        self._codes = dict(kept[1 - MAX_CODES :])
+        asking = [each for each in self._access.tokens if (each.id, each.user) == (asked_with, user)]
+        token = asking[0].login_of or asking[0].id if asking else None
+        code = secrets.token_urlsafe(16)
+        self._codes[_digest(code)] = Grant(user=user, token=token, operator=operator), now + CODE_S
+        return code, iso(now + CODE_S)
+
+    def redeem(self, code: str) -> Grant | None:
+        """What a code grants, which then is used up; None: nothing, or not any more."""
+        grant, until = self._codes.pop(_digest(code), (None, 0.0))
+        if grant is None or until <= self._clock():
+            return None
+        self._refresh()
+        return grant if grant.token is None or self.holds(grant) else None
 
     def holds(self, grant: Grant) -> bool:
         """Whether a grant still holds: the token was not revoked, or none is needed still. A change of the file counts

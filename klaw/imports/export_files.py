@@ -174,6 +174,40 @@ class OpenedExport:
             yield self._stream
 
 
+_NAMED = (
+    (r"conversations(?:[-_ ]?\d+)?\.json", ""),
+    (r"chats/[^/]+\.json", "klaw"),
+    (r"result\.json", "telegram"),
+    (r"(?:memories|projects)\.json", "claude"),
+    (r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt", "whatsapp"),
+    (r"[^/]+\.jsonl", "openclaw"),
+    (r"(?:facts|people)\.json", "klaw"),
+)
+_MARKS = (
+    (rb'^\s*\{\s*"type"\s*:\s*"session"', "openclaw"),
+    (rb"^\s*(?:[^\s\[{]|\[\d)", "whatsapp"),
+    (rb'"chat_messages"', "claude"),
+    (rb'"mapping"', "chatgpt"),
+    (rb'"from_id"|"date_unixtime"|"personal_information"', "telegram"),
+)
+HEAD_BYTES = 1 << 18
+
+
+def source_of(export: OpenedExport) -> str:
+    """The program that made an export, by the names of its files, or by how the file begins. Raises ImportRefused."""
+    try:
+        for file, source in [(file, source) for wanted, source in _NAMED for file in export.files(wanted)[:1]]:
+            if source and export.has_several:
+                return source
+            with file.open() as stream:
+                head = stream.read(HEAD_BYTES)
+            if (marked := next((source for mark, source in _MARKS if re.search(mark, head)), None)) is not None:
+                return marked
+    except UNREADABLE as error:
+        raise ImportRefused(f"{export.path}: cannot be read: {error}") from error
+    raise ImportRefused(f"{export.path}: is no export of ChatGPT, Claude, Telegram, WhatsApp, OpenClaw or Klaw")
+
+
 def each_file(files: Iterable[ExportEntry], read: Callable[[ExportEntry], Iterator[Event]]) -> Iterator[Event]:
     """What is read of files. One that cannot be read to its end is reported, and does not stop the rest."""
     for file in files:

@@ -72,7 +72,7 @@ def read(
         if facts.odd:
             much = f"{len(facts.odd):,} lines begin with a time in unknown words"
             yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
-        named = title or facts.title(file.stem) or facts.title(export.path.stem)
+        named = title or title_of(file.stem) or title_of(export.path.stem)
         yield from _ChatReader(file, me, order or facts.order(file.name), zone, named, facts).events()
 
     yield from each_file(export.files(FILES, "chat as text (_chat.txt)"), chat)
@@ -187,16 +187,18 @@ class _FileFacts:
         """A group whose notices stand under its name; empty: none is seen."""
         return next((name for name, _ in self.groups.most_common() if name not in self.senders), "")
 
-    def title(self, stem: str) -> str:
-        named = stem = normalized("NFC", stem)
-        while (cut_ := _TITLE.sub("", named).strip()) != named:
-            named = cut_
-        return named if named != stem else ""
-
     def named(self) -> str:
         often = sorted(self.senders, key=self.senders.__getitem__, reverse=True)
         names = [cut(name, 40) for name in often[:MOST_NAMED]]
         return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")
+
+
+def title_of(stem: str) -> str:
+    """The title of the chat in a file of this name; empty: WhatsApp did not name it so."""
+    named = stem = normalized("NFC", stem)
+    while (cut_ := _TITLE.sub("", named).strip()) != named:
+        named = cut_
+    return named if named != stem else ""
 
 
 @attrs.define(eq=False)

@@ -54,6 +54,8 @@ class Caller:
     """Ends the running turn of that chat, for the reason given."""
     client: str | None = None
     """The program that asks on behalf of a model: what it writes down is not the user's own words."""
+    token: str | None = None
+    """The id of the token or login with which is asked."""
 
     @property
     def here(self) -> ChatId:
@@ -116,8 +118,12 @@ class Listeners:
     address: Callable[[], str | None]
     tokens: Callable[[], Any]
     """All tokens and logins (``gateway.tokens``)."""
-    revoke: Callable[[str], Sequence[Any]]
+    add_token: Callable[..., tuple[Any, str]]
+    """Makes one for a user, and returns it with its secret."""
+    revoke: Callable[..., Sequence[Any]]
     """Revokes those of a user, or the one of an id, and returns them."""
+    make_code: Callable[..., tuple[str, str]]
+    """A code with which a browser can log in, and until when."""
     check_up: Callable[..., Awaitable[dict[str, Any]]]
     """What ``klaw doctor`` finds, of a server whose status and health are these."""
 

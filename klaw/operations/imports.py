@@ -1,8 +1,9 @@
 """What was moved in from other programs (``klaw.cli.imports`` reads their exports): storing it, listing, undoing."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, cast
 
 import attrs
 
@@ -11,7 +12,7 @@ from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain.attachment import NamedFile
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
 from klaw.domain.message import chat_title
-from klaw.domain.names import CHAT_FORM, chat_id, chat_name
+from klaw.domain.names import CHAT_FORM, chat_id, chat_name, zone
 from klaw.domain.task import MAX_TASKS, Task
 from klaw.domain.text import plural
 from klaw.errors import TaskError
@@ -19,6 +20,7 @@ from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.host.beside import NOT_BEGUN, CommandState, run_beside
 from klaw.operations.lines import Lines, Table, minute
 from klaw.operations.uploads import UploadedPiece, UploadId, piece
 
@@ -39,6 +41,9 @@ PAUSE_FACTOR = 0.5
 MAX_DATA = 900_000
 """Characters of a piece of a file; the admin socket takes a mebibyte."""
 
+
+ACTOR = "import"
+_NAMES = re.compile(r"--me\b.*?(?:in it are|one of) (.+)")
 
 OfImport = Annotated[str, Check(import_id, Bounds(pattern=IMPORT_FORM))]
 ChatName = Annotated[str, Check(chat_name, Bounds(pattern=CHAT_FORM))]
@@ -92,6 +97,38 @@ class ImportUndo(op.OfUser):
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 
+def zone_name(name: str) -> str:
+    zone(name)
+    return name
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class OwnNameAndZone:
+    """What an export may leave open."""
+
+    me: Annotated[str, Bounds(1, 200)] | None = op.argument(
+        "your own name in the export, where it does not say who you are", metavar="NAME"
+    )
+    zone: Annotated[str, Check(zone_name)] | None = op.argument(
+        "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
+    )
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class ExportOfPeople(OwnNameAndZone):
+    dates: Literal["dmy", "mdy", "ymd"] | None = op.argument(
+        "the order of day, month and year, if the file does not show it"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ImportRun(ExportOfPeople, op.OfUser):
+    upload: UploadId = op.argument("of the export: hex digits", default=attrs.NOTHING)
+    name: Annotated[str, Bounds(1, 1_000)] = op.argument("of the file", default="export")
+    dry_run: bool = op.argument("only list what is in it, and what cannot be read", default=True)
+    topics: bool = op.argument("also build topics from it, which costs calls to the model", default=False)
+
+
 class ImportParts(Protocol):
     """What storing an import takes of a server, also without one."""
 
@@ -120,6 +157,16 @@ def _undone(answer: dict[str, Any]) -> Lines:
 class Imports(TypedDict):
     user: str
     imports: "list[ImportSummary]"
+
+
+class ImportState(CommandState):
+    """``before``: the ids of earlier imports; what is listed beside them was brought by this one."""
+
+    user: str
+    upload: str
+    name: str
+    dry_run: bool
+    before: list[str]
 
 
 class RememberedRecords(TypedDict):
@@ -282,3 +329,41 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer
     with_facts, dry_run = asked.with_facts, asked.dry_run
     done = await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run)
     return without_messages(done, count)
+
+
+@NOUN.operation("import_run", ImportRun, changes=True, route="POST run")
+async def run(asked: ImportRun, caller: Caller, parts: Parts) -> ImportState:
+    """Begin to import an uploaded export of any known program, or to look what is in it; import_progress tells how far
+    it is. When it is interrupted, importing again adds only what is missing."""
+    given = {"me": asked.me, "zone": asked.zone, "dates": asked.dates, "name": asked.name, "user": caller.user}
+    words = [f"--{option}={value}" for option, value in given.items() if value is not None]
+    words += ["--dry-run"] * asked.dry_run + ["--topics"] * asked.topics
+    before = [each.id for each in await parts.readers.run(stored.imports.listed, caller.user)]
+    file = await parts.core.originals.reopened(caller.user, asked.upload)
+    about = {"user": caller.user, "upload": asked.upload, "name": asked.name, "dry_run": asked.dry_run}
+    refused = partial(_refused, asked.name)
+    command = ["import", "auto", *words, "-"]
+
+    async def after(ended: Mapping[str, Any]) -> None:
+        if not ended.get("field") and not (asked.dry_run and ended["state"] == "done"):  # else it is needed again
+            await parts.core.originals.discard(caller.user, asked.upload)
+
+    state = await run_beside(parts, ACTOR, command, stdin=file, refused=refused, after=after, **about, before=before)
+    return cast("ImportState", state)
+
+
+def _refused(name: str, text: str) -> op.OperationError:
+    """What the page says where the command names its options."""
+    if names := _NAMES.search(text):
+        return op.OperationError("import_refused", f"what is your name in it? There are: {names[1]}", field="me")
+    if "--dates" in text:
+        return op.OperationError("import_refused", "is the day or the month first in its dates?", field="dates")
+    return op.OperationError("import_refused", re.sub(r"^-(?=: )", lambda _: name, text))
+
+
+@NOUN.operation("import_progress", op.OfUser, route="GET run")
+async def progress(_asked: op.OfUser, caller: Caller, parts: Parts) -> ImportState:
+    """Tell how far the last import is that was begun on the page, and what it answered."""
+    found = parts.core.beside.get(ACTOR, {})
+    idle = {**NOT_BEGUN, "user": caller.user, "upload": "", "name": "", "dry_run": True, "before": []}
+    return cast("ImportState", found if found.get("user") == caller.user else idle)

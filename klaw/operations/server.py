@@ -1,7 +1,7 @@
-"""What operators ask of a server beside its status: health, log level, MCP servers, a reindex, tokens, models, a
-check-up; and what `klaw backup` asks of it."""
+"""What operators ask of a server beside its status: health, log level, MCP servers, a reindex, models, a
+check-up."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import attrs
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from klaw.llm.facts import ModelCheck
     from klaw.llm.registry import Registry
     from klaw.operations.answers import DegradedSince
-    from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
     from klaw.toolbox.mcp.server import McpServer
 
@@ -29,10 +28,8 @@ HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")
 MCP = Noun("mcp", "show the MCP servers, whose tools models may call (docs/tools.md)")
 REINDEX = Noun("reindex", "rebuild the database from the logs")
-TOKENS = Noun("token", "list and revoke access tokens and logins (docs/security.md)")
 MODELS = Noun("models", "list and test the models of the configuration (docs/models.md)")
 DOCTOR = Noun("doctor", "check the installation (docs/operations.md)")
-BACKUP = Noun("backup", "make, check and restore backups (docs/operations.md)")
 CHANGED = "The configuration file was changed: what it says now is in effect after `klaw config reload`."
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
@@ -194,35 +191,12 @@ async def reindex(asked: Reindex, _caller: Caller, parts: Parts) -> "ReindexStat
     return parts.reindexer.status
 
 
-# -- tokens, models, a check-up, backups: the command line has them without a server ---------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class TokenToRevoke:
-    name: Name = required("all tokens of this user, or one token or login by its id")
+# -- models, a check-up: the command line has them without a server ---------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class ModelToTest:
     model: Name = required("PROVIDER/MODEL")
-
-
-class Token(TypedDict):
-    id: str
-    user: str
-    created_at: str
-    operator: NotRequired[bool]
-    login_of: NotRequired[str]
-    expires_at: NotRequired[str]
-
-
-class Tokens(TypedDict):
-    allow_local: bool
-    tokens: list[Token]
-
-
-class RevokedTokens(TypedDict):
-    revoked: list[Token]
 
 
 class KnownValue(TypedDict):
@@ -270,22 +244,6 @@ class CheckUp(TypedDict):
     warnings: int
     findings: list[dict[str, Any]]
     chats: dict[str, Any]
-
-
-@TOKENS.operation("token_list", Nothing, scope=Scope.OPERATOR)
-async def tokens(_asked: Nothing, _caller: Caller, parts: Parts) -> Tokens:
-    """List the tokens and the browsers that are logged in: their ids, users and dates."""
-    access = await parts.core.files.run(parts.listeners.tokens)
-    return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
-
-
-@TOKENS.operation("token_revoke", TokenToRevoke, scope=Scope.OPERATOR, changes=True)
-async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> RevokedTokens:
-    """Revoke the tokens of a user, or one token or login; their connections are closed."""
-    revoked = await parts.core.files.run(parts.listeners.revoke, asked.name)
-    if not revoked:
-        raise OperationError("unknown_token", "no token has this user or id", field="name")
-    return {"revoked": [token.told() for token in revoked]}
 
 
 @MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR, offline=True)
@@ -344,16 +302,3 @@ async def doctor(_asked: Nothing, _caller: Caller, parts: Parts) -> CheckUp:
     """Check the installation and say what to do; it changes nothing."""
     about = [await perform(read(operations()[name], {}), OPERATOR, parts) for name in ("status", "health")]
     return cast("CheckUp", await parts.listeners.check_up(*about))
-
-
-@attrs.frozen(kw_only=True)
-class MarkOptions:
-    logs: bool = argument("also the size of every log", default=True)
-
-
-@BACKUP.operation("backup_mark", MarkOptions, scope=Scope.OPERATOR, deadline_s=60)
-async def mark(asked: MarkOptions, _caller: Caller, parts: Parts) -> "BackupMark":
-    """Tell how far the store is, between two commits: up to there every log is whole."""
-    from klaw.store import backup_mark as store_mark
-
-    return await parts.writer.run_alone(store_mark.mark, logs=asked.logs)

@@ -51,6 +51,8 @@ class StatusAnswer(TypedDict):
     threads: list[Any]
     degraded: "list[DegradedSince]"
     disk: dict[str, int]
+    backup: dict[str, str | None]
+    """``made_at``: the last one; ``failed``: why the last attempt did."""
     log_level: str
     config: dict[str, Any]
 
@@ -186,6 +188,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
     everything works, 3 if something does not, 1 if no server answers.
     """
     from klaw.actor import log as logging
+    from klaw.backup.folder import last
     from klaw.upkeep import disk_usage
 
     core, today = parts.core, stored.usage.UsageFilters(since=parts.llm.budget.today())
@@ -225,6 +228,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
             **await core.files.run(disk_usage, core.paths, abandon=True),
             "commit_log_bytes": core.store.journal.pending_bytes,
         },
+        "backup": await core.files.run(last, core.paths.backups_dir, abandon=True),
         "log_level": logging.level(),
         "config": {"wrong": core.changing.wrong, "restart": core.changing.waiting},
     }

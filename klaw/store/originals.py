@@ -122,6 +122,15 @@ def taken_out(data_dir: Path, user: UserId, upload: str) -> Iterator[BinaryIO]:
         raise _unknown() from None
 
 
+def reopened(data_dir: Path, user: UserId, upload: str) -> BinaryIO:
+    """A user's upload, which stays. Raises AttachmentRefused: ``unknown_upload``; OSError."""
+    try:
+        with safe_open.opened(data_dir, f"{UPLOADS}/{_name(user, upload)}") as file:
+            return os.fdopen(os.dup(file.fd), "rb")
+    except FileNotFoundError:
+        raise _unknown() from None
+
+
 def discard(data_dir: Path, user: UserId, upload: str) -> None:
     """Remove a user's upload, if it is there. Raises AttachmentRefused: ``unknown_upload``; OSError."""
     (data_dir / UPLOADS / _name(user, upload)).unlink(missing_ok=True)
@@ -194,8 +203,11 @@ class Originals:
     max_bytes: int
     _threads: Threads = attrs.field(factory=lambda: Threads("originals", 2), init=False)
 
-    async def add(self, user: UserId, upload: str, offset: int, piece: bytes) -> int:
-        return await self._run(add, self.data_dir, user, upload, offset, piece, self.max_bytes)
+    async def add(self, user: UserId, upload: str, offset: int, piece: bytes, most: int | None = None) -> int:
+        return await self._run(add, self.data_dir, user, upload, offset, piece, most or self.max_bytes)
+
+    async def reopened(self, user: UserId, upload: str) -> BinaryIO:
+        return await self._run(reopened, self.data_dir, user, upload)
 
     async def keep(self, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
         return await self._run(keep, self.data_dir, user, upload, source)

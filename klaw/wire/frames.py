@@ -76,7 +76,6 @@ class Hello:
     token: str | None = attrs.field(default=None, repr=False)
     chats: dict[ChatName, Seq] = attrs.Factory(dict)
     html: bool | None = None
-    """Whether answers are also sent as HTML while they grow."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +86,6 @@ class Send:
     text: str
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
     model: Annotated[str, Bounds(1, 200)] | None = None
-    """The model that answers this message alone."""
 
     def __attrs_post_init__(self) -> None:
         if not self.text.strip() and not self.files:
@@ -133,6 +131,12 @@ class Approve:
     id: MessageId
     allow: bool
     ref: Ref | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Visible:
+    type: ClassVar[str] = "visible"
+    visible: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -338,8 +342,6 @@ class StoppedFrame:
 
 @attrs.frozen(kw_only=True)
 class ChatFrame:
-    """A watched chat has another title, or another place in lists."""
-
     type: ClassVar[str] = "chat"
     chat: str
     title: str
@@ -356,8 +358,6 @@ class CaughtUp:
 
 @attrs.frozen(kw_only=True)
 class VariantFrame:
-    """Another variant of some messages is shown: what a client shows of the chat is to be loaded again."""
-
     type: ClassVar[str] = "variant"
     chat: str
 
@@ -393,7 +393,7 @@ class Notice:
 
 
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
-ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
+ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve | Visible
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
     | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice

@@ -34,7 +34,9 @@ BEYOND_A_SCHEMA = (
     "search", "topics_rebuild", "why", "fact_add", "models_test", "import_remember", "import_put",
     "export_records", "remind", "snooze", "zone_set",
     # a body, a login, a chat or an operation that must be there
-    "call", "file_upload", "import_keep", "log_out", "heartbeat",
+    "call", "file_upload", "import_keep", "log_out", "heartbeat", "import_upload_export", "import_run",
+    # a network in which there is a phone
+    "token_phone",
 )  # fmt: skip
 """Operations that may refuse with 400 what their schema lets through."""
 CONFIGURATION = f"""

@@ -68,7 +68,9 @@ def parts_of(app: App, *connections: Any) -> App:
         http_connections=int,
         address=lambda: "127.0.0.1:8181",
         tokens=nobody,
+        add_token=nobody,
         revoke=nobody,
+        make_code=nobody,
         check_up=nobody,
     )
     return attrs.evolve(app, listeners=listeners)

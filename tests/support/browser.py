@@ -50,12 +50,13 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
 
     Args:
         base: of the server.
-        context: of playwright's ``new_context``: ``locale``, ``viewport``.
+        context: of playwright's ``new_context``: ``locale``, ``viewport``; with ``service_workers="allow"`` the page's
+            own runs, past which ``page.route`` sees nothing.
     """
 
     def run() -> T:
         wrong: list[str] = []
-        opened = _started().new_context(**context)
+        opened = _started().new_context(**{"service_workers": "block", **context})
         try:
             page = opened.new_page()
             page.set_default_timeout(HANG_S * 1000)

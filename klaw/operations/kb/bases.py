@@ -179,7 +179,7 @@ async def leave(asked: OfBase, caller: Caller, parts: Parts) -> LeftBase:
 
 _OFF, _USE = frozenset({"off", "none", "выкл", "нет"}), frozenset({"use", "из"})
 _USAGE = "/kb use NAME binds this chat to a base (several: with commas between them), /kb off to none."
-_GONE = "A base that the chat was bound to is gone, or no longer shared with you."
+_GONE = "A base that this chat was linked to is gone, or no longer shared with you."
 
 
 @attrs.frozen(kw_only=True)

@@ -39,6 +39,7 @@ KINDS: list[Kind[Any]] = [
     core_memory.CORE,
     tasks.TASK,
     tasks.SETTINGS,
+    tasks.SUBSCRIPTION,
     summaries.SUMMARY,
     summaries.NOTE,
     topic_changes.TOPIC,

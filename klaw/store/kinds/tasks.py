@@ -1,4 +1,4 @@
-"""Tasks: their rows and history; and what users chose for their times, the zone."""
+"""Tasks: their rows and history; what users chose for their times, the zone; and their browsers that are notified."""
 
 import json
 from collections.abc import Sequence
@@ -145,3 +145,66 @@ def days_zone(connection: apsw.Connection, user: UserId) -> tzinfo | None:
 
 def set_zone(tx: Transaction, user: UserId, name: str, at: str) -> None:
     tx.journal(SETTINGS.put(user, user, UserSettings(user=user, zone=name, updated_at=at), at))
+
+
+MAX_SUBSCRIPTIONS = 20
+
+
+@attrs.frozen(kw_only=True)
+class Subscription:
+    """A browser that is notified, through its push service, of what its user has not seen."""
+
+    user: Annotated[UserId, Wire("user_id")]
+    id: str
+    """Made of the endpoint: a browser is notified for one user."""
+    endpoint: str = attrs.field(repr=False)
+    p256dh: str = attrs.field(repr=False)
+    auth: str = attrs.field(repr=False)
+    login: str | None
+    """Id of the login or token by which it was made, and with which it ends; None: this machine needs none."""
+    words: bool
+    """Whether notifications have the chat's title and the first words, or only say that something came."""
+    created_at: str
+
+
+SUBSCRIPTION: Kind[Subscription] = Kind(
+    what="push",
+    plural="browsers that are notified",
+    cls=Subscription,
+    table="push_subscriptions",
+    counted="tasks",
+    ops={"put": Subscription, "remove": None},
+    beside=("user_id", "id"),
+    tables=(
+        table(
+            "browsers that are notified",
+            "push_subscriptions",
+            "id",
+            "id, user_id, endpoint, p256dh, auth, login, words, created_at",
+            first="",
+            small=True,
+        ),
+    ),
+)
+
+
+def subscriptions(connection: apsw.Connection, user: UserId | None = None) -> list[Subscription]:
+    """Those of a user, or of everybody, the oldest first."""
+    return SUBSCRIPTION.rows.all(connection, "WHERE ?1 IS NULL OR user_id = ?1 ORDER BY rowid", user)
+
+
+def subscribe(tx: Transaction, made: Subscription) -> None:
+    """Notify a browser from now on. Of too many of its user the oldest ends, and that of another user in it."""
+    there = subscriptions(tx.connection)
+    if any(attrs.evolve(each, created_at=made.created_at) == made for each in there):
+        return
+    others = [each for each in there if each.user == made.user and each.id != made.id]
+    gone = others[: max(0, len(others) - MAX_SUBSCRIPTIONS + 1)]
+    unsubscribe(tx, [*gone, *(each for each in there if each.id == made.id)], made.created_at)
+    tx.journal(SUBSCRIPTION.put(made.user, made.id, made, made.created_at))
+
+
+def unsubscribe(tx: Transaction, gone: Sequence[Subscription], at: str) -> None:
+    for each in gone:
+        if SUBSCRIPTION.is_there(tx.connection, each.user, each.id):
+            tx.journal(SUBSCRIPTION.removed(each.user, each.id, at))

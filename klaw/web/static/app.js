@@ -1,12 +1,12 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, icon, iconButton, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, icon, iconButton, later, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
-const root = document.documentElement;
+const root = document.documentElement, CODE = "#/code/"; // of a scanned QR code
 
 function setTheme(theme) {
   root.dataset.theme = theme;
@@ -18,18 +18,28 @@ setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-schem
 /** What views share: who is there and the connection. */
 export const app = { me: null, socket: null };
 
+const ME = "klaw.me"; // who was there last: without a connection, the page opens as theirs
+
 async function begin() {
+  const told = location.hash.startsWith(CODE) ? await later("scanned", "enter") : "";
+  const before = JSON.parse(localStorage.getItem(ME));
   try {
     app.me = await get("/me");
+    if (before && before.user !== app.me.user) (await opened("phone")).clear();
+    localStorage.setItem(ME, JSON.stringify(app.me));
   } catch (error) {
-    if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : "");
-    document.body.replaceChildren(h("main.alone", h("p", t("The server does not answer."))));
-    setTimeout(begin, 2000);
-    return;
+    if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : told);
+    app.me = before;
+    if (!before) {
+      document.body.replaceChildren(h("main.alone", h("p", t("The server does not answer."))));
+      return setTimeout(begin, 2000);
+    }
   }
   app.socket = Object.assign(new Socket(), { hint: app.me.hint, degraded: app.me.degraded });
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
+  if (told) toast(told);
+  setTimeout(() => opened("phone").then((view) => view.install(), () => null), 500); // behind what is seen first
   // The first browser says the person's time zone.
   if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
@@ -39,46 +49,32 @@ function showLogin(problem) {
   const told = h("p.error", { role: "alert" }, problem);
   const form = h("form.alone.login",
     h("h1", "Klaw"),
-    h("label", { htmlFor: "token" }, t("Token")), token,
+    h("label", { htmlFor: "token" }, t("Access key")), token,
     h("p.hint", t("Make one on the server with"), " ", h("code", "klaw token add local")),
     told, h("button.main", t("Log in")), tools());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
       await post("/login", { token: token.value.trim() });
-      await entered();
       location.reload();
     } catch (error) {
-      told.textContent = error.status === 401 ? t("This token is not valid.") : error.message;
+      told.textContent = error.status === 401 ? t("This access key is not valid.") : error.message;
     }
   });
   document.body.replaceChildren(h("main", form));
   token.focus();
 }
 
-/** The server looks at its tokens once a second. */
-async function entered() {
-  for (let attempt = 0; attempt < 30; attempt += 1) {
-    try {
-      return await get("/me");
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-  }
-  return null;
-}
-
 /** Language, light or dark, and the way out; `given` holds for the place of them. */
-function tools(given = {}) {
+function tools(given = {}, links = []) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
-  return h("div.tools", given, language,
+  return h("div.tools", given, links, language,
     iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
     app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
-    app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
-      await post("/logout").catch(() => null);
-      location.reload();
-    } }, t("Log out")));
+    app.me && h("a.button", { href: "#/access" }, t("Access")),
+    app.me && h("button", () => opened("phone").then((view) => view.notifications()), t("Notifications")),
+    app.me?.needs_token && h("button", () => opened("phone").then((view) => view.logOut()), t("Log out")));
 }
 
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
@@ -114,14 +110,14 @@ function connect(event) {
 
 function showFrame() {
   const place = h("main", { id: "view" });
-  const links = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator))
-    .map((view) => h("a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name)));
+  const views = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator));
+  const links = views.map((view) => h("a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name))), rare = links.filter((_, at) => views[at].rare);
   let closed = () => null;
-  const more = tools({ id: "tools", popover: "auto", ontoggle: ({ newState }) => {
+  const more = tools({ id: "tools", popover: "auto", onclick: ({ target }) => target.closest("a") && more.matches(":popover-open") && more.hidePopover(), ontoggle: ({ newState }) => {
     closed();
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
-  } });
-  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
+  } }, rare);
+  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links.filter((each) => !rare.includes(each)),
     h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more), h("div.frame", h("div.notices", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
       notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" "))), place));
   let missed = ""; // the address that could not be opened without a connection
@@ -152,4 +148,5 @@ function showFrame() {
   show();
 }
 
+addEventListener("hashchange", () => location.hash.startsWith(CODE) && location.reload());
 begin();

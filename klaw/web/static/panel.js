@@ -47,6 +47,12 @@ export class Panel extends HTMLElement {
     if (focus) this.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
   }
 
+  /** Look again soon, also if nothing has changed. */
+  again() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => { this.drawn = null; this.refresh(); }, 1500);
+  }
+
   /** Do something and show what came of it; with a `question` only after a yes. */
   async change(work, question) {
     if (question && !await confirmed(question, t("Yes"), t("Cancel"))) return;

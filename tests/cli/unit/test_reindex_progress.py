@@ -83,7 +83,7 @@ def report(*, same: bool) -> dict[str, object]:
 
 def test_the_report_counts_and_advises(tmp_path: Path) -> None:
     text = "\n".join(written(lines(report(same=False), tmp_path / "klaw.db")))
-    assert "from the logs: 1,199 messages, 5 turns, in 1 min 5 s" in text
+    assert "from the logs: 1,199 messages, 5 answers, in 1 min 5 s" in text
     assert "left out: 1 line that cannot be read, 0 records whose place is taken" in text
     assert "vectors: 3 taken over, 5 left to the server" in text
     assert "DIFFERS: 17" in text

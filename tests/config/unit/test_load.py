@@ -292,7 +292,7 @@ def test_the_daily_pass_over_facts_is_accepted_without_effect(text):
     assert made == EngineConfig()
     (warning,) = warnings
     assert str(warning) == (
-        "facts.daily: no longer has an effect: facts are drawn from topics (topics.enabled); remove it"
+        "facts.daily: no longer has an effect: facts are made from topics (topics.enabled); remove it"
     )
     assert problems("facts: {daily: {}, weekly: 1}").keys() == {"facts"}
     assert json_schema()["properties"]["facts"]["deprecated"] is True

@@ -5,9 +5,21 @@ import stat
 
 import pytest
 
+from klaw.actor.clock import iso
 from klaw.cli.main import main
+from klaw.domain.names import UserId
 from klaw.errors import ConfigError, InvalidName
-from klaw.gateway.tokens import Authenticator, add_token, allow_local, load_access, revoke_tokens
+from klaw.gateway.tokens import (
+    CODE_S,
+    MAX_CODES,
+    Authenticator,
+    Grant,
+    add_login,
+    add_token,
+    allow_local,
+    load_access,
+    revoke_tokens,
+)
 
 NOW = "2026-11-21T12:00:00.000Z"
 
@@ -210,3 +222,61 @@ def test_the_first_token_says_what_it_means_for_this_machine_and_the_last_one_to
     assert "klaw token deny-local ends that" in run("list")
     assert json.loads(run("deny-local", "--json")) == {"allow_local": False}
     assert "nobody can connect before" in run("revoke", "anna")
+
+
+class _Now:
+    def __init__(self) -> None:
+        self.s = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_a_code_logs_in_once_and_for_ten_minutes_only(path):
+    now = _Now()
+    add_token(path, "anna", NOW)
+    auth = Authenticator(path, now)
+    code, until = auth.make_code("anna", operator=False, asked_with=None)
+    assert until == iso(now.s + CODE_S)
+    assert code not in path.read_text()
+    assert auth.grant(code, loopback=True) is None, "it is no token"
+    assert auth.redeem(code) == Grant(user="anna", token=None)
+    assert auth.redeem(code) is None, "it is used up"
+    code, _ = auth.make_code("anna", operator=False, asked_with=None)
+    now.s += CODE_S
+    assert auth.redeem(code) is None
+    assert auth.redeem("") is None
+
+
+def test_a_code_ends_with_the_key_of_its_user_and_not_with_that_of_another_one(path):
+    anna, _ = add_token(path, "anna", NOW)
+    root, _ = add_token(path, "root", NOW, operator=True)
+    auth = Authenticator(path)
+    own, _ = auth.make_code("anna", operator=False, asked_with=anna.id)
+    given, _ = auth.make_code("anna", operator=False, asked_with=root.id)
+    first, second = (add_login(path, auth.redeem(code), NOW, "2100-01-01T00:00:00Z") for code in (own, given))
+    login = auth.grant(first, loopback=False, login=True)
+    again, _ = auth.make_code("anna", operator=False, asked_with=login.token)
+    auth.revoke(anna.id)
+    auth.revoke(root.id)
+    assert auth.grant(first, loopback=False, login=True) is None
+    assert auth.redeem(again) is None
+    assert auth.grant(second, loopback=False, login=True).user == "anna"
+    (left,) = auth.listed().tokens
+    assert (left.user, left.login_of) == ("anna", left.id)
+
+
+def test_there_is_a_bound_for_codes_and_the_oldest_goes(path):
+    add_token(path, "anna", NOW)
+    auth = Authenticator(path)
+    codes = [auth.make_code("anna", operator=False, asked_with=None)[0] for _ in range(MAX_CODES + 1)]
+    assert auth.redeem(codes[0]) is None
+    assert all(auth.redeem(each) for each in codes[1:])
+
+
+def test_a_user_revokes_own_tokens_only(path):
+    anna, _ = add_token(path, "anna", NOW)
+    add_token(path, "boris", NOW)
+    auth = Authenticator(path)
+    assert auth.revoke("boris", UserId("anna")) == ()
+    assert [each.id for each in auth.revoke(anna.id, UserId("anna"))] == [anna.id]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.knowledge.plain_question import plain_question
+from klaw.knowledge.search import plain_question
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ async def test_a_chat_is_a_markdown_document(app: App, commands: Commands) -> No
     text, _ = await exported(commands)
     lines = text.split("\n")
     assert lines[:3] == [r"# Огород \<b\>2026\</b\>", "", "Chat сад; times are UTC."]
-    heads = [line.split(" · ")[0] for line in lines if line.startswith(("**", "<details>", "*A new", "Files"))]
+    heads = [line.split(" · ")[0] for line in lines if line.startswith(("**", "<details>", "*A fresh", "Files"))]
     assert heads == [
         "**User**",
         "**Assistant**",

@@ -162,6 +162,9 @@ class Look:
         page.click("[data-key=check]")
         page.wait_for_selector(".findings li")
         self.check("system")
+        self.open("access", "klaw-access section")
+        self.open("import", "klaw-import .drop")
+        self.open("backups", "klaw-backups pre")
 
 
 async def lived_in(tmp_path, llm):

@@ -120,7 +120,7 @@ def log_in(page, secret):
 
 
 def revoke(page, row):
-    page.click(f"klaw-system tr:has-text('{row}') button")
+    page.click(f"klaw-access {row} button")
     page.click("dialog button.main")
 
 
@@ -129,6 +129,7 @@ async def test_the_system_for_whoever_runs_it(tmp_path):
         log_in(page, root)
         page.wait_for_selector(".degraded:visible")
         page.click("nav >> text=Система")
+        page.click("klaw-system [data-key=parts] summary")
         page.wait_for_selector("klaw-system th:text-is('store.writer')")
         assert page.locator(".degraded-list li").first.inner_text().count(" с ") >= 1
         page.click("summary:text-is('Что известно')")
@@ -137,15 +138,17 @@ async def test_the_system_for_whoever_runs_it(tmp_path):
         page.wait_for_selector(".checks dd:has-text('работает: отвечает')")
         page.click("[data-key=check]")
         page.wait_for_selector(".findings li:has-text('tokens')")
-        page.wait_for_selector("klaw-system tr:has-text('вход')")
-        revoke(page, "boris")
-        page.wait_for_selector("klaw-system tr:has-text('boris')", state="detached")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        revoke(page, "вход")
+        page.click("klaw-system [data-key=access]")
+        revoke(page, "[data-user=boris] li")
+        page.wait_for_selector("klaw-access [data-user=boris]", state="detached")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        revoke(page, "li:has-text('Сеанс')")
         page.wait_for_selector("#token")
         log_in(page, anna)
         assert page.locator("nav >> text=Система").count() == 0
-        assert page.evaluate("fetch('/api/v1/token').then((answer) => answer.status)") == 403
+        seen = page.evaluate("fetch('/api/v1/token').then((answer) => answer.json())")["tokens"]
+        assert {each["user"] for each in seen} == {"anna"}
         assert wrong == []
 
     async with serve_llm() as llm:

@@ -123,6 +123,7 @@ class Chat extends HTMLElement {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
         this.state.textContent = error.message;
+        this.showPending();
         if (!error.status || error.status >= 429) this.timer = setTimeout(() => this.isConnected && this.load(query), 2000);
         return;
       }

@@ -22,6 +22,8 @@ class Chats extends HTMLElement {
   where = [];
   archived = false;
   pages = 1;
+  asked = 0; // a late answer never replaces that to a later question
+  shown = 0;
   rows = new Map();
 
   connectedCallback() {
@@ -69,8 +71,10 @@ class Chats extends HTMLElement {
 
   async refresh() {
     if (this.search.value.trim()) return;
+    const { archived } = this, asked = this.asked += 1;
     const { chats, more } = await this.all().catch((error) => error.status && toast(error.message)) || {};
-    if (!chats || this.search.value.trim()) return;
+    if (!chats || this.search.value.trim() || asked < this.shown || archived !== this.archived) return;
+    this.shown = asked;
     if (!this.archived) chats.slice(0, FOLLOWED).filter(({ name }) => !app.socket.chats.has(name)).forEach((chat) => app.socket.watch(chat.name, chat.last_seq));
     this.more.hidden = !more;
     this.more.onclick = () => { this.pages += 1; this.refresh(); };
@@ -137,8 +141,8 @@ class Chats extends HTMLElement {
   }
 
   findSoon() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.find(), 250);
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.find(), 250);
   }
 
   async find(page) {

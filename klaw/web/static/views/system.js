@@ -1,26 +1,28 @@
-// How the server is, for whoever runs it: what is degraded, its parts with their queues, models, tokens, a check-up.
+// How the server is, for whoever runs it: what is degraded, models, a check-up, its parts with their queues.
 
-import { get, post } from "/static/api.js";
-import { h, moveTo, opened } from "/static/dom.js";
-import { dollars, number, said, size, t, when } from "/static/i18n.js";
-import { Panel } from "/static/panel.js";
+import { dollars, get, h, later, moveTo, number, post, said, size, t, when } from "../page.js";
+import { Panel, table, term } from "../panel.js";
+
+const WITHIN = [["settings", "Settings"], ["access", "Access"], ["backups", "Backups"], ["import", "Import"]];
+
+const RUNNING = "running";
 
 class System extends Panel {
   every = 2000;
   tests = {}; // what trying a model found, by its name; the check-up has none
 
   async load() {
-    const [status, actors, models, tokens] = await Promise.all(["/status", "/actors", "/models", "/token"].map((each) => get(each)));
+    const [status, actors, models] = await Promise.all(["/status", "/actors", "/models"].map((each) => get(each)));
     const { tree } = actors;
     // What changes with every look, though nothing happened, would make the page new each time.
-    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tokens, tests: this.tests };
+    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tests: this.tests };
   }
 
-  draw({ status, rows, models, tokens }) {
+  draw({ status, rows, models }) {
     return [
-      h("header.row", h("h1", t("System")), h("a", { href: "#/settings", "data-key": "settings" }, t("Settings"))),
-      this.degraded(status.degraded), this.server(status), this.models(models), this.tokens(tokens), this.checkUp(),
-      h("section", h("h2", t("Parts")), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
+      h("header.row", h("h1", t("System")), WITHIN.map(([path, name]) => h("a", { href: `#/${path}`, "data-key": path }, t(name)))),
+      this.server(status), this.models(models), this.checkUp(),
+      h("details", { "data-key": "parts" }, h("summary", h("h2", t("Parts"))), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
         const [name, state, ...others] = cells;
         return h("tr", h("th", { scope: "row", class: `depth${Math.min(depth, 5)}` }, name), h("td", state),
           others.map((each) => h("td", { class: typeof each === "number" ? "number" : "" }, typeof each === "number" ? number(each) : each)));
@@ -28,23 +30,19 @@ class System extends Panel {
     ];
   }
 
-  degraded(problems) {
-    return h("section", h("h2", t("Status")),
-      problems.length ? h("ul.degraded-list", problems.map((each) => h("li.warn", said(each.text, each.code), " ", h("small", `${t("since")} ${when(each.since)}`))))
-        : h("p", t("All good")));
-  }
-
-  server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage }) {
-    const row = (name, value) => [h("dt", t(name)), h("dd", value)];
+  server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage, degraded, backup }) {
     const found = coverage.error ? t("The indexes cannot be read.")
       : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("complete");
-    return h("section", h("h2", t("Server")), h("dl",
-      row("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
-      row("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
-      row("Search index", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
-      row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
-      row("Connections", number(connections)),
-      row("RAM", size(memory)), row("Database", size(disk.database_bytes + disk.wal_bytes)), row("Free on disk", size(disk.free_bytes))));
+    return h("section", h("h2", t("Status")),
+      degraded.length ? h("ul.degraded-list", degraded.map((each) => h("li.warn", said(each.text, each.code), " ", h("small", `${t("since")} ${when(each.since)}`)))) : h("p", t("All good")), h("dl",
+      term("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
+      term("RAM", size(memory)), term("Free on disk", size(disk.free_bytes)),
+      term("Last backup", backup.failed ? t("the last attempt failed") : backup.made_at ? when(backup.made_at) : t("none yet")),
+      term("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
+      term("Search index", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
+      term("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
+      term("Connections", number(connections)),
+      term("Database", size(disk.database_bytes + disk.wal_bytes))));
   }
 
   models({ models, known, services, default: usual }) {
@@ -52,12 +50,10 @@ class System extends Panel {
     return h("section", h("header.row", h("h2", t("Models")),
       h("button.main", { "data-key": "connect", onclick: () => this.connect() }, t("Connect a model"))),
     notes.map((each) => h("p.hint", `${each.provider}: ${said(each.error || each.note)}`)), h("ul.cards", models.map((name) => {
-      const tested = this.tests[name];
       return h("li", h("div.row", h("strong", name), name === usual && h("span.hint", t("default")),
-        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name, () => post("/models/test", { model: name })) }, t("Test"))), facts(known.find((each) => each.name === name)),
-      h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p.error", tested.error)
-        : h("dl.checks", tested.checks.map((each) => [h("dt", said(each.name)),
-          h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
+        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: this.tests[name] === RUNNING, onclick: () => this.test(name, () => post("/models/test", { model: name })) }, t("Test"))), facts(known.find((each) => each.name === name)),
+      this.tested(name, t("Testing …"), ({ checks }) => h("dl.checks", checks.map((each) => [h("dt", said(each.name)),
+        h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
     })));
   }
 
@@ -68,35 +64,28 @@ class System extends Panel {
     this.connect();
   }
 
-  async connect() {
-    (await opened("connect")).connect(() => this.refresh());
+  connect() {
+    later("connect", "connect", () => this.refresh());
   }
 
   /** Try something, and show that it runs and what it found: under the name of a model, or as the check-up. */
   async test(name, asked) {
-    for (const told of ["running", asked().catch((error) => ({ error: error.message }))]) {
+    for (const told of [RUNNING, asked().catch((error) => ({ error: error.message }))]) {
       this.tests = { ...this.tests, [name]: await told };
       this.refresh();
     }
   }
 
-  tokens({ tokens, allow_local: isOpen }) {
-    const cells = (each) => [each.login_of ? t("login") : t("token") + (each.operator ? ` ${t("of an operator")}` : ""), when(each.created_at), each.expires_at ? when(each.expires_at) : ""];
-    return h("section", h("h2", t("Tokens and logins")), isOpen && h("p", t("No login needed on this computer.")),
-      tokens.length ? table(["User", "Kind", "Made", "Until", ""], tokens.map((each) => h("tr",
-        h("th", { scope: "row" }, each.user, " ", h("code", each.id)), cells(each).map((cell) => h("td", cell)),
-        h("td", h("button", { "data-key": `revoke ${each.id}`, "aria-label": `${t("Revoke")}: ${each.user} ${each.id}`,
-          onclick: () => this.change(() => post(`/token/${each.id}/revoke`), `${t("Revoke this? Its connections are closed.")} (${each.user}, ${each.id})`) }, t("Revoke"))))))
-        : h("p", t("There are no tokens.")));
+  checkUp() {
+    return h("section", h("h2", t("Check-up")),
+      h("button", { "data-key": "check", disabled: this.tests[""] === RUNNING, onclick: () => this.test("", () => get("/doctor")) }, t("Check now")),
+      this.tested("", t("Checking …"), ({ ok, findings }) => [ok && h("p", t("All good")), h("ul.findings", findings.map((each) => h("li", h("strong", { class: each.level === "ok" ? "" : "error" }, `${said(each.level)} ${each.name}: `), said(each.text),
+        each.todo && h("div.hint", `→ ${said(each.todo)}`))))]));
   }
 
-  checkUp() {
-    const done = this.tests[""];
-    return h("section", h("h2", t("Check-up")),
-      h("button", { "data-key": "check", disabled: done === "running", onclick: () => this.test("", () => get("/doctor")) }, t("Check now")),
-      h("div", { role: "status" }, !done ? null : done === "running" ? h("p", t("Checking …")) : done.error ? h("p.error", done.error)
-        : h("ul.findings", done.findings.map((each) => h("li", h("strong", { class: each.level === "ok" ? "" : "error" }, `${said(each.level)} ${each.name}: `), said(each.text),
-          each.todo && h("div.hint", `→ ${said(each.todo)}`))))));
+  tested(name, waiting, show) {
+    const found = this.tests[name];
+    return h("div", { role: "status" }, found && (found === RUNNING ? waiting : found.error ? h("p.error", found.error) : show(found)));
   }
 }
 
@@ -109,14 +98,10 @@ function facts({ name, values, left_out: out }) {
   const rows = FACTS.filter(([field]) => field in values).map(([field, title]) => {
     const { value, source, at } = values[field];
     const told = typeof value === "number" ? t("{count} tokens", { count: number(value) }) : typeof value === "boolean" ? t(value ? "yes" : "no") : said(value);
-    return [h("dt", t(title)), h("dd", told, " ", h("small.hint", `${t(SOURCES[source])}${at ? `, ${when(at)}` : ""}`))];
+    return term(title, told, " ", h("small.hint", `${t(SOURCES[source])}${at ? `, ${when(at)}` : ""}`));
   });
-  if (out.length) rows.push([h("dt", t("Left out")), h("dd", out.join(", "), " ", h("small.hint", t("the model refuses it")))]);
+  if (out.length) rows.push(term("Left out", out.join(", "), " ", h("small.hint", t("the model refuses it"))));
   return rows.length > 0 && h("details", { "data-key": `facts ${name}` }, h("summary", t("What is known")), h("dl.checks", rows));
-}
-
-function table(head, rows) {
-  return h("table", { tabIndex: 0 }, h("thead", h("tr", head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", rows));
 }
 
 /** The tree of parts as rows, each with how deep it stands. */

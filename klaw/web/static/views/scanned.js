@@ -1,0 +1,12 @@
+// A phone that has scanned a QR code (access.js) logs in with the code in its address.
+
+import { confirmed, get, post, t } from "../page.js";
+
+/** Log in. The code leaves the address at once. Returns what to say. */
+export async function enter() {
+  const code = location.hash.split("/")[2];
+  history.replaceState(null, "", "#/chats/");
+  const me = await get("/me").catch(() => null);
+  if (me?.needs_token && !await confirmed(t("You are logged in as {user}. Log in with the scanned code instead?", me), t("Log in"), t("Cancel"))) return "";
+  return post("/login", { code }).then((now) => t("Logged in as {user}.", now), (error) => error.message);
+}
