@@ -126,7 +126,8 @@ class Pusher:
 
     async def public_key(self) -> str:
         """Raises HttpRefusal: the library is not installed, or the key cannot be used."""
-        return (await self._loaded()).public
+        key: str = (await self._loaded()).public
+        return key
 
     async def subscribe(self, grant: Grant, endpoint: str, p256dh: str, auth: str, *, words: bool) -> str:
         """Notify a browser from now on; returns its id. Raises OperationError: what it gave is not valid; HttpRefusal:
@@ -196,7 +197,7 @@ class Pusher:
                     try:
                         what = await self.mailbox.receive()
                     except trio.EndOfChannel:
-                        return
+                        break
                 if what is None:
                     await self.sweep()
                 else:
