@@ -105,7 +105,7 @@ async def test_messages_code_and_tables_are_copied(tmp_path, locale, secure):
             page.focus("textarea")
             page.keyboard.press("Control+V")
             wait_until(page, "text => document.querySelector('textarea').value === text", text)
-            page.evaluate("document.querySelector('.toast').remove()")
+            page.evaluate("document.querySelector('.toast')?.remove()")
         assert wrong == []
 
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:

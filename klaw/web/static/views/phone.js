@@ -1,9 +1,6 @@
 // The page as an app: its service worker, notifications, and what logging out takes from the browser.
 
-import { app } from "/static/app.js";
-import { get, post, remove } from "/static/api.js";
-import { confirmed, h, toast } from "/static/dom.js";
-import { currentLanguage, t } from "/static/i18n.js";
+import { app, confirmed, currentLanguage, get, h, post, remove, t, toast } from "../page.js";
 
 const worker = navigator.serviceWorker, store = localStorage; // no worker without HTTPS
 const HOW = "klaw.notified", ID = "klaw.push"; // "words" or "plain"; the server's id of this browser
