@@ -119,8 +119,8 @@ def _host_routes(api: Api) -> list[Route]:
     async def export(request: Request) -> Response:
         user = api.grant(request, body_counts=False).user
         length, upload = request.headers.get("content-length", ""), api.core.new_id()
-        if not length.isdecimal():
-            raise HttpRefusal(411, "say in Content-Length how many bytes the export has")
+        if not length.isdecimal() or not int(length):
+            raise HttpRefusal(400, "the file is empty, or Content-Length does not say how many bytes it has")
         free = (await api.core.files.run(shutil.disk_usage, api.core.paths.data_dir)).free
         if int(length) > min(MAX_EXPORT, free - LITTLE_SPACE_BYTES):
             raise HttpRefusal(413, "there is not enough room on the server's disk for this file")
@@ -151,7 +151,7 @@ def _host_routes(api: Api) -> list[Route]:
         return cast("Response", answer)
 
     about = "Upload an export for import_run."
-    moved = About("import_upload_export", about, "import", UploadQuery, takes=OTHER, answer=UploadedPiece, status=201)
+    moved = About("import_upload_export", about, "import", takes=OTHER, answer=UploadedPiece, status=201)
     fetched = About("backup_fetch", "A backup as a TAR archive.", "backup", gives=("application/x-tar",))
     return [
         DescribedRoute(f"{PREFIX}/import/files", export, "POST", moved),

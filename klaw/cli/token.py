@@ -88,7 +88,7 @@ def revoke(asked: TokenToRevoke, here: Here) -> dict[str, Any]:
     """Revoke the tokens of a user, or one token. A running server closes their connections."""
     from klaw.gateway.tokens import revoke_tokens, tokens_file
 
-    revoked = revoke_tokens(tokens_file(here.paths.config_dir), asked.name, asked.user and user_id(asked.user))
+    revoked = revoke_tokens(tokens_file(here.paths.config_dir), asked.name, user_id(asked.user) if asked.user else None)
     if not revoked:
         raise KlawError("no token has this user or id; `klaw token list` shows them")
     here.say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))

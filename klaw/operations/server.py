@@ -61,7 +61,8 @@ def _health(answer: dict[str, Any]) -> ShownLines:
     problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
     if answer["writer_ping_ms"] is None:
         problems.insert(0, f"the database did not commit within {WRITER_PING_S:g} s")
-    lines = [answer["state"], *(f"  {text}" for text in problems)]
+    state = "not everything works" if answer["state"] == "degraded" else answer["state"]
+    lines = [state, *(f"  {text}" for text in problems)]
     return ShownLines(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
@@ -74,8 +75,8 @@ def listed(health: "Health") -> "list[DegradedSince]":
 
 @HEALTH.operation("health", Nothing, cli="", show=_health, scope=Scope.USER, deadline_s=8)
 async def health(_asked: Nothing, caller: Caller, parts: Parts) -> HealthAnswer:
-    """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code
-    is 0 if all is ok, 3 if something is degraded, 1 if nothing can be stored or no server answers.
+    """Tell whether everything works, or what does not, or that nothing can be stored. The exit code is 0 if all is
+    ok, 3 if something does not work, 1 if nothing can be stored or no server answers.
 
     Which parts have failed is for operators: the names of parts have the names of users and chats.
     """

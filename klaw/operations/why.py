@@ -252,7 +252,9 @@ async def _tried(found: "LocatedMessage", query: str, parts: DatabaseParts) -> d
 
 @attrs.frozen(kw_only=True)
 class Receipt:
-    turn: op.Name | None = op.argument("id of the turn (default: the newest)", positional=True, id_of="turn")
+    turn: op.Name | None = op.argument(
+        "id of the answer (default: the newest)", positional=True, id_of="turn", metavar="ID"
+    )
     chat: op.ChatName | None = op.argument("the newest answer of this chat", metavar="NAME")
     user: op.UserName | None = op.argument(
         "the newest answer of this user; with --chat: whose chat (default: local)", metavar="NAME"

@@ -22,7 +22,7 @@ from klaw.domain.events import ChatEvent, HealthChanged, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.services import Services
-from klaw.gateway.tokens import Authenticator, tokens_file
+from klaw.gateway.tokens import Authenticator, TokenTable, tokens_file
 from klaw.operations.handler import OPERATOR, Listeners, Parts
 from klaw.operations.perform import Call, perform
 from tests.support.waiting import HANG_S
@@ -67,9 +67,9 @@ def parts_of(app: App, *connections: Any) -> App:
         connections=lambda: connections,
         http_connections=int,
         address=lambda: "127.0.0.1:8181",
-        tokens=nobody,
+        tokens=lambda: TokenTable(tokens=()),
         add_token=nobody,
-        revoke=nobody,
+        revoke=lambda _name, _of: (),
         make_code=nobody,
         check_up=nobody,
     )

@@ -37,7 +37,7 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert "chat anna:Работа" in tree
         assert "admin.socket" in tree
         assert json.loads(await said("actors", "--json"))["tree"]["name"] == "supervisor"
-        assert (await said("health", code=3)).startswith("degraded\n  ")
+        assert (await said("health", code=3)).startswith("not everything works\n  ")
         assert json.loads(await said("health", "--json", code=3))["failed_actors"] == []
         assert await said("log") == f"{logging.level()}\n"
         assert "must be one of debug, info, warning, error" in await said("log", "loud", code=2)

@@ -1,6 +1,8 @@
 """The command line: where options may stand, words without quotes, and what is said to a typo."""
 
 import argparse
+import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +12,22 @@ from klaw.cli.main import main, parser
 
 def parse(*words: str) -> argparse.Namespace:
     return parser(words).parse_args(words)
+
+
+def helps(of: argparse.ArgumentParser) -> Iterator[str]:
+    yield of.format_help()
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from helps(each)
+
+
+def test_help_has_no_words_of_the_code() -> None:
+    told = "\n".join(helps(parser()))
+    words = re.findall(
+        r"\b(segments?|windows?|turns?|archivist|degraded|coverage|uncovered|pending|drawn|bound)\b", told
+    )
+    assert words == ["turn"], "in 20 minutes turn off the oven"
 
 
 @pytest.mark.parametrize(
