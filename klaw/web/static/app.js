@@ -18,7 +18,7 @@ setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-schem
 /** What views share: who is there and the connection. */
 export const app = { me: null, socket: null };
 
-const ME = "klaw.me"; // who was there last: without a connection, the page opens as theirs
+const ME = "klaw.me"; // whose the page is without a connection
 
 async function begin() {
   const told = location.hash.startsWith(CODE) ? await later("scanned", "enter") : "";
@@ -28,7 +28,7 @@ async function begin() {
     if (before && before.user !== app.me.user) (await opened("phone")).clear();
     localStorage.setItem(ME, JSON.stringify(app.me));
   } catch (error) {
-    if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : told);
+    if (error instanceof Problem && [401, 403].includes(error.status)) return later("login", "showLogin", error.status === 403 ? error.message : told);
     app.me = before;
     if (!before) {
       document.body.replaceChildren(h("main.alone", h("p", t("The server does not answer."))));
@@ -39,42 +39,21 @@ async function begin() {
   app.socket.addEventListener("unauthorized", () => location.reload());
   showFrame();
   if (told) toast(told);
-  setTimeout(() => opened("phone").then((view) => view.install(), () => null), 500); // behind what is seen first
+  setTimeout(() => later("phone", "install").catch(() => null), 500); // after the first paint
   // The first browser says the person's time zone.
   if (!app.me.zone) post("/zone/set", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).then(({ zone }) => { app.me.zone = zone; }, () => null);
 }
 
-function showLogin(problem) {
-  const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
-  const told = h("p.error", { role: "alert" }, problem);
-  const form = h("form.alone.login",
-    h("h1", "Klaw"),
-    h("label", { htmlFor: "token" }, t("Access key")), token,
-    h("p.hint", t("Make one on the server with"), " ", h("code", "klaw token add local")),
-    told, h("button.main", t("Log in")), tools());
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      await post("/login", { token: token.value.trim() });
-      location.reload();
-    } catch (error) {
-      told.textContent = error.status === 401 ? t("This access key is not valid.") : error.message;
-    }
-  });
-  document.body.replaceChildren(h("main", form));
-  token.focus();
-}
-
 /** Language, light or dark, and the way out; `given` holds for the place of them. */
-function tools(given = {}, links = []) {
+export function tools(given = {}, links = []) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
   return h("div.tools", given, links, language,
     iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
     app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
     app.me && h("a.button", { href: "#/access" }, t("Access")),
-    app.me && h("button", () => opened("phone").then((view) => view.notifications()), t("Notifications")),
-    app.me?.needs_token && h("button", () => opened("phone").then((view) => view.logOut()), t("Log out")));
+    app.me && h("button", () => later("phone", "notifications"), t("Notifications")),
+    app.me?.needs_token && h("button", () => later("phone", "logOut"), t("Log out")));
 }
 
 /** A line above the view, as soon as the server says something: what does not work, or what to do first. */
