@@ -111,13 +111,14 @@ function connect(event) {
 function showFrame() {
   const place = h("main", { id: "view" });
   const views = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator));
-  const links = views.map((view) => h("a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name))), rare = links.filter((_, at) => views[at].rare);
+  const link = (view) => h(view.rare ? "a.rare" : "a", { href: `#/${view.path}` }, icon(view.path), " ", t(view.name));
+  const links = views.map(link), rare = views.filter((view) => view.rare).map(link); // a phone has these behind "More"
   let closed = () => null;
   const more = tools({ id: "tools", popover: "auto", onclick: ({ target }) => target.closest("a") && more.matches(":popover-open") && more.hidePopover(), ontoggle: ({ newState }) => {
     closed();
     if (newState === "open") closed = opensOver(more, () => more.hidePopover());
   } }, rare);
-  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links.filter((each) => !rare.includes(each)),
+  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
     h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more), h("div.frame", h("div.notices", notice("#/system/connect", () => (app.socket.hint && app.me.operator ? t("A small built-in model answers. Connect a larger one.") : said(app.socket.hint)), connect),
       notice("#/system", () => [...new Set(app.socket.degraded.map(inShort))].join(" "))), place));
   let missed = ""; // the address that could not be opened without a connection
@@ -132,7 +133,7 @@ function showFrame() {
       return toast(t("The server does not answer."));
     }
     if (location.hash !== asked) return;
-    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.within || view.path}`));
+    [...links, ...rare].forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.within || view.path}`));
     document.title = `${t(view.name)} – Klaw`;
     const open = place.firstElementChild;
     if (open && open.localName === element) open.go(where);

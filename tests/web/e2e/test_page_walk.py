@@ -9,9 +9,12 @@ from contextlib import contextmanager
 import pytest
 import trio
 
+from klaw.gateway.tokens import add_token, tokens_file
+from klaw.operations.host.token import own_addresses
 from tests.cli.e2e.test_models_connect import answer, fresh
 from tests.support.browser import in_browser, in_trio, needs_chromium, wait_until
 from tests.support.documents import pdf
+from tests.support.exports import chatgpt_export, talk
 from tests.support.llm_server import Hang, Reply, Text, Tool, serve_llm, text_reply, tool_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import served, write_home
@@ -20,6 +23,7 @@ from tests.web.e2e.test_page import base
 from tests.web.e2e.test_page_connect import found_here
 from tests.web.e2e.test_page_languages import WIDE
 from tests.web.e2e.test_page_memory import call
+from tests.web.e2e.test_page_system import log_in
 
 pytestmark = needs_chromium
 
@@ -39,6 +43,7 @@ DROP = """([place, name, data]) => {
 }"""
 COMMAND = "echo 'two  words'"
 CODE = "print('два')"
+NETWORK = own_addresses("ws://0.0.0.0:1/ws")
 both = pytest.mark.parametrize("how", [DESK, PHONE], ids=["en-desk", "ru-phone"])
 
 
@@ -46,7 +51,7 @@ class Walk:
     """A person at the page."""
 
     def __init__(self, page, how):
-        self.page, self.is_phone = page, how is PHONE
+        self.page, self.is_phone, self.locale = page, how is PHONE, how["locale"]
         page.add_init_script(COUNT)
         page.reload()
         page.wait_for_selector("klaw-chat textarea")
@@ -482,3 +487,54 @@ async def test_writing_through_a_kill_of_the_server(tmp_path, how):
     assert (
         sum(each.last_user == "Are you there?" and "title" not in str(each.messages[0]) for each in llm.requests) == 1
     )
+
+
+@both
+async def test_moving_in_and_adding_a_phone(tmp_path, how):
+    home = write_home(tmp_path / "home", gateway={"host": "0.0.0.0"})
+    export = chatgpt_export(tmp_path, talk("c1", "Gate", "The gate is green", "Noted."))
+    _, root = add_token(tokens_file(home / "config"), "root", "2026-01-01T00:00:00Z", operator=True)
+
+    def look(page, wrong):
+        log_in(page, root)
+        walk = Walk(page, how)
+        move_in(walk, export)
+        if NETWORK:
+            add_a_phone(walk, wrong)
+        assert wrong == []
+
+    async with served(home) as server:
+        await in_browser(look, base(server), **how)
+
+
+def move_in(walk, export):
+    page = walk.page
+    with walk.task(desk=4, phone=5):
+        walk.to("System")
+        page.click("klaw-system [data-key=import]")
+        page.wait_for_selector("klaw-import [data-key=choose]:enabled")
+        page.evaluate(DROP, ["klaw-import .drop", export.name, base64.b64encode(export.read_bytes()).decode()])
+        page.locator("klaw-import section[role=status]", has_text="chatgpt").wait_for()
+        assert call(page, "GET", "/chats")["chats"] == []
+        walk.button("Import it", "klaw-import").click()
+        page.wait_for_selector("klaw-import [data-import]")
+    assert [each["title"] or each["name"] for each in call(page, "GET", "/chats")["chats"]] == ["Gate"]
+    assert "The gate is green" in [each["snippet"] for each in call(page, "GET", "/search?query=gate")["results"]]
+
+
+def add_a_phone(walk, wrong):
+    page = walk.page
+    with walk.task(desk=4, phone=5):
+        walk.to("System")
+        page.click("klaw-system [data-key=access]")
+        with page.expect_response("**/token/phone*") as told:
+            page.click("[data-key='phone root']")
+        page.wait_for_selector("dialog img.qr")
+        walk.button("Close", "dialog header").click()
+    other = page.context.browser.new_context(locale=walk.locale, viewport=PHONE["viewport"])
+    phone = other.new_page()
+    phone.on("pageerror", lambda error: wrong.append(str(error)))
+    phone.goto(told.value.json()["url"])  # as its camera does
+    phone.wait_for_selector("klaw-chat textarea")
+    assert call(phone, "GET", "/me")["user"] == "root"
+    other.close()
