@@ -29,14 +29,14 @@ NEWLINE = "\n"
 BEYOND_A_SCHEMA = (
     # fields that depend on each other
     "chats_messages", "messages_send", "chats_rename", "receipt", "schedule_preview", "schedule_add", "schedule_edit",
-    "kb_add", "topics_merge",
+    "kb_add", "topics_merge", "topics_edit",
     # times, cursors, places and names of things as people write them
     "search", "topics_rebuild", "why", "fact_add", "models_test", "import_remember", "import_put",
     "export_records", "remind", "snooze", "zone_set",
     # a body, a login, a chat or an operation that must be there
     "call", "file_upload", "import_keep", "log_out", "heartbeat", "import_upload_export", "import_run",
-    # a network in which there is a phone
-    "token_phone",
+    # a network in which there is a phone, keys of a browser
+    "token_phone", "push_add",
 )  # fmt: skip
 """Operations that may refuse with 400 what their schema lets through."""
 CONFIGURATION = f"""

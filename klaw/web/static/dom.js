@@ -145,7 +145,8 @@ export const searchField = (label, given) => h("input", { type: "search", placeh
 
 /** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {
-  const summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label }, icon("more"));
+  const fill = () => place.firstChild || place.append(...entries.map(([text, act]) => h("button", () => { close(); act(); }, text)));
+  const place = h("div"), summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label, onclick: fill }, icon("more"));
   let closed = () => null;
   const close = () => {
     made.open = false;
@@ -167,7 +168,7 @@ export function menu(label, entries) {
       closed = opensOver(made, close);
       addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });
     } },
-  summary, h("div", entries.map(([text, act]) => h("button", () => { close(); act(); }, text))));
+  summary, place);
   return made;
 }
 
