@@ -72,6 +72,8 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
             exc.add_note(f"what went wrong in the browser: {wrong}")
             raise
         finally:
+            for each in opened.pages:
+                each.unroute_all(behavior="ignoreErrors")
             opened.close()
 
     global _token
