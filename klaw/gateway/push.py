@@ -4,6 +4,7 @@ library ``webpush`` is loaded when somebody switches notifications on, not befor
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 QUEUE = 64
 """Notifications that wait; what comes then is not sent."""
-AT_ONCE = 4
+AT_ONCE = 8
+"""Notifications of one user that are being sent; what comes then is not sent. Nobody waits for the phones of others."""
 DEADLINE_S = 300.0
 """So long a notification is tried again …"""
 PAUSES_S = (0.0, 5.0, 20.0, 60.0, 120.0)
@@ -113,7 +115,7 @@ class Pusher:
         self._users: set[UserId] = set()
         self._keys: PushKeys | None = None
         self._threads = Threads("push", 1)
-        self._places = trio.Semaphore(AT_ONCE)
+        self._sending: Counter[UserId] = Counter()
 
     async def start(self) -> None:
         """Run the actor, if a browser is to be notified."""
@@ -187,7 +189,7 @@ class Pusher:
                 self.mailbox.tell(made)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        self._places = trio.Semaphore(AT_ONCE)
+        self._sending.clear()
         async with trio.open_nursery() as nursery:
             task_status.started()
             vitals.doing("idle")
@@ -200,8 +202,8 @@ class Pusher:
                         break
                 if what is None:
                     await self.sweep()
-                else:
-                    await self._places.acquire()
+                elif self._sending[what.user] < AT_ONCE:
+                    self._sending[what.user] += 1
                     nursery.start_soon(self._notify, what)
 
     async def sweep(self) -> None:
@@ -223,7 +225,7 @@ class Pusher:
         except StorageError as error:
             log.warning("push_not_read", error=error_class(error))
         finally:
-            self._places.release()
+            self._sending[what.user] -= 1
 
     async def _send(self, to: Subscription, payload: bytes) -> None:
         from klaw.guarded_http import ExchangeFailed
