@@ -19,8 +19,8 @@ from klaw.backup import folder as folders
 from klaw.backup import folder as manifests
 from klaw.backup.create import create
 from klaw.backup.folder import BackupItem, BackupRefused, BrokenBackup, chosen, listed
+from klaw.backup.folder import told as told_of
 from klaw.backup.restore import differing, paths_below, restore, verify
-from klaw.cli.backup import _told
 from klaw.cli.main import main
 from klaw.config.paths import Paths
 from klaw.errors import StorageError
@@ -44,7 +44,7 @@ def test_one_made_while_something_is_forgotten_may_still_hold_it(paths: Paths) -
     assert (made.forgetting, manifests.read_manifest(root).forgetting) == (True, True)
     again, later = create(paths, paths.backups_dir, marker(paths), secrets=False)
     assert (later.forgetting, "forgetting" in (again / manifests.FILE).read_text()) == (False, False)
-    told = [_told(each, last_forgetting(paths.database))["holds_forgotten"] for each in listed(paths.backups_dir)]
+    told = [told_of(each, last_forgetting(paths.database))["holds_forgotten"] for each in listed(paths.backups_dir)]
     assert told == [True, False]
 
 

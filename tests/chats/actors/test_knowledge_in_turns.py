@@ -100,7 +100,7 @@ async def test_passages_stand_before_the_question_and_false_citations_are_taken_
         assert [report[f"klaw_knowledge_citations_{each}_total"]["value"] for each in ("kept", "removed")] == [1, 2]
         lines = "\n".join(receipt_lines(attrs.asdict(await w.receipt())))
         assert f"{name}, page {page}" in lines
-        assert "2 marks did not hold" in lines
+        assert "2 invalid citations removed" in lines
         # Nothing of a passage became a message.
         assert await scalar(w, "SELECT count(*) FROM messages WHERE content LIKE '%<passages>%'") == 0
         assert await scalar(w, "SELECT count(*) FROM kb_used WHERE cited = 1 AND seq = ?", answer.seq) == 1

@@ -156,7 +156,7 @@ class Look:
         self.dialog(page.locator(f"[data-key='{task} History']"), "li .quote", "history of a task")
         self.open("tasks/*", "klaw-tasks header a[href='#/tasks']")
         self.open("usage", "klaw-usage figure")
-        self.open("system", "klaw-system table")
+        self.open("system", "klaw-system summary")
         page.click("[data-key^='test ']")
         page.wait_for_selector("[role=status] .checks dd")
         page.click("[data-key=check]")

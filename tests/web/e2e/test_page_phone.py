@@ -84,7 +84,7 @@ async def test_everything_can_be_touched(tmp_path, locale):
 async def test_five_entries_below_and_the_rest_behind_more(tmp_path, locale):
     def look(page, wrong):
         page.wait_for_selector("klaw-chat textarea")
-        entries = page.locator("nav.views > a, nav.views > .more")
+        entries = page.locator("nav.views > a:visible, nav.views > .more")
         assert entries.count() == 5
         boxes = [each.bounding_box() for each in entries.all()]
         assert all(each["width"] >= 44 and each["height"] >= 44 for each in boxes)
@@ -172,6 +172,7 @@ async def test_the_app_opens_without_a_server_and_sends_later(tmp_path, locale):
         page.wait_for_selector("article.unsent:has-text('second')")
         in_trio(written.set)
         page.wait_for_selector("article.assistant:has-text('answer 2')")
+        page.wait_for_selector("article.user:not(.unsent):has-text('second')")
         assert page.locator("article.user:has-text('second')").count() == 1
         assert wrong == []
 
