@@ -140,7 +140,7 @@ class AxeLook(Look):
             page.keyboard.press("Escape")
         self.open(f"chats/{self.words['chat']}", "article[data-seq='5']")
         say(page, "/status")
-        page.wait_for_selector(".messages:has-text('/status')")
+        page.wait_for_selector(".messages:has-text('/status'), pre.shown")
         self.check("a command")
         page.set_input_files("klaw-files input", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
         page.wait_for_selector("klaw-files .chip progress", state="hidden")
