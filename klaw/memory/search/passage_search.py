@@ -122,11 +122,12 @@ def _is_allowed(stored: Stored, filters: HistoryFilters) -> bool:
 async def read_results(
     readers: Readers, threads: Threads, shown: Sequence[ResultEntry], user: UserId, asked: Sequence[str]
 ) -> list[AnyResult]:
-    """The results of entries in their order; what is gone meanwhile is left out."""
+    """The results of entries in their order; what is gone meanwhile is left out, an emptied row of a
+    forgotten message too."""
     found: dict[tuple[Kind, int], Stored] = {}
     for kind in {each.kind for each in shown}:
         read = await readers.run(_READ[kind], user, [each.rowid for each in shown if each.kind == kind])
-        found |= {(kind, rowid): stored for rowid, stored in read.items()}
+        found |= {(kind, rowid): stored for rowid, stored in read.items() if _text(stored)}
     return await threads.run(_results, [(each, found[each.key]) for each in shown if each.key in found], asked)
 
 

@@ -323,7 +323,8 @@ def forget(walk):
         walk.button("Close", "dialog .buttons").click()
         walk.gone("dialog")
         page.locator("article", has_text="behind the shed").wait_for(state="detached")
-    assert call(page, "GET", "/search?query=ladder")["results"] == []
+    found = call(page, "GET", "/search?query=ladder")["results"]
+    assert not found, json.dumps(found, ensure_ascii=False)
 
 
 def pin_and_rename(walk):

@@ -16,6 +16,7 @@ from klaw.store.kinds import messages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.conftest import CANARY
+from tests.support.forgetting import forgetter
 from tests.support.memory.recalling import Recalling, recalling
 from tests.support.stores import START, new, running_store
 
@@ -349,3 +350,13 @@ async def test_no_log_line_holds_a_query_or_a_message(tmp_path: Path) -> None:
         await store.writer.run(messages.append, [new(f"some {CANARY}", user=ANN)])
         found: Sequence[object] = (await searching(store).search(CANARY, HistoryFilters(user=ANN))).results
     assert len(found) == 1
+
+
+async def test_the_list_of_an_earlier_search_shows_no_row_of_what_was_forgotten(tmp_path: Path) -> None:
+    """Pages are read from one list; so is a search that is asked again within the same second."""
+    async with running_store(tmp_path) as store:
+        await store.writer.run(messages.append, [new("The ladder stands behind the shed", user=ANN, chat="home")])
+        search, tool, again = searching(store), forgetter(store, tmp_path), Cursor(page=1, last_rowid=1, asked_at=0)
+        assert places(await search.search("ladder", HistoryFilters(user=ANN), page=again)) == ["home#1"]
+        await tool.forget(await tool.find("home#1", ANN))
+        assert places(await search.search("ladder", HistoryFilters(user=ANN), page=again)) == []
