@@ -1,11 +1,14 @@
 """Editing a message on the page, having it answered again, and going from one variant to another; on a phone, in both
 languages, while another session of the chat looks on."""
 
+import time
+
 import pytest
 
-from tests.support.browser import in_browser, needs_chromium, wait_until
+from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 from tests.web.e2e.test_page import base, begin_chat, say
 from tests.web.e2e.test_page_languages import WIDE
 from tests.web.e2e.test_page_newcomer import entry
@@ -20,9 +23,6 @@ LANGUAGES = {
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-TWO = "document.querySelectorAll('article.user .text, article.assistant.text .text').length === 2"
-
-
 @pytest.mark.parametrize("locale", LANGUAGES)
 async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_shown(tmp_path, locale):
     new, edit, again, before, group = LANGUAGES[locale]
@@ -31,6 +31,13 @@ async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_s
         """Not what is rendered: one of two pages is behind the other."""
         found = page.locator("article.user .text, article.assistant.text .text").all_text_contents()
         return [each.strip() for each in found]
+
+    def become(page, wanted):
+        """A page loads its chat anew in between."""
+        deadline = time.monotonic() + HANG_S
+        while not wanted(texts(page)):
+            assert time.monotonic() < deadline, texts(page)
+            page.wait_for_timeout(20)
 
     def look(page, wrong):
         begin_chat(page, "main", new)
@@ -51,8 +58,7 @@ async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_s
         for each in (page, other):
             each.wait_for_selector("article.assistant[data-seq='4']:has-text('#2 Two')")
             each.wait_for_selector("article.user[data-seq='3'] .variants:has-text('2/2')")
-            wait_until(each, TWO)  # it is loaded anew in between
-            assert texts(each)[0] == f"Two {HOSTILE}"
+            become(each, lambda said: len(said) == 2 and said[0] == f"Two {HOSTILE}")
         assert page.locator("article.user .variants").get_attribute("aria-label") == group
 
         page.wait_for_selector(".doing button", state="hidden")
@@ -62,8 +68,7 @@ async def test_a_message_is_edited_and_answered_again_and_the_first_variant_is_s
         page.locator("article.user[data-seq='3'] .variants").get_by_label(before).click()
         for each in (page, other):
             each.wait_for_selector("article.user[data-seq='1'] .variants:has-text('1/2')")
-            wait_until(each, TWO)
-            assert texts(each) == ["One", "#1 One"]
+            become(each, lambda said: said == ["One", "#1 One"])
         assert page.evaluate(WIDE) == []
         assert wrong == []
 
