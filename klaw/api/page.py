@@ -289,12 +289,11 @@ def login_routes(api: Api) -> list[Route]:
         check_origin(headers_of(request), api.services.config.allowed_origins, place_of(request))
         given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
         if given.code is not None:
-            grant, why = authenticator.redeem(given.code), "this code was used already, or is too old: make a new one"
+            grant = authenticator.redeem(given.code)
+            why = "this code was used already, or is too old: make a new one"
         else:
-            grant, why = (
-                authenticator.grant(given.token, loopback=False),
-                "this token is not valid; klaw token add makes one",
-            )
+            grant = authenticator.grant(given.token, loopback=False)
+            why = "this token is not valid; klaw token add makes one"
         if grant is None:
             raise HttpRefusal(401, why)
         now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S

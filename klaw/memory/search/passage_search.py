@@ -122,8 +122,8 @@ def _is_allowed(stored: Stored, filters: HistoryFilters) -> bool:
 async def read_results(
     readers: Readers, threads: Threads, shown: Sequence[ResultEntry], user: UserId, asked: Sequence[str]
 ) -> list[AnyResult]:
-    """The results of entries in their order; what is gone meanwhile is left out, an emptied row of a
-    forgotten message too."""
+    """The results of entries in their order; what is gone meanwhile is left out, and so are the emptied rows of
+    forgotten messages."""
     found: dict[tuple[Kind, int], Stored] = {}
     for kind in {each.kind for each in shown}:
         read = await readers.run(_READ[kind], user, [each.rowid for each in shown if each.kind == kind])

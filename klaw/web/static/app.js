@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, icon, iconButton, later, moveTo, opened, opensOver, setCurrent, toast } from "/static/dom.js";
+import { h, icon, iconButton, later, moveTo, opensOver, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, inShort, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -25,7 +25,7 @@ async function begin() {
   const before = JSON.parse(localStorage.getItem(ME));
   try {
     app.me = await get("/me");
-    if (before && before.user !== app.me.user) (await opened("phone")).clear();
+    if (before && before.user !== app.me.user) await later("phone", "clear");
     localStorage.setItem(ME, JSON.stringify(app.me));
   } catch (error) {
     if (error instanceof Problem && [401, 403].includes(error.status)) return later("login", "showLogin", error.status === 403 ? error.message : told);
@@ -50,7 +50,7 @@ export function tools(given = {}, links = []) {
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
   return h("div.tools", given, links, language,
     iconButton("theme", t("Light or dark"), () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
-    app.me && iconButton("keys", t("Keyboard shortcuts"), () => opened("go").then((view) => view.keys())),
+    app.me && iconButton("keys", t("Keyboard shortcuts"), () => later("go", "keys")),
     app.me && h("a.button", { href: "#/access" }, t("Access")),
     app.me && h("button", () => later("phone", "notifications"), t("Notifications")),
     app.me?.needs_token && h("button", () => later("phone", "logOut"), t("Log out")));
@@ -79,12 +79,12 @@ function pressed(event) {
   const act = held ? { k: !shiftKey && "go", o: shiftKey && "begin" }[letter] : key === "?" && !target.closest("input, textarea, select") && "keys";
   if (!act) return;
   event.preventDefault();
-  opened("go").then((view) => view[act]());
+  later("go", act);
 }
 
 function connect(event) {
   event.preventDefault();
-  opened("connect").then((view) => view.connect());
+  later("connect", "connect");
 }
 
 function showFrame() {
