@@ -30,6 +30,7 @@ LAYERS = (
     {"health", "wire"},
     {"operations"},
     {"gateway"},
+    {"channels"},
     {"api"},
     {"admin", "client", "doctor", "service", "setup"},
     {"app"},
