@@ -227,9 +227,10 @@ class Messenger(Protocol):
         ...
 
     async def upload(
-        self, conversation: str, name: str, type: str, data: bytes, key: str, *, voice: bool = False
+        self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
     ) -> str:
-        """Send a file, as picture or sound if it is one; with ``voice`` as a voice message. Returns the message's id."""
+        """Send a file, as picture or sound if it is one, with ``voice`` as a voice message. Returns the message's
+        id."""
         ...
 
     def download(self, file: IncomingFile) -> AsyncIterator[bytes]:
