@@ -3,7 +3,7 @@ chat says. Nobody sends to it; ``klaw.channels.channels`` starts and stops it wi
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -15,10 +15,10 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import TaskStarted, Vitals
+from klaw.channels.account import Account
 from klaw.channels.conversations import Conversations
 from klaw.channels.delivery import AGAIN, ALLOW, DENY, Delivery
 from klaw.channels.messenger import (
-    Bot,
     ChannelError,
     Conversation,
     Incoming,
@@ -26,23 +26,19 @@ from klaw.channels.messenger import (
     Joined,
     Left,
     Limited,
-    Messenger,
     Moved,
     Pressed,
     ReceivedElsewhere,
     Removed,
     WrongToken,
 )
-from klaw.channels.pairing import LENGTH, PairingCodes, Stranger
+from klaw.channels.pairing import LENGTH, Stranger
 from klaw.channels.wording import escaped, language_of, say
 from klaw.chats.commands import SlashCommand, UnknownCommand, parse
-from klaw.chats.directory import ChatDirectory
 from klaw.chats.requests import Submit
-from klaw.config.channels import ChannelConfig
-from klaw.core import Core
 from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import Outcome
-from klaw.domain.message import HEARD, Message, Role
+from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import (
     AnswerRunning,
@@ -53,12 +49,10 @@ from klaw.errors import (
     TooManyChats,
     TooMuchToday,
 )
-from klaw.gateway.hub import Hub
 from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import channels, chats, messages
 from klaw.store.kinds.channels import LinkedConversation, link_id
 from klaw.store.kinds.variants.replace import Wish
-from klaw.toolbox.approvals import Approvals
 
 OLD_S = 86_400.0
 """What is older when it arrives is stored and not answered."""
@@ -74,80 +68,52 @@ _COMMANDS = OperationCommands().meanings
 log = structlog.get_logger("klaw.channels")
 
 
-@attrs.define(kw_only=True, eq=False)
+@attrs.define(eq=False)
 class Channel:
-    name: str
-    """Of the account, in ``channels.accounts``."""
-    config: ChannelConfig
-    messenger: Messenger
-    core: Core
-    hub: Hub
-    chats: ChatDirectory
-    approvals: Approvals
-    codes: PairingCodes
-    menu: Callable[[], Mapping[str, Mapping[str, str]]]
-    """Commands by language. Blocks."""
-    bot: Bot | None = None
-    """Known once the service has answered."""
+    account: Account
     conversations: Conversations = attrs.field(init=False)
     """While it runs."""
-    problem: str | None = attrs.field(default=None, init=False)
-    """Why the service cannot be reached now; masked."""
-    known: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set when the service has answered, or refused, for the first time."""
 
     @property
-    def kind(self) -> str:
-        """The channel of messages from here."""
-        return self.config.type
-
-    @property
-    def heard(self) -> str:
-        return f"{HEARD}{self.kind}"
+    def linked(self) -> Sequence[Delivery]:
+        """Its conversations."""
+        return list(self.conversations.deliveries.values())
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                self.conversations = Conversations(self, nursery)
+                self.conversations = Conversations(self.account, nursery)
                 await self.conversations.start()
                 task_status.started()
                 await self._receive(vitals)
         finally:
             with trio.move_on_after(1, shield=True):
-                await self.messenger.close()
-
-    def trouble(self, error: ChannelError) -> None:
-        """Note why the service cannot be reached."""
-        if self.problem is None:
-            log.warning("channel_down", channel=self.name, error=error_class(error), reason=str(error)[:200])
-        self.problem = str(error)
+                await self.account.messenger.close()
 
     async def _receive(self, vitals: Vitals) -> None:
-        position, failures = await self.core.readers.run(channels.position, self.name), 0
+        position, failures = await self.account.core.readers.run(channels.position, self.account.name), 0
         while True:
-            vitals.doing("waiting for messages" if self.problem is None else "waiting to try again")
+            vitals.doing("waiting for messages" if self.account.problem is None else "waiting to try again")
             try:
-                if self.bot is None:
-                    self.bot = await self.messenger.open()
-                    await self.messenger.show_commands(await self.core.files.run(self.menu))
-                batch = await self.messenger.receive(position)
-                self.problem, failures = None, 0
-                self.known.set()
+                if self.account.bot is None:
+                    self.account.bot = await self.account.messenger.open()
+                    await self.account.messenger.show_commands(await self.account.core.files.run(self.account.menu))
+                batch = await self.account.messenger.receive(position)
+                self.account.problem, failures = None, 0
                 vitals.doing("taking messages")
                 await self._take_all(batch.events)
                 if batch.events and batch.position != position:
-                    made = self.name, batch.position, self._now()
-                    await self.conversations.surely(partial(self.core.writer.run, channels.set_position, *made))
+                    made = self.account.name, batch.position, self._now()
+                    await self.conversations.surely(partial(self.account.core.writer.run, channels.set_position, *made))
                 position = batch.position
             except Limited as error:
                 await trio.sleep(error.after_s)
             except ChannelError as error:
                 failures += 1
-                self.trouble(error)
-                self.known.set()
+                self.account.trouble(error)
                 refused = isinstance(error, WrongToken | ReceivedElsewhere)
                 if refused:
-                    self.bot = None
+                    self.account.bot = None
                 await trio.sleep((SLOWLY if refused else AGAIN).pause_s(failures))
 
     async def _take_all(self, events: Sequence[object]) -> None:
@@ -166,7 +132,7 @@ class Channel:
             try:
                 await self._take(event)
             except Exception as error:  # noqa: BLE001  one message that fails must not keep all others back
-                log.error("event_not_taken", channel=self.name, error=error_class(error), where=where(error))
+                log.error("event_not_taken", channel=self.account.name, error=error_class(error), where=where(error))
 
     async def _take(self, event: object) -> None:
         match event:
@@ -198,15 +164,17 @@ class Channel:
             await self._say(event, "paired")
         elif text.partition(" ")[0] == "/chat":
             await self._chat(there, event, text.partition(" ")[2].strip())
-        elif event.addressed or self.config.listen:
+        elif event.addressed or self.account.config.listen:
             await self._say_in_chat(there, event, text)
 
     async def _say_in_chat(self, there: Delivery, event: Incoming, text: str) -> None:
-        link, spoken = there.link, False
+        link, spoken, keep = there.link, False, self.account.core.attachments.keep
         files: list[NamedFile] = []
         for each in event.files[:MAX_FILES]:
             try:
-                kept = await self.core.attachments.keep(link.user, each.name, self.messenger.download(each))
+                kept = await self.account.core.attachments.keep(
+                    link.user, each.name, self.account.messenger.download(each)
+                )
                 files.append(NamedFile(sha256=kept.sha256, name=kept.name))
                 if each.voice and (words := await self._heard_in(there, each, kept.sha256)):
                     text, spoken = f"{text}\n\n{words}".strip(), True
@@ -214,7 +182,7 @@ class Channel:
                 text += "\n" + say("no_file", link.language, name=each.name, why=error)
         if not text.strip() and not files:
             return
-        answered = event.addressed and self.core.clock.now() - event.at < OLD_S
+        answered = event.addressed and self.account.core.clock.now() - event.at < OLD_S
         is_command = isinstance(parse(text, _COMMANDS), SlashCommand | UnknownCommand) and not files
         if link.is_group and not is_command:
             text = f"{' '.join(event.sender.name.split())[:64] or '?'}: {text}"
@@ -223,11 +191,11 @@ class Channel:
         if event.edits is not None:
             await self._edited(there, event, text)
             return
-        channel, at_id = self.kind if answered else self.heard, self._message_id(event.id)
+        channel, at_id = self.account.kind if answered else self.account.heard, self._message_id(event.id)
 
         async def send() -> None:
             with suppress(IdConflict):
-                await self.chats.send(link.user, there.link.chat, at_id, text, tuple(files), channel)
+                await self.account.chats.send(link.user, there.link.chat, at_id, text, tuple(files), channel)
 
         try:
             await self.conversations.surely(send)
@@ -236,23 +204,25 @@ class Channel:
 
     async def _edited(self, there: Delivery, event: Incoming, text: str) -> None:
         """The last question is answered anew; what was said earlier is corrected by a message that nobody answers."""
-        link, read = there.link, self.core.readers.run
+        link, read = there.link, self.account.core.readers.run
         old = await read(messages.find, link.user, self._message_id(event.edits or ""))
         if old is None or old.content == text:
             return
         newest = await read(messages.before, chat_id(link.user, link.chat), 1 << 60, 50)
-        said = [each for each in newest if each.role is Role.USER and each.channel == self.kind]
+        said = [each for each in newest if each.role is Role.USER and each.channel == self.account.kind]
         if old.chat == chat_id(link.user, link.chat) and said and said[-1].id == old.id:
-            await self.chats.stop(link.user, link.chat)
-            submit = Submit(id=self._message_id(event.id), text=text, channel=self.kind)
+            await self.account.chats.stop(link.user, link.chat)
+            submit = Submit(id=self._message_id(event.id), text=text, channel=self.account.kind)
             with suppress(CannotReplace, AnswerRunning, IdConflict):
-                await self.chats.vary(link.user, link.chat, Wish(which=old.seq, edits=True), submit)
+                await self.account.chats.vary(link.user, link.chat, Wish(which=old.seq, edits=True), submit)
                 return
 
         async def send() -> None:
             with suppress(IdConflict):
                 corrected = say("edited", link.language, text=text)
-                await self.chats.send(link.user, link.chat, self._message_id(event.id), corrected, (), self.heard)
+                await self.account.chats.send(
+                    link.user, link.chat, self._message_id(event.id), corrected, (), self.account.heard
+                )
 
         await self.conversations.surely(send)
 
@@ -260,7 +230,7 @@ class Channel:
         there = self.conversations.get(event.conversation.id)
         if there is None:
             return
-        old = await self.core.readers.run(messages.find, there.link.user, self._message_id(event.id))
+        old = await self.account.core.readers.run(messages.find, there.link.user, self._message_id(event.id))
         if old is not None and old.content:
             text = say("deleted", there.link.language, seq=old.seq)
             await self.conversations.post(event.conversation.id, text, f"{there.link.id}-r{old.seq}")
@@ -268,7 +238,7 @@ class Channel:
     async def _chat(self, there: Delivery, event: Incoming, wanted: str) -> None:
         link = there.link
         if not wanted:
-            listed = await self.core.readers.run(chats.listed, link.user, LISTED_CHATS)
+            listed = await self.account.core.readers.run(chats.listed, link.user, LISTED_CHATS)
             names = [f"- {escaped(each.name)}{f' — {escaped(each.title)}' if each.title else ''}" for each in listed]
             text = say("chats", link.language, chat=escaped(link.chat)) + "\n\n" + "\n".join(names)
             await self.conversations.post(link.conversation, text, f"{link.id}-{event.id}")
@@ -284,9 +254,6 @@ class Channel:
     async def _heard_in(self, there: Delivery, file: IncomingFile, sha256: str) -> str:
         raise NotImplementedError
 
-    async def speak(self, there: Delivery, answer: Message) -> None:
-        """Say an answer aloud, if it answers a voice message and that is wanted."""
-
     # -- questions ---------------------------------------------------------------------------------------------------
 
     async def _pressed(self, event: Pressed) -> None:
@@ -296,21 +263,23 @@ class Channel:
             return
         if not there.link.is_group and there.link.sender != event.sender.id:
             return
-        approval, language = self.approvals.find(there.link.user, asked), there.link.language
+        approval, language = self.account.approvals.find(there.link.user, asked), there.link.language
         outcome = None
         if approval is not None and approval.chat == there.chat:
             there.answered_by(asked, event.sender.name)
-            outcome = self.approvals.answer(approval, allow=f"{choice}:" == ALLOW)
+            outcome = self.account.approvals.answer(approval, allow=f"{choice}:" == ALLOW)
         text = (
             say("withdrawn", language)
             if outcome is None
             else say("allow" if outcome == "allowed" else "deny", language)
         )
         with suppress(ChannelError):
-            await self.messenger.confirm(event, text)
+            await self.account.messenger.confirm(event, text)
             if outcome is None:
-                (part,) = self.messenger.render(text)
-                await self.messenger.edit(event.conversation.id, event.message, part, f"{there.link.id}-{asked}-w")
+                (part,) = self.account.messenger.render(text)
+                await self.account.messenger.edit(
+                    event.conversation.id, event.message, part, f"{there.link.id}-{asked}-w"
+                )
 
     # -- who may -----------------------------------------------------------------------------------------------------
 
@@ -320,13 +289,13 @@ class Channel:
         """Tell somebody unknown, or a group, a code, once; or take the code of an invitation."""
         words = event.text.split()
         code = words[-1] if words and len(words) <= 2 and len(words[-1]) == LENGTH else ""
-        user = self.codes.invited(code, self.name) if code and not event.conversation.group else None
+        user = self.account.codes.invited(code, self.account.name) if code and not event.conversation.group else None
         if user is not None:
             await self.conversations.link(user, event.conversation, event.sender)
             await self._say(event, "paired")
         elif event.addressed:
-            stranger = Stranger(account=self.name, conversation=event.conversation, sender=event.sender)
-            if (made := self.codes.ask(stranger)) is not None:
+            stranger = Stranger(account=self.account.name, conversation=event.conversation, sender=event.sender)
+            if (made := self.account.codes.ask(stranger)) is not None:
                 await self._say(event, "group_code" if event.conversation.group else "code", code=made)
 
     async def pair(self, stranger: Stranger, user: UserId) -> LinkedConversation:
@@ -343,12 +312,12 @@ class Channel:
         with suppress(ChannelError):
             allowed = self.conversations.knows(event.sender) or self.conversations.get(conversation.id) is not None
             if conversation.group and not allowed:
-                await self.messenger.leave(conversation.id)
+                await self.account.messenger.leave(conversation.id)
                 return
-            await self.messenger.join(conversation.id)
+            await self.account.messenger.join(conversation.id)
             if event.unreadable:
                 language = language_of(event.sender.language, event.sender.name, conversation.title)
-                key = f"{link_id(self.name, conversation.id)}-x"
+                key = f"{link_id(self.account.name, conversation.id)}-x"
                 await self.conversations.post(conversation.id, say("encrypted", language), key)
 
     async def _say(self, event: Incoming, what: str, **values: object) -> None:
@@ -360,7 +329,7 @@ class Channel:
         """The id in Klaw of a message of the messenger: the same for a repetition."""
         if not _CLIENT_ID.fullmatch(of):
             of = hashlib.sha256(of.encode()).hexdigest()[:32]
-        return f"{self.name}:{of}"
+        return f"{self.account.name}:{of}"
 
     def _now(self) -> str:
-        return iso(self.core.clock.now())
+        return iso(self.account.core.clock.now())

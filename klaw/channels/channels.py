@@ -3,27 +3,35 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import attrs
 import structlog
+import trio
 
 import klaw.web
+from klaw.actor.clock import iso
 from klaw.actor.supervisor import ActorSpec
+from klaw.channels.account import Account
 from klaw.channels.channel import Channel
-from klaw.channels.messenger import Messenger
+from klaw.channels.messenger import Bot, ChannelError, Messenger
 from klaw.channels.pairing import PairingCodes
 from klaw.channels.wording import say
 from klaw.chats.commands import meanings
 from klaw.chats.directory import ChatDirectory
 from klaw.config.channels import ChannelConfig
+from klaw.config.environment import Secret
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain.text import one_line
 from klaw.errors import ConfigError
 from klaw.gateway.hub import Hub
 from klaw.operations.slash import OperationCommands
+from klaw.store.kinds import channels
+from klaw.store.kinds.channels import LinkedConversation
 from klaw.toolbox.approvals import Approvals
 
+CLOSE_S = 2.0
 MENU_CHARS = 250
 """Of the help of a command in a messenger's menu."""
 
@@ -78,7 +86,7 @@ class Channels:
         """Have just those accounts running that the settings name, each with the token that holds now."""
         wanted, tokens = self.core.config.channels.accounts, await self.core.files.run(self._revealed)
         for name, channel in list(self.running.items()):
-            if wanted.get(name) != channel.config or tokens.get(name) != self._tokens.get(name):
+            if wanted.get(name) != channel.account.config or tokens.get(name) != self._tokens.get(name):
                 await self._stop(name)
         self._tokens = tokens
         for name, token in tokens.items():
@@ -89,16 +97,41 @@ class Channels:
         for name in list(self.running):
             await self._stop(name)
 
+    async def try_account(self, kind: Literal["telegram", "matrix"], url: str, token: str) -> Bot:
+        """Ask a messenger who an account is. Raises ChannelError."""
+        config = ChannelConfig(type=kind, url=url, token=Secret(token))
+        messenger = await self.core.files.run(self.make, config, token)
+        try:
+            return await messenger.open()
+        finally:
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await messenger.close()
+
+    async def test(self, name: str) -> Bot:
+        """Ask the messenger whether an account works. Raises ChannelError."""
+        if name not in self._tokens:
+            raise ChannelError(self._wrong.get(name, "the account is not there any more"))
+        config = self.core.config.channels.accounts[name]
+        return await self.try_account(config.type, config.url, self._tokens[name])
+
+    async def forget(self, name: str) -> list[LinkedConversation]:
+        """End all conversations of an account. Raises StorageError."""
+        channel = self.running.get(name)
+        ended = await channel.conversations.unlink(lambda _link: True) if channel is not None else []
+        now = iso(self.core.clock.now())
+        await self.core.writer.run(channels.set_position, name, "", now)
+        return ended
+
     def problems(self) -> Mapping[str, str]:
         found = {f"channel:{name}": f"the channel {name} has no token: {why}" for name, why in self._wrong.items()}
         for name, channel in self.running.items():
-            if channel.problem is not None:
-                found[f"channel:{name}"] = f"the channel {name} does not work: {channel.problem}"
+            if channel.account.problem is not None:
+                found[f"channel:{name}"] = f"the channel {name} does not work: {channel.account.problem}"
         return found
 
     async def _start(self, name: str, config: ChannelConfig, token: str) -> None:
         messenger = await self.core.files.run(self.make, config, token)
-        channel = Channel(
+        account = Account(
             name=name,
             config=config,
             messenger=messenger,
@@ -109,7 +142,7 @@ class Channels:
             codes=self.codes,
             menu=menu,
         )
-        self.running[name] = channel
+        channel = self.running[name] = Channel(account)
         await self.core.supervisor.start(ActorSpec(name=_actor_name(name), run=channel.run))
 
     async def _stop(self, name: str) -> None:

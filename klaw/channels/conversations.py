@@ -1,7 +1,7 @@
 """The conversations of one account: who may talk there, as which user, and in which chat."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import structlog
@@ -9,6 +9,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
+from klaw.channels.account import Account
 from klaw.channels.delivery import AGAIN, Delivery
 from klaw.channels.messenger import ChannelError, Conversation, ConversationMoved, Limited, Sender, Unreachable
 from klaw.channels.wording import language_of, say
@@ -17,9 +18,6 @@ from klaw.domain.names import GROUP, UserId, chat_id
 from klaw.errors import ActorStopped, ChatBusy, StorageError
 from klaw.store.kinds import channels, messages
 from klaw.store.kinds.channels import LinkedConversation, link_id
-
-if TYPE_CHECKING:
-    from klaw.channels.channel import Channel
 
 SAY_TRIES = 5
 
@@ -30,13 +28,13 @@ log = structlog.get_logger("klaw.channels")
 class Conversations:
     """Starts a ``Delivery`` for each conversation that is linked."""
 
-    _channel: "Channel"
+    _account: Account
     _nursery: trio.Nursery
     deliveries: dict[str, Delivery] = attrs.field(factory=dict, init=False)
     """By the messenger's id of the conversation."""
 
     async def start(self) -> None:
-        for link in await self._channel.core.readers.run(channels.links, self._channel.name):
+        for link in await self._account.core.readers.run(channels.links, self._account.name):
             self._deliver(link)
 
     def get(self, conversation: str) -> Delivery | None:
@@ -63,11 +61,11 @@ class Conversations:
 
     def group_user(self, conversation: Conversation) -> UserId:
         """The user that a group is."""
-        return UserId(GROUP + link_id(self._channel.name, conversation.id.partition(" ")[0]))
+        return UserId(GROUP + link_id(self._account.name, conversation.id.partition(" ")[0]))
 
     async def link(self, user: UserId, conversation: Conversation, sender: Sender) -> Delivery:
         """Let a user talk in a conversation, from now on."""
-        name, old = self._channel.name, self.deliveries.get(conversation.id)
+        name, old = self._account.name, self.deliveries.get(conversation.id)
         if old is not None:
             self._end(old)
         taken = {each.link.chat for each in self.deliveries.values() if each.link.user == user}
@@ -89,14 +87,14 @@ class Conversations:
             draft="",
             created_at=now,
         )
-        await self.surely(lambda: self._channel.core.writer.run(channels.put_link, link, now))
+        await self.surely(lambda: self._account.core.writer.run(channels.put_link, link, now))
         return self._deliver(link)
 
     async def unlink(self, which: Callable[[LinkedConversation], bool]) -> list[LinkedConversation]:
         """End conversations, and tell them. Raises StorageError: none has ended."""
         gone = [each for each in self.deliveries.values() if which(each.link)]
         now = self._now()
-        await self._channel.core.writer.run(channels.remove_links, [each.link for each in gone], now)
+        await self._account.core.writer.run(channels.remove_links, [each.link for each in gone], now)
         for each in gone:
             self._end(each)
             await self.post(each.link.conversation, say("unpaired", each.link.language), f"{each.link.id}-{now}")
@@ -105,11 +103,11 @@ class Conversations:
     async def move(self, there: Delivery, to: str) -> None:
         """A conversation has another id from now on."""
         link, now = there.link, self._now()
-        moved = attrs.evolve(link, id=link_id(self._channel.name, to), conversation=to)
+        moved = attrs.evolve(link, id=link_id(self._account.name, to), conversation=to)
 
         async def store() -> None:
-            await self._channel.core.writer.run(channels.remove_links, [link], now)
-            await self._channel.core.writer.run(channels.put_link, moved, now)
+            await self._account.core.writer.run(channels.remove_links, [link], now)
+            await self._account.core.writer.run(channels.put_link, moved, now)
 
         await self.surely(store)
         self._end(there)
@@ -129,17 +127,17 @@ class Conversations:
                 await store()
             except (ActorStopped, ChatBusy, StorageError) as error:
                 failures += 1
-                log.warning("not_stored_yet", channel=self._channel.name, error=error_class(error))
+                log.warning("not_stored_yet", channel=self._account.name, error=error_class(error))
             else:
                 return
             await trio.sleep(AGAIN.pause_s(failures))
 
     async def post(self, conversation: str, text: str, key: str) -> None:
         """Say something that is stored nowhere. It is given up when the service does not take it."""
-        for number, part in enumerate(self._channel.messenger.render(text)):
+        for number, part in enumerate(self._account.messenger.render(text)):
             for failures in range(1, SAY_TRIES):
                 try:
-                    await self._channel.messenger.post(conversation, part, f"{key}-{number}")
+                    await self._account.messenger.post(conversation, part, f"{key}-{number}")
                     break
                 except Limited as error:
                     await trio.sleep(error.after_s)
@@ -148,16 +146,16 @@ class Conversations:
                 except Unreachable:
                     await trio.sleep(AGAIN.pause_s(failures))
                 except ChannelError as error:
-                    log.warning("not_said", channel=self._channel.name, error=error_class(error))
+                    log.warning("not_said", channel=self._account.name, error=error_class(error))
                     return
 
     async def head(self, user: UserId, chat: str) -> int:
         """The number of the last message of a chat; 0 for a new one."""
-        found = await self._channel.core.readers.run(messages.session, chat_id(user, chat))
+        found = await self._account.core.readers.run(messages.session, chat_id(user, chat))
         return found.last_seq if found is not None else 0
 
     def _deliver(self, link: LinkedConversation) -> Delivery:
-        made = self.deliveries[link.conversation] = Delivery(self._channel, link)
+        made = self.deliveries[link.conversation] = Delivery(self._account, link, self.move)
         self._nursery.start_soon(made.run)
         return made
 
@@ -166,4 +164,4 @@ class Conversations:
         self.deliveries.pop(there.link.conversation, None)
 
     def _now(self) -> str:
-        return iso(self._channel.core.clock.now())
+        return iso(self._account.core.clock.now())

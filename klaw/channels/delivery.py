@@ -5,9 +5,9 @@ restart goes on behind it. Where the service recognises repeated keys nothing is
 sent before a kill, and not noted yet, is sent again."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import structlog
@@ -16,6 +16,7 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
+from klaw.channels.account import Account
 from klaw.channels.messenger import Button, ChannelError, Closed, ConversationMoved, Limited, Part, Refused, Unreachable
 from klaw.channels.wording import escaped, say
 from klaw.domain.events import (
@@ -35,9 +36,6 @@ from klaw.errors import KlawError
 from klaw.gateway.answers import StoredOnce
 from klaw.store.kinds import channels, tasks
 from klaw.store.kinds.channels import LinkedConversation
-
-if TYPE_CHECKING:
-    from klaw.channels.channel import Channel
 
 PAGE = 50
 WORKING_S = 4.0
@@ -61,8 +59,10 @@ class _Question:
 class Delivery:
     """A ``hub.Subscriber`` for one conversation."""
 
-    def __init__(self, channel: "Channel", link: LinkedConversation) -> None:
-        self._channel, self.link = channel, link
+    def __init__(
+        self, account: Account, link: LinkedConversation, move: Callable[["Delivery", str], Awaitable[None]]
+    ) -> None:
+        self._account, self.link, self._move = account, link, move
         self._news = trio.Event()
         self._seen = link.delivered
         """The last ``seq`` that was looked at."""
@@ -124,14 +124,14 @@ class Delivery:
     async def change(self, **fields: Any) -> None:
         """Store another state of the conversation. Raises StorageError."""
         link = attrs.evolve(self.link, **fields)
-        await self._channel.core.writer.run(channels.put_link, link, self._now())
+        await self._account.core.writer.run(channels.put_link, link, self._now())
         self.link = link
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         with self.scope:
-            hub, watched, failures = self._channel.hub, self.chat, 0
+            hub, watched, failures = self._account.hub, self.chat, 0
             hub.watch(self, watched)
             try:
                 while True:
@@ -165,21 +165,21 @@ class Delivery:
             return 0.0
         except Closed:
             self._closed = True
-            log.info("conversation_closed", channel=self._channel.name, link=self.link.id)
+            log.info("conversation_closed", channel=self._account.name, link=self.link.id)
             return float("inf")
         except ConversationMoved as error:
-            await self._channel.conversations.move(self, error.to)
+            await self._move(self, error.to)
             return 0.0
         except Unreachable as error:
-            self._channel.trouble(error)
+            self._account.trouble(error)
             return None
         except (ChannelError, KlawError) as error:
-            log.warning("not_delivered", channel=self._channel.name, link=self.link.id, error=error_class(error))
+            log.warning("not_delivered", channel=self._account.name, link=self.link.id, error=error_class(error))
             return None
 
     async def _tell_stored(self) -> float:
         """Deliver all stored messages. Returns how long a held one is to wait."""
-        while found := await self._channel.chats.after(self.chat, self._seen, PAGE):
+        while found := await self._account.chats.after(self.chat, self._seen, PAGE):
             for place, message in enumerate(found):
                 newer = place + 1 < len(found)
                 if not newer and (held_s := await self._held_s(message)):
@@ -190,38 +190,37 @@ class Delivery:
 
     async def _deliver(self, message: Message) -> None:
         text = self._text_of(message)
-        parts = self._channel.messenger.render(text) if text else []
+        parts = self._account.messenger.render(text) if text else []
         for number in range(self.link.parts, len(parts)):
             key, over = f"{self.link.id}-{message.seq}-{number}", number + 1 == len(parts)
             try:
                 await self._put(parts[number], key, self.link.draft if number == 0 else "")
             except Refused as error:
-                log.warning("message_refused", channel=self._channel.name, link=self.link.id, reason=str(error)[:200])
+                log.warning("message_refused", channel=self._account.name, link=self.link.id, reason=str(error)[:200])
                 await self._put_notice(key)
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
             await self.change(**done, draft="")
         if parts and message.role is Role.ASSISTANT:
             self._shown = ""
-            await self._channel.speak(self, message)
 
     async def _put(self, part: Part, key: str, draft: str = "") -> None:
         conversation = self.link.conversation
         if draft:
             with suppress(Refused):  # it is gone, or too old
-                await self._channel.messenger.edit(conversation, draft, part, key)
+                await self._account.messenger.edit(conversation, draft, part, key)
                 return
-        await self._channel.messenger.post(conversation, part, key)
+        await self._account.messenger.post(conversation, part, key)
 
     async def _put_notice(self, key: str) -> None:
-        text = say("refused", self.link.language, name=self._channel.kind.capitalize(), chat=self.link.chat)
+        text = say("refused", self.link.language, name=self._account.kind.capitalize(), chat=self.link.chat)
         with suppress(Refused):
-            for part in self._channel.messenger.render(text):
-                await self._channel.messenger.post(self.link.conversation, part, f"{key}-r")
+            for part in self._account.messenger.render(text):
+                await self._account.messenger.post(self.link.conversation, part, f"{key}-r")
 
     def _text_of(self, message: Message) -> str:
         """What the conversation is told of a message, as Markdown; empty for nothing."""
         if message.role is Role.USER:
-            here = message.channel in (self._channel.kind, self._channel.heard) or message.type is MessageKind.COMMAND
+            here = message.channel in (self._account.kind, self._account.heard) or message.type is MessageKind.COMMAND
             return "" if here else "\n".join(f"> {line}" for line in message.content.splitlines())
         if message.role is Role.SYSTEM:
             return message.content if message.type in (MessageKind.COMMAND, MessageKind.TEXT) else ""
@@ -230,41 +229,41 @@ class Delivery:
 
     async def _held_s(self, message: Message) -> float:
         """How long a message is to wait for the end of the quiet hours; 0: not at all."""
-        quiet = self._channel.core.config.channels.quiet
+        quiet = self._account.core.config.channels.quiet
         if quiet is None or message.type is not MessageKind.SCHEDULED:
             return 0.0
-        read = self._channel.core.readers.run
+        read = self._account.core.readers.run
         task = await read(tasks.get, self.link.user, str(message.metadata.get("task", "")))
         if task is not None and task.reminder:
             return 0.0
         zone = await read(tasks.days_zone, self.link.user)
-        return left_of(quiet, dt.datetime.fromtimestamp(self._channel.core.clock.now(), zone))
+        return left_of(quiet, dt.datetime.fromtimestamp(self._account.core.clock.now(), zone))
 
     # -- answers while they grow, questions, failures ----------------------------------------------------------------
 
     async def _tell_progress(self) -> float:
         """Show that an answer is being written, and how far it is. Returns when to look again."""
-        running = self._channel.hub.running(self.chat)
+        running = self._account.hub.running(self.chat)
         if not self._works or running is None:
             return float("inf")
         if running.turn != self._growing or not running.text or running.text == self._shown:
-            await self._channel.messenger.working(self.link.conversation)
+            await self._account.messenger.working(self.link.conversation)
             return WORKING_S
-        wait_s = self._edited_at + self._channel.messenger.limits.edit_pause_s - trio.current_time()
+        wait_s = self._edited_at + self._account.messenger.limits.edit_pause_s - trio.current_time()
         if wait_s > 0:
             return wait_s
         text, self._edits = running.text, self._edits + 1
-        parts = self._channel.messenger.render(text + GROWS)
+        parts = self._account.messenger.render(text + GROWS)
         key = f"{self.link.id}-{running.turn[:12]}-d{self._edits}"
         if parts:
             with suppress(Refused):
                 if self.link.draft:
-                    await self._channel.messenger.edit(self.link.conversation, self.link.draft, parts[0], key)
+                    await self._account.messenger.edit(self.link.conversation, self.link.draft, parts[0], key)
                 else:
-                    made = await self._channel.messenger.post(self.link.conversation, parts[0], key)
+                    made = await self._account.messenger.post(self.link.conversation, parts[0], key)
                     await self.change(draft=made)
         self._shown, self._edited_at = text, trio.current_time()
-        return self._channel.messenger.limits.edit_pause_s
+        return self._account.messenger.limits.edit_pause_s
 
     async def _tell_questions(self) -> None:
         for each in list(self._questions.values()):
@@ -275,13 +274,13 @@ class Delivery:
             elif each.outcome is not None:
                 self._questions.pop(asked.id)
                 if each.message:
-                    when = dt.datetime.fromtimestamp(self._channel.core.clock.now()).astimezone()
+                    when = dt.datetime.fromtimestamp(self._account.core.clock.now()).astimezone()
                     who = escaped(each.who) if each.who else say("elsewhere", language)
                     end = say(each.outcome.value, language, who=who, when=f"{when:%H:%M}")
                     await self._ask(each, (), f"{self.link.id}-{asked.id}-e", f"\n\n{end}")
 
     async def _ask(self, question: _Question, buttons: Sequence[Button], key: str, end: str = "") -> str:
-        asked, messenger = question.approval, self._channel.messenger
+        asked, messenger = question.approval, self._account.messenger
         text = say("asks", self.link.language, tool=asked.tool, what=asked.what) + end
         *before, last = messenger.render(text)
         conversation = self.link.conversation
@@ -293,7 +292,7 @@ class Delivery:
         return await messenger.post(conversation, last, key, buttons=buttons)
 
     async def _tell_end(self) -> None:
-        ended, messenger, conversation = self._ended, self._channel.messenger, self.link.conversation
+        ended, messenger, conversation = self._ended, self._account.messenger, self.link.conversation
         if ended is None:
             return
         key = f"{self.link.id}-{ended.turn}"
@@ -309,7 +308,7 @@ class Delivery:
         self._shown, self._ended = "", None
 
     def _now(self) -> str:
-        return iso(self._channel.core.clock.now())
+        return iso(self._account.core.clock.now())
 
 
 _CHOICES = (("allow", ALLOW), ("deny", DENY))

@@ -156,6 +156,8 @@ class ChannelError(KlawError):
     """The service could not be asked, or has refused. The text says why, in the service's own words where they may be
     shown (secrets masked)."""
 
+    code = "channel_failed"
+
 
 class Unreachable(ChannelError):
     """No connection, a time-out, or an error of the service (5xx): the same request may work later."""

@@ -55,9 +55,9 @@ class PairingCodes:
         code = self._make(Invitation(account=account, user=user))
         return code, self._open[code][1]
 
-    def stranger(self, code: str) -> Stranger | None:
-        """Who asked for a code, which is used up then."""
-        found = self._take(code, lambda each: isinstance(each, Stranger))
+    def stranger(self, code: str, *, groups: bool) -> Stranger | None:
+        """Who asked for a code, which is used up then. Only with ``groups`` a group is found."""
+        found = self._take(code, lambda each: isinstance(each, Stranger) and (groups or not each.conversation.group))
         return found if isinstance(found, Stranger) else None
 
     def invited(self, code: str, account: str) -> UserId | None:
