@@ -172,9 +172,7 @@ class Channel:
         files: list[NamedFile] = []
         for each in event.files[:MAX_FILES]:
             try:
-                kept = await self.account.core.attachments.keep(
-                    link.user, each.name, self.account.messenger.download(each)
-                )
+                kept = await keep(link.user, each.name, self.account.messenger.download(each))
                 files.append(NamedFile(sha256=kept.sha256, name=kept.name))
                 if each.voice and (words := await self._heard_in(there, each, kept.sha256)):
                     text, spoken = f"{text}\n\n{words}".strip(), True

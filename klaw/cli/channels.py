@@ -10,6 +10,7 @@ from klaw.cli.admin_call import call
 from klaw.cli.operations import Here, command
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import KlawError
+from klaw.operations.channels import OfMessenger
 from klaw.operations.operation import Noun, argument
 
 NOUN = Noun("channels", "talk with Klaw in Telegram and Matrix (docs/channels.md)", local=True)
