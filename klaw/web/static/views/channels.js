@@ -4,8 +4,8 @@ import { Panel, app, button, form, formDialog, get, h, heading, inLine, later, o
 } from "../panel.js";
 
 const ABOUT = {
-  telegram: ["Telegram", "Write to @BotFather in Telegram, send /newbot, choose a name, and paste the token that it answers."],
-  matrix: ["Matrix", "Make an account for Klaw on a homeserver, and paste its access token: in Element under All settings,"
+  telegram: ["Connect Telegram", "Write to @BotFather in Telegram, send /newbot, choose a name, and paste the token that it answers."],
+  matrix: ["Connect Matrix", "Make an account for Klaw on a homeserver, and paste its access token: in Element under All settings,"
     + " Help & About."],
 };
 
@@ -17,7 +17,7 @@ class Channels extends Panel {
     const { operator } = app.me, none = "Talk with Klaw in the messenger that you use anyway: connect a bot of your own.";
     return [
       heading("Channels", operator && Object.keys(ABOUT).map((type) =>
-        button(`Connect ${ABOUT[type][0]}`, () => this.add(type)))),
+        button(ABOUT[type][0], () => this.add(type)))),
       !channels.length && h("p", t(operator ? none : "The operator has not connected a messenger yet.")),
       waiting.length > 0 && h("section", h("h2", t("Waiting to be let in")), h("ul.lines", waiting.map((each) =>
         row([each.title || "?"], inLine(each.channel, each.group && t("group"), each.code),
@@ -43,11 +43,11 @@ class Channels extends Panel {
 
   /** Connect an account with its token, then show how to reach it. */
   add(type) {
-    const [, how] = ABOUT[type], fields = [
-      type === "matrix" && { name: "homeserver", label: t("Homeserver"), value: "https://matrix.org", type: "url" },
+    const [title, how] = ABOUT[type], fields = [
+      type === "matrix" && { name: "homeserver", label: t("Homeserver"), hint: t("its address, beginning with https://") },
       { name: "token", label: t("Token"), type: "password", autocomplete: "off" },
     ].filter(Boolean);
-    formDialog(`Connect ${ABOUT[type][0]}`, fields, async (given) => {
+    formDialog(title, fields, async (given) => {
       const made = await post("/channels", { type, ...given });
       this.refresh();
       return () => openDialog(t("Connect me"), (dialog) => showLink(dialog, made));
