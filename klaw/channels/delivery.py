@@ -91,7 +91,8 @@ class Delivery:
             case TurnStarted():
                 self._works = True
             case TextStreamed(turn=turn):
-                self._growing = turn
+                if turn != self._growing:  # an answer that is there at once comes whole
+                    self._growing, self._edited_at = turn, trio.current_time()
             case TurnEnded():
                 self._works, self._growing = False, None
                 self._ended = None if event.status is TurnStatus.DONE else event
