@@ -51,7 +51,7 @@ class Conversations:
         if there is not None and there.link.is_group == conversation.group:
             return there if there.link.is_group or there.link.sender == sender.id else None
         if there is not None:  # somebody else has come in: what is private is not for them
-            await self.unlink(lambda link: link.id == there.link.id)
+            await self.unlink(lambda link: link.conversation == conversation.id)
             return None
         room = conversation.id.partition(" ")[0]
         async with self._linking:
