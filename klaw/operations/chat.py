@@ -335,7 +335,7 @@ async def _models_of(chat: ChatId, parts: Parts) -> ChatModels:
 
     config, session = parts.llm.core.config, await parts.readers.run(stored.messages.session, chat)
     used = (session.model if session is not None else None) or config.routing.default
-    names = list(dict.fromkeys([*configured_models(config), used]))
+    names = list(dict.fromkeys([*configured_models(config, chat=True), used]))
     await parts.llm.registry.know(*names, hurry=True)
     return {
         "models": [_known(parts.llm, name) for name in names],
