@@ -22,10 +22,12 @@ def _parser() -> MarkdownIt:
 def spoken(markdown: str, most: int) -> str:
     """The words of a text: code is named and not read, of addresses the host, of a picture its description. At most
     ``most`` characters, to the end of a sentence."""
-    russian = len(re.findall(r"[а-яё]", markdown, re.IGNORECASE)) > len(re.findall(r"[a-z]", markdown, re.IGNORECASE))
+    tokens = _parser().parse(markdown)
+    prose = "".join(each.content for each in tokens if each.type == "inline")
+    russian = len(re.findall(r"[а-яё]", prose, re.IGNORECASE)) > len(re.findall(r"[a-z]", prose, re.IGNORECASE))
     parts: list[str] = []
     row: list[str] | None = None
-    for token in _parser().parse(markdown):
+    for token in tokens:
         if token.type == "tr_open":
             row = []
         elif token.type == "tr_close":

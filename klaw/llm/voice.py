@@ -12,7 +12,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.config.schema import EndpointPath
 from klaw.domain import tokens
-from klaw.domain.attachment import CANNOT_LISTEN, HEAD_BYTES, SOUNDS, sniff
+from klaw.domain.attachment import CANNOT_LISTEN, HEAD_BYTES, OTHER, SOUNDS, sniff
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.spoken import spoken
 from klaw.domain.text import clean_output
@@ -76,7 +76,7 @@ class Voice:
         if len(sound) > self.max_bytes:
             raise too_large(self.max_bytes)
         kind = sniff(sound[:HEAD_BYTES])
-        if kind not in SOUNDS and not media_type.startswith("audio/"):
+        if kind not in SOUNDS and (kind != OTHER or not media_type.startswith("audio/")):
             known = "Ogg, MP3, WAV, M4A, AAC, WebM and FLAC"
             raise VoiceError("not_a_sound", f"This is not a sound that Klaw knows. It takes {known}.")
         ending, told = SOUNDS.get(kind) or name.rpartition(".")[2], kind if kind in SOUNDS else media_type

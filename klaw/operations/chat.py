@@ -79,12 +79,15 @@ class ChatModel(TypedDict):
 
 
 class ChatModels(TypedDict):
-    """``providers``: their names; a model of theirs may be chosen, too."""
+    """``providers``: their names; a model of theirs may be chosen, too. ``hears``, ``speaks``: a model is set that
+    writes down sounds, that reads aloud."""
 
     models: list[ChatModel]
     this_chat: str
     default: str
     providers: list[str]
+    hears: bool
+    speaks: bool
 
 
 class Stopping(TypedDict):
@@ -342,6 +345,8 @@ async def _models_of(chat: ChatId, parts: Parts) -> ChatModels:
         "this_chat": used,
         "default": config.routing.default,
         "providers": sorted(config.providers),
+        "hears": parts.voice.hears,
+        "speaks": parts.voice.speaks,
     }
 
 
