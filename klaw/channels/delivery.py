@@ -19,6 +19,7 @@ from klaw.actor.failure import error_class
 from klaw.channels.account import Account
 from klaw.channels.messenger import Button, ChannelError, Closed, ConversationMoved, Limited, Part, Refused, Unreachable
 from klaw.channels.wording import escaped, say
+from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import (
     Approval,
     ApprovalAsked,
@@ -203,6 +204,27 @@ class Delivery:
             await self.change(**done, draft="")
         if parts and message.role is Role.ASSISTANT:
             self._shown = ""
+            await self._speak(message)
+
+    async def _speak(self, answer: Message) -> None:
+        """Say an answer aloud too, where a voice message is answered."""
+        account, link = self._account, self.link
+        if not account.config.speak or not account.voice.speaks or answer.type is not MessageKind.TEXT:
+            return
+        before = await account.chats.before(self.chat, answer.seq, PAGE)
+        asked = next((each for each in reversed(before) if each.role is Role.USER), None)
+        if asked is None or not asked.metadata.get(TRANSCRIBED):
+            return
+        try:
+            sound, kind = await account.voice.speak(answer.content, user=link.user)
+        except VoiceError as error:
+            log.warning("not_spoken", channel=account.name, link=link.id, code=error.code)
+            return
+        name = f"{account.bot.name.strip('@') if account.bot is not None else 'klaw'}.ogg"
+        with suppress(Refused):
+            await account.messenger.upload(
+                link.conversation, name, kind, sound, f"{link.id}-{answer.seq}-v", voice=True
+            )
 
     async def _put(self, part: Part, key: str, draft: str = "") -> None:
         conversation = self.link.conversation
