@@ -33,7 +33,7 @@ from klaw.domain.events import (
 )
 from klaw.domain.message import Message, MessageKind, Role, TurnStatus, is_searchable
 from klaw.domain.names import ChatId, chat_id
-from klaw.errors import KlawError
+from klaw.errors import KlawError, VoiceError
 from klaw.gateway.answers import StoredOnce
 from klaw.store.kinds import channels, tasks
 from klaw.store.kinds.channels import LinkedConversation

@@ -63,6 +63,7 @@ async def test_a_stranger_gets_a_code_and_is_let_in(tmp_path: Path) -> None:
         told = await said(anna.chat, "code is")
         code = told.text.split("Your code is ")[1][:8]
         await anna.says("Hello??")
+        await until(lambda: not world.telegram.updates)  # they are taken, and were not stored
         world.llm.replies.append(text_reply("Good morning, Anna."))
         paired = await world.ask("channels_pair", code=code.lower(), user="anna")
         assert paired["user"] == "anna"
