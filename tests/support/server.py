@@ -18,6 +18,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -265,8 +266,16 @@ async def run_klaw(
     *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run a ``klaw`` command to its end. Returns exit code, standard output and standard error."""
+    done = await completed_klaw(arguments, stdin, {**clean_environ(), **(environ or {})})
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+async def completed_klaw(
+    arguments: Sequence[str], stdin: bytes, environ: Mapping[str, str]
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run a ``klaw`` command with this environment to its end."""
     (given, giving), (reading_out, told_out), (reading_err, told_err) = (os.pipe() for _ in range(3))
-    process = await start_klaw(arguments, (given, told_out, told_err), {**clean_environ(), **(environ or {})})
+    process = await start_klaw(arguments, (given, told_out, told_err), environ)
     out, err = bytearray(), bytearray()
     try:
         with trio.fail_after(HANG_S):
@@ -274,7 +283,7 @@ async def run_klaw(
                 nursery.start_soon(_give, giving, stdin)
                 nursery.start_soon(_take, reading_out, out)
                 nursery.start_soon(_take, reading_err, err)
-            return await process.wait(), out.decode(), err.decode()
+            return subprocess.CompletedProcess(arguments, await process.wait(), bytes(out), bytes(err))
     finally:
         process.kill()
 
