@@ -1,5 +1,5 @@
-"""Klaw processes of tests without their imports: each is forked from one that has them (``programs/zygote.py``). They
-are processes like others, with a pid, signals and an exit code, but children of that one."""
+"""Processes without their imports: each is forked from one that has them (``programs/zygote.py``). They are processes
+like others, with a pid, signals and an exit code, but children of that one."""
 
 import json
 import os
@@ -71,14 +71,15 @@ class Zygote:
         with theirs:
             return subprocess.Popen(command, cwd=REPOSITORY, pass_fds=[theirs.fileno()], **pipes)
 
-    def fork(self, arguments: Sequence[str], streams: Sequence[int], environ: Mapping[str, str]) -> Fork:
-        """Run a ``klaw`` command in the repository.
+    def fork(self, command: Sequence[str], streams: Sequence[int], environ: Mapping[str, str]) -> Fork:
+        """Run a command in the repository.
 
         Args:
+            command: of Python: ``-m klaw`` or ``-c SCRIPT``, and arguments.
             streams: descriptors of standard input, output and error.
         """
         assert self._process.poll() is None, "the zygote has ended"
-        request = {"arguments": arguments, "environ": dict(environ), "cwd": str(REPOSITORY)}
+        request = {"command": command, "environ": dict(environ), "cwd": str(REPOSITORY)}
         told, telling = os.pipe()
         with os.fdopen(telling), os.fdopen(os.memfd_create("request"), "w") as file:
             json.dump(request, file)

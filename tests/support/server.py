@@ -18,10 +18,8 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +27,13 @@ import trio
 
 from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
-from tests.support.forks import Fork, Zygote
-from tests.support.repository import REPOSITORY
+from tests.support.forks import Fork
+from tests.support.processes import KLAW, completed, start
 from tests.support.waiting import HANG_S, until
 
 UNLIMITED = {"connectsPerSecond": 10_000, "userMessagesPerSecond": 100_000, "userBytesPerSecond": 1_000_000_000}
 """Of the gateway: tests say more than a user would, and all of them come from one address."""
 READY = b"Klaw listens on "
-KLAW = (sys.executable, "-m", "klaw")
-zygote: Zygote | None = None
-"""What commands are forked from; only in tests (``plugins/forking.py``)."""
 
 
 def free_port() -> int:
@@ -93,32 +88,6 @@ def clean_environ() -> dict[str, str]:
 def klaw_command(*arguments: str) -> list[str]:
     """A ``klaw`` command with this Python."""
     return [*KLAW, *arguments]
-
-
-async def start_klaw(
-    arguments: Sequence[str], streams: Sequence[int], environ: Mapping[str, str], program: Sequence[str] = KLAW
-) -> trio.Process | Fork:
-    """Start a ``klaw`` command in the repository.
-
-    Args:
-        streams: descriptors of its standard input, output and error, which are closed here.
-        environ: a process with other variables for Python itself (``PYTHON…``) than these tests is not forked.
-        program: another one than Klaw is not forked either.
-    """
-    stdin, stdout, stderr = streams
-    try:
-        if zygote is not None and program == KLAW and _for_python(environ) == _for_python(os.environ):
-            return zygote.fork(arguments, streams, environ)
-        return await trio.lowlevel.open_process(
-            [*program, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, cwd=REPOSITORY, env=environ
-        )
-    finally:
-        for each in streams:
-            os.close(each)
-
-
-def _for_python(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name.startswith("PYTHON")}
 
 
 class DidNotStart(Exception):
@@ -178,8 +147,8 @@ class Server:
         reading, writing = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)
         log = os.open(self._log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        arguments = ["serve", "--home", str(self.home)]
-        self.process = await start_klaw(arguments, (nothing, writing, log), self.environ, self.program)
+        command = [*self.program, "serve", "--home", str(self.home)]
+        self.process = await start(command, (nothing, writing, log), self.environ)
         self._nursery.start_soon(self._read, trio.lowlevel.FdStream(reading))
 
     async def ready(self) -> None:
@@ -266,35 +235,5 @@ async def run_klaw(
     *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run a ``klaw`` command to its end. Returns exit code, standard output and standard error."""
-    done = await completed_klaw(arguments, stdin, {**clean_environ(), **(environ or {})})
+    done = await completed(klaw_command(*arguments), stdin, {**clean_environ(), **(environ or {})})
     return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-
-async def completed_klaw(
-    arguments: Sequence[str], stdin: bytes, environ: Mapping[str, str]
-) -> "subprocess.CompletedProcess[bytes]":
-    """Run a ``klaw`` command with this environment to its end."""
-    (given, giving), (reading_out, told_out), (reading_err, told_err) = (os.pipe() for _ in range(3))
-    process = await start_klaw(arguments, (given, told_out, told_err), environ)
-    out, err = bytearray(), bytearray()
-    try:
-        with trio.fail_after(HANG_S):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_give, giving, stdin)
-                nursery.start_soon(_take, reading_out, out)
-                nursery.start_soon(_take, reading_err, err)
-            return subprocess.CompletedProcess(arguments, await process.wait(), bytes(out), bytes(err))
-    finally:
-        process.kill()
-
-
-async def _give(pipe: int, content: bytes) -> None:
-    async with trio.lowlevel.FdStream(pipe) as stream:
-        with suppress(trio.BrokenResourceError):  # the command has ended
-            await stream.send_all(content)
-
-
-async def _take(pipe: int, into: bytearray) -> None:
-    async with trio.lowlevel.FdStream(pipe) as stream:
-        async for part in stream:
-            into += part

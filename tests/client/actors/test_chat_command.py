@@ -19,8 +19,8 @@ import trio
 
 from klaw.wire.frames import DegradedPart, Delta, Error, MessageFrame, Send, Status, Tool
 from tests.client.unit.small_terminal import SmallTerminal
+from tests.support.processes import KLAW, completed
 from tests.support.programs.fake_server import FakeServer, Link
-from tests.support.server import completed_klaw
 from tests.support.waiting import HANG_S, until
 
 COMMAND = [sys.executable, "-m", "klaw.cli.main", "chat"]
@@ -32,7 +32,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 async def chat_in_pipe(server: FakeServer, stdin: bytes, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    return await completed_klaw(["chat", "--url", server.url, *arguments], stdin, environment())
+    return await completed([*KLAW, "chat", "--url", server.url, *arguments], stdin, environment())
 
 
 async def echo(link: Link, frame: Send, seq: int) -> None:

@@ -20,7 +20,7 @@ from klaw.setup.answers import ChosenModel, Names, SetupRefused
 from klaw.setup.make import FILES, config_lines, config_text, template
 from tests.support.dialogue import dialogue
 from tests.support.llm_server import serve_llm, text_reply
-from tests.support.server import completed_klaw
+from tests.support.processes import KLAW, completed
 from tests.support.services.openai import OpenAiService, openai_rows
 
 
@@ -30,7 +30,7 @@ def environ(**more):
 
 
 def init(home, *options, fails=False, **more):
-    ran = trio.run(completed_klaw, ["init", "--home", str(home), *options], b"", environ(**more))
+    ran = trio.run(completed, [*KLAW, "init", "--home", str(home), *options], b"", environ(**more))
     done = CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
     assert (done.returncode != 0) is fails, done.stderr
     assert "Traceback" not in done.stderr

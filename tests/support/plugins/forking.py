@@ -1,16 +1,17 @@
-"""The ``klaw`` commands that tests run are forked from one process with all imports, the zygote of this worker."""
+"""The ``klaw`` commands and scripts that tests run are forked from one process with all imports, the zygote of this
+worker."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support import server
+from tests.support import processes
 from tests.support.forks import Zygote
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _forked_commands() -> Iterator[None]:
-    server.zygote = Zygote()
+def _forked_processes() -> Iterator[None]:
+    processes.zygote = Zygote()
     yield
-    server.zygote.close()
-    server.zygote = None
+    processes.zygote.close()
+    processes.zygote = None

@@ -1,5 +1,5 @@
-"""A process that has imported all of Klaw and forks itself for each Klaw command of a test: ``tests/support/forks.py``
-asks. It has one thread and no event loop, so that a child begins like a process that was just started."""
+"""A process that has imported all of Klaw, and forks itself for each command that ``tests/support/forks.py`` sends. It
+has one thread and no event loop: a child begins like a process that was just started."""
 
 import atexit
 import gc
@@ -76,7 +76,7 @@ def _become(file: int, streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     time.tzset()
-    sys.argv = [str(Path(klaw.__file__).with_name("__main__.py")), *request["arguments"]]
+    sys.argv = request["command"]
 
 
 def _leave() -> None:
@@ -89,9 +89,16 @@ if __name__ == "__main__":
     code = 1
     atexit.register(_leave)  # the first one is called last
     main()
-    from klaw.cli.main import main as klaw_command
-
+    _, option, what, *arguments = sys.argv
     try:
-        code = klaw_command()
+        if option == "-c":
+            sys.argv = ["-c", *arguments]
+            exec(what, {"__name__": "__main__"})
+            code = 0
+        else:
+            from klaw.cli.main import main as klaw_command
+
+            sys.argv = [str(Path(klaw.__file__).with_name("__main__.py")), *arguments]
+            code = klaw_command()
     except SystemExit as ended:
         code = ended.code
