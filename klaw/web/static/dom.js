@@ -1,4 +1,5 @@
-// Building elements without HTML in strings: text from users and models is always text.
+// Building elements without HTML in strings: text from users and models is always text. Texts of the page (`label`,
+// `text` and the like) are given in English and translated here.
 
 import { rendered } from "./api.js";
 import { t } from "./i18n.js";
@@ -13,15 +14,16 @@ export function h(name, given, ...children) {
   for (const [key, value] of Object.entries(given)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "class") made.className = value;
-    else if (key in made && key !== "list" && key !== "form") made[key] = value;
+    else if (key in made && key !== "list") made[key] = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  made.append(...shown(children));
   return made;
 }
 
-/** An element of SVG. */
+/** What of some content there is to show. */
+export const shown = (content) => content.flat(Infinity).filter((each) => (each ?? false) !== false);
+
 export function svg(name, given, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
@@ -30,41 +32,64 @@ export function svg(name, given, ...children) {
 }
 
 /** A sign of icons.svg; what is around it says what it means. */
-export const icon = (sign) => svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
+export const icon = (sign) =>
+  svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
 
 /** A button that is only a sign; `label` is its name. */
-export const iconButton = (sign, label, onclick, given) => h(`button.icon.${sign}`, { type: "button", title: label, "aria-label": label, onclick, ...given }, icon(sign));
+export const iconButton = (sign, label, onclick, given) =>
+  h(`button.icon.${sign}`, { type: "button", title: t(label), "aria-label": t(label), onclick, ...given }, icon(sign));
+
+/** A button; `of` names what it is about, for those who only hear it. */
+export const button = (text, onclick, { of, ...given } = {}) => h("button", { type: "button", onclick,
+  "aria-label": of && t(text, of), "data-key": of ? `${of} ${text}` : text, ...given }, t(text));
+
+/** The one that is most likely wanted. */
+export const mainButton = (text, onclick, given) => button(text, onclick, { className: "main", ...given });
 
 /** A link to where one came from. */
-export const backTo = (href, label) => h("a.back", { href, "aria-label": label, title: label }, icon("back"));
+export const backTo = (href, label) => h("a.back", { href, "aria-label": t(label), title: t(label) }, icon("back"));
+
+export const searchField = (label, given) =>
+  h("input", { type: "search", placeholder: t(label), "aria-label": t(label), ...given });
+
+/** A list to choose from; `choices` are [value, text]. */
+export const select = (choices, chosen, given) => h("select", given,
+  choices.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+
+/** A line that is read aloud when it changes, and one that is read at once. */
+export const status = (...content) => h("p.hint", { role: "status" }, content);
+export const failure = (error) => h("p.error", { role: "alert" }, error?.message ?? error);
 
 /** Put what the server has made harmless into an element; links open outside of the page. */
 export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
-  for (const block of element.querySelectorAll(".block")) block.append(iconButton("copy", t("Copy"), () => later("copying", "copyBlock", block)));
+  for (const block of element.querySelectorAll(".block")) {
+    block.append(iconButton("copy", "Copy", () => later("copying", "copyBlock", block)));
+  }
 }
 
 /** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
 export function markdown(text, done = () => null) {
-  const shown = h("div.text.plain", { dir: "auto" }, text);
-  if (/[*_`#>|\[\]~\-\d\\$/]/.test(text)) {
+  const made = h("div.text.plain", { dir: "auto" }, text);
+  if (/[*_`#>|[\]~\-\d\\$/]/.test(text)) {
     rendered(text).then((html) => {
-      shown.classList.remove("plain");
-      shown.removeAttribute("dir");
-      setRendered(shown, html);
+      made.classList.remove("plain");
+      made.removeAttribute("dir");
+      setRendered(made, html);
       done();
-    }).catch(() => null);
+    }, () => null);
   }
-  return shown;
+  return made;
 }
 
 let over = []; // what is open over the view, the last opened last: Back closes it before it leaves the view
-let depth = history.state?.over || 0; // how many the entry of the history stands for; more than there are, once some were closed otherwise
+let depth = history.state?.over || 0; // how many the entry of the history stands for, also those closed otherwise
 let address = location.href;
 
-const isOpen = ({ element }) => element.isConnected && (element.open ?? element.matches(":popover-open")); // the event of closing comes later
+// The event of closing comes later.
+const isOpen = ({ element }) => element.isConnected && (element.open ?? element.matches(":popover-open"));
 
 /** Let Back close something that was just opened over the view. Returns what is to be called when it is closed. */
 export function opensOver(element, close) {
@@ -105,22 +130,19 @@ export function showDialog(dialog) {
   dialog.showModal();
 }
 
-/** Ask for a yes or no in a dialog of the page, or for what `text` has a field for; resolves to whether it was yes. */
-export function confirmed(text, yes, no) {
-  return new Promise((resolve) => {
-    const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
-      h("form", { method: "dialog" },
-        h("p", { id: "asked" }, text),
-        h("div.buttons",
-          h("button", { type: "button", onclick: () => dialog.close() }, no),
-          h("button.main", { value: "yes" }, yes))));
-    showDialog(dialog);
-  });
-}
+/** Ask for a yes or no, or for what `question` has a field for; resolves to whether it was `yes`. */
+export const confirmed = (question, yes) => new Promise((resolve) => {
+  const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
+    h("form", { method: "dialog" }, h("p", { id: "asked" }, question),
+      h("div.buttons", button("Cancel", () => dialog.close()),
+        mainButton(yes, null, { type: "submit", value: "yes" }))));
+  showDialog(dialog);
+});
 
-export function toast(text, ms = 5000) {
-  const made = h("div.toast", { role: "status" }, text);
-  [document.body, ...document.querySelectorAll("dialog[open]")].pop().append(made); // what is outside of a dialog is behind it
+export function toast(content, ms = 5000) {
+  const made = h("div.toast", { role: "status" }, content);
+  // What is outside of a dialog is behind it.
+  [document.body, ...document.querySelectorAll("dialog[open]")].pop().append(made);
   setTimeout(() => made.remove(), ms);
 }
 
@@ -129,10 +151,10 @@ export const attempt = (work) => work.catch((error) => toast(error.message));
 
 /** Change what is shown, while the first of the rows that are seen stays where it is in `scroller`. */
 export function keepPlace(scroller, rows, change) {
-  const top = scroller.getBoundingClientRect().top, seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top);
-  const was = seen?.getBoundingClientRect().top;
+  const { top } = scroller.getBoundingClientRect(), topOf = (row) => row.getBoundingClientRect().top;
+  const seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top), was = seen && topOf(seen);
   change();
-  if (seen?.isConnected) scroller.scrollTop += seen.getBoundingClientRect().top - was;
+  if (seen?.isConnected) scroller.scrollTop += topOf(seen) - was;
 }
 
 export const nameOf = (chat) => chat.split(":").pop();
@@ -141,12 +163,13 @@ export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat)
 
 export const setCurrent = (link, current) => { link.ariaCurrent = current ? "page" : null; };
 
-export const searchField = (label, given) => h("input", { type: "search", placeholder: label, "aria-label": label, ...given });
-
-/** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
+/** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text,
+ * what to do], or nothing. */
 export function menu(label, entries) {
-  const fill = () => place.firstChild || place.append(...entries.map(([text, act]) => h("button", () => { close(); act(); }, text)));
-  const place = h("div"), summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label, onclick: fill }, icon("more"));
+  const fill = () => place.firstChild || place.append(...entries.filter(Boolean)
+    .map(([text, act]) => button(text, () => { close(); act(); })));
+  const given = { role: "button", ariaExpanded: "false", "aria-label": label, title: label, onclick: fill };
+  const place = h("div"), summary = h("summary", given, icon("more"));
   let closed = () => null;
   const close = () => {
     made.open = false;
@@ -154,21 +177,20 @@ export function menu(label, entries) {
   };
   const made = h("details.menu", {
     onkeydown: (event) => {
-      if (event.key === "Escape" && made.open) {
-        event.stopPropagation();
-        close();
-        summary.focus();
-      }
+      if (event.key !== "Escape" || !made.open) return;
+      event.stopPropagation();
+      close();
+      summary.focus();
     },
-    onfocusout: (event) => made.contains(event.relatedTarget) || event.relatedTarget === null || close(),
+    onfocusout: ({ relatedTarget }) => made.contains(relatedTarget) || relatedTarget === null || close(),
     ontoggle: () => {
       closed();
       summary.ariaExpanded = made.open;
       if (!made.open) return;
       closed = opensOver(made, close);
-      addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });
-    } },
-  summary, place);
+      addEventListener("pointerdown", ({ target }) => made.contains(target) || close(), { once: true });
+    },
+  }, summary, place);
   return made;
 }
 
@@ -176,7 +198,7 @@ const modules = {};
 
 /** The module of views/ that is needed only once somebody asks for it. */
 export function opened(name) {
-  // One promise for all callers: import() may give a module to a later caller first, and pieces of thinking come in order.
+  // One promise for all: import() may give a module to a later caller first, and pieces of thinking come in order.
   return modules[name] ??= import(`/static/views/${name}.js`).catch(() => {
     delete modules[name];
     toast(t("The server does not answer."));

@@ -20,16 +20,17 @@ function keep(key, value) {
 }
 
 export class Socket extends EventTarget {
+  chats = new Map();
+  online = false;
+  degraded = [];
+  hint = "";
+  limits = {};
+  attempt = 0;
+
   constructor() {
     super();
-    this.chats = new Map();
     this.unsent = Object.keys(localStorage).filter((key) => key.startsWith(UNSENT)).sort()
       .map((key) => JSON.parse(localStorage.getItem(key)));
-    this.online = false;
-    this.degraded = [];
-    this.hint = "";
-    this.limits = {};
-    this.attempt = 0;
     addEventListener("online", () => this.connect());
     document.addEventListener("visibilitychange", () => document.hidden || this.connect());
     this.connect();
@@ -38,8 +39,9 @@ export class Socket extends EventTarget {
   connect() {
     if (this.socket?.readyState <= WebSocket.OPEN) return;
     clearTimeout(this.timer);
-    const socket = this.socket = new WebSocket(`ws${location.protocol.slice(4)}//${location.host}/ws`); // https: → wss:
-    socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", html: true, chats: Object.fromEntries(this.chats) });
+    const socket = this.socket = new WebSocket(`${location.origin.replace("http", "ws")}/ws`);
+    socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", html: true,
+      chats: Object.fromEntries(this.chats) });
     socket.onmessage = (event) => this.take(JSON.parse(event.data));
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
@@ -51,33 +53,32 @@ export class Socket extends EventTarget {
   }
 
   take(frame) {
-    if (frame.type === "welcome") {
-      this.attempt = 0;
-      this.degraded = frame.degraded;
-      this.hint = frame.hint || "";
-      this.limits = frame.limits;
+    const { type, id, code, details } = frame;
+    if (type === "welcome") {
+      const { degraded, hint, limits } = frame;
+      Object.assign(this, { attempt: 0, degraded, hint, limits });
       this.unsent.filter((each) => this.excess(each)).forEach((each) => this.takeBack(each));
       this.setOnline(true);
       this.unsent.forEach((each) => this.raw(each));
     }
-    if (frame.type === "message" || frame.type === "ack") {
-      const known = this.chats.get(frame.chat) ?? 0;
-      if (frame.seq > known) this.chats.set(frame.chat, frame.seq);
-      this.settle(frame.id);
+    if (["message", "ack"].includes(type)) {
+      this.chats.set(frame.chat, Math.max(frame.seq, this.chats.get(frame.chat) ?? 0));
+      this.settle(id);
     }
-    if (frame.type === "error" && frame.id) {
-      if (frame.retryable) setTimeout(() => this.unsent.filter((each) => each.id === frame.id).forEach((each) => this.raw(each)), frame.retry_after_ms || 1000);
-      else this.settle(frame.id);
+    if (type === "error" && id) {
+      const again = () => this.unsent.filter((each) => each.id === id).forEach((each) => this.raw(each));
+      if (frame.retryable) setTimeout(again, frame.retry_after_ms || 1000);
+      else this.settle(id);
     }
-    if (frame.type === "error" && frame.code === "seq_ahead") this.chats.set(frame.chat, 0);
-    if (frame.type === "notice" && frame.details) {
-      const others = this.degraded.filter((each) => each.code !== frame.code);
-      this.degraded = frame.details.state === "degraded" ? [...others, { code: frame.code, text: frame.text }] : others;
+    if (code === "seq_ahead") this.chats.set(frame.chat, 0);
+    if (type === "notice" && details) {
+      this.degraded = this.degraded.filter((each) => each.code !== code);
+      if (details.state === "degraded") this.degraded.push({ code, text: frame.text });
     }
     this.say("frame", frame);
   }
 
-  /** Watch a chat from after `seq`. Asked again it also brings what is open now: its state, permissions, the answer so far. */
+  /** Watch a chat from after `seq`. Asked again it also brings what is open now: state, permissions, answer so far. */
   watch(chat, seq) {
     this.chats.set(chat, seq);
     this.raw({ type: "watch", chat, seq }); // also before the welcome: hello, already sent, did not name it
@@ -88,10 +89,11 @@ export class Socket extends EventTarget {
     return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }) };
   }
 
-  /** How many bytes a frame has, if these are more than the server takes; else 0. A longer one closes the connection. */
+  /** The bytes of a frame, if these are more than the server takes, else 0: a longer one closes the connection. */
   excess(frame) {
     const most = this.limits.max_frame_bytes, text = frame.text.slice(0, most); // of megabytes the size is an estimate
-    const bytes = new TextEncoder().encode(JSON.stringify({ ...frame, text })).length * (frame.text.length / text.length || 1);
+    const { length } = new TextEncoder().encode(JSON.stringify({ ...frame, text }));
+    const bytes = length * (frame.text.length / text.length || 1);
     return bytes > most ? bytes : 0;
   }
 
@@ -136,7 +138,8 @@ export class Socket extends EventTarget {
   }
 }
 
-/** An id of a message; later ones sort behind. `crypto.randomUUID` exists only in a secure context, which a plain address of a home network is not. */
+/** An id of a message; later ones sort behind. `crypto.randomUUID` exists only in a secure context, which a plain
+ * address of a home network is not. */
 function newId() {
   const random = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, "0"));
   return Date.now().toString(16).padStart(12, "0") + random.join("");

@@ -17,7 +17,8 @@ let isKept = false; // whether the page is one that was kept: then its modules a
 
 addEventListener("fetch", (event) => {
   const { method, mode, url } = event.request, { origin, pathname } = new URL(url);
-  if (method === "GET" && origin === location.origin && FILES.includes(pathname)) event.respondWith(answer(event.request, pathname, mode === "navigate"));
+  if (method !== "GET" || origin !== location.origin || !FILES.includes(pathname)) return;
+  event.respondWith(answer(event.request, pathname, mode === "navigate"));
 });
 
 /** What the server answers; what was kept, where it does not answer or a proxy says so. */
@@ -35,9 +36,11 @@ on("message", ({ data }) => notify(data)); // of a page out of sight
 
 /** Say what came in a chat; without words, only that something did. */
 async function notify({ chat, title = "Klaw", text, tool }) {
-  const words = location.search === "?ru" ? await (await caches.match("/static/ru.json"))?.json() : {}, t = (english) => words?.[english] || english;
+  const words = location.search === "?ru" && await (await caches.match("/static/ru.json"))?.json();
+  const t = (english) => words?.[english] || english;
   const body = tool ? `${t("Waits for your permission")}: ${tool}` : text || t("New message");
-  await registration.showNotification(title, { body, tag: chat, renotify: true, icon: "/static/icon-192.png", data: `#/chats/${encodeURIComponent(chat)}` });
+  const data = `#/chats/${encodeURIComponent(chat)}`;
+  await registration.showNotification(title, { body, tag: chat, renotify: true, icon: "/static/icon-192.png", data });
 }
 
 on("notificationclick", async ({ notification }) => {

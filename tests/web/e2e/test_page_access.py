@@ -59,7 +59,7 @@ async def test_the_first_key_keeps_this_browser_logged_in(tmp_path, locale):
     def look(page, wrong):
         page.wait_for_selector("nav a")
         open_access(page)
-        page.click("[data-key='phone local']")
+        page.click("[data-key='local Add a phone']")
         page.wait_for_selector(f"dialog .error:has-text('{words['none']}')")
         close(page)
         page.click("[data-key=add]")
@@ -72,7 +72,7 @@ async def test_the_first_key_keeps_this_browser_logged_in(tmp_path, locale):
         assert (me["user"], me["operator"], me["needs_token"]) == ("local", True, True)
         page.click("dialog header button")
         page.wait_for_selector("[data-user=local] li:nth-child(2)")
-        page.click("[data-key='phone local']")
+        page.click("[data-key='local Add a phone']")
         page.wait_for_selector(f"dialog .error:has-text('{words['here']}')")
         assert fits(page)
         close(page)
@@ -110,7 +110,7 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
     def scan(page, user):
         """What the QR code says, read from the picture itself."""
         with page.expect_response("**/token/phone*") as answer:
-            page.click(f"[data-key='phone {user}']")
+            page.click(f"[data-key='{user} Add a phone']")
         told = answer.value.json()
         picture = page.wait_for_selector("dialog img.qr").get_attribute("src")
         code = segno.make(told["url"], micro=False)
@@ -152,7 +152,7 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
         assert phone.locator("[data-key=add]").count() == 0
         assert "root" not in phone.evaluate("fetch('/api/v1/token').then((answer) => answer.text())")
         page.wait_for_selector("[data-user=anna] li:nth-child(2)")
-        page.click("[data-key='remove anna']")
+        page.click("[data-key='anna Remove user']")
         page.click("dialog button.main")
         page.wait_for_selector("[data-user=anna]", state="detached")
         phone.wait_for_selector("#token")

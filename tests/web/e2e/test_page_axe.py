@@ -73,7 +73,7 @@ class AxeLook(Look):
         self.open("settings", "klaw-settings details")
         page.evaluate("document.querySelectorAll('klaw-settings details').forEach((each) => { each.open = true; })")
         page.locator("[data-path='autoRag.topK'] input").fill("0")
-        page.click("[data-key=save]")
+        page.click("[data-key=Save]")
         page.wait_for_selector("[data-path='autoRag.topK'] .error:not(:empty)")
         self.check("settings with an error")
         page.evaluate("location.hash = '#/system/connect'")

@@ -235,7 +235,7 @@ async def test_back_closes_what_is_open_first(tmp_path):
         closes(page, lambda page: page.click("klaw-memory .lines .buttons button >> nth=1"), view="klaw-memory")
         page.evaluate("location.hash = '#/tasks'")
         page.wait_for_selector("klaw-tasks header")
-        closes(page, lambda page: page.click("[data-key=new]"), view="klaw-tasks")
+        closes(page, lambda page: page.click("[data-key='New task']"), view="klaw-tasks")
 
         page.evaluate("location.hash = '#/chats/main'")
         page.wait_for_selector("article.assistant")

@@ -7,22 +7,28 @@ const at = (chat) => chatPath(chat.name);
 
 /** The menu of a chat (`name`, `title`, `archived`). `changed` is called after a change; `open`: the chat is shown. */
 export function chatMenu(chat, changed, open = false) {
+  const { name, pinned, archived, temporary } = chat, title = titleOf(chat);
   const change = (word, body) => attempt(post(`${at(chat)}/${word}`, body)).then(changed);
-  const rename = () => {
-    const title = h("input", { value: titleOf(chat), maxLength: 200 });
-    confirmed(h("label.field", t("Title"), title), t("Save"), t("Cancel")).then((yes) => yes && title.value.trim() && change("rename", { title: title.value.trim() }));
-    title.select();
+  const rename = async () => {
+    const field = h("input", { value: title, maxLength: 200 });
+    const asked = confirmed(h("label.field", t("Title"), field), "Save");
+    field.select();
+    if (await asked && field.value.trim()) change("rename", { title: field.value.trim() });
   };
-  return menu(`${t("Menu")}: ${titleOf(chat)}`, [
-    ...(open ? [[t("Start fresh"), () => app.socket.send(chat.name, "/new")]] : []),
-    [t("Rename"), rename],
-    [t("Knowledge"), () => later("knowledge/binding", "bind", chat, changed)],
-    [t(chat.pinned ? "Unpin" : "Pin"), () => change("pin", { off: Boolean(chat.pinned) })],
-    chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
-    ...(chat.temporary ? [[t("Keep this chat"), () => change("keep")]] : [[t("Save as Markdown"), () => attempt(exported(chat, "markdown", "md"))],
-      [t("Save as JSON"), () => attempt(exported(chat, "json", "json"))]]),
-    [t("Delete"), () => later("forgetting", "forgetting", null, () => gone(chat, changed), {
-      title: `${t("Delete this chat")}: ${titleOf(chat)}`, deed: t("Delete"), ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }) })],
+  const forget = () => later("forgetting", "forgetting", null, () => gone(chat, changed), {
+    title: t("Delete this chat", title), deed: "Delete",
+    ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }),
+  });
+  return menu(t("Menu", title), [
+    open && ["Start fresh", () => app.socket.send(name, "/new")],
+    ["Rename", rename],
+    ["Knowledge", () => later("knowledge/binding", "bind", chat, changed)],
+    [pinned ? "Unpin" : "Pin", () => change("pin", { off: Boolean(pinned) })],
+    archived ? ["Restore", () => change("restore")] : ["Archive", () => change("archive")],
+    temporary && ["Keep this chat", () => change("keep")],
+    !temporary && ["Save as Markdown", () => attempt(exported(chat, "markdown", "md"))],
+    !temporary && ["Save as JSON", () => attempt(exported(chat, "json", "json"))],
+    ["Delete", forget],
   ]);
 }
 
@@ -38,11 +44,11 @@ async function exported(chat, format, ending) {
   toast(t("The chat is being read …"));
   const parts = [];
   for (let after = 0; after !== null;) {
-    const part = await get(`${at(chat)}/export`, { format, after });
-    parts.push(part.text);
-    after = part.next;
+    const { text, next } = await get(`${at(chat)}/export`, { format, after });
+    parts.push(text);
+    after = next;
   }
-  const url = URL.createObjectURL(new Blob(parts, { type: format === "json" ? "application/json" : "text/markdown" }));
-  h("a", { href: url, download: `${chat.name}.${ending}` }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60000);
+  const href = URL.createObjectURL(new Blob(parts, { type: format === "json" ? "application/json" : "text/markdown" }));
+  h("a", { href, download: `${chat.name}.${ending}` }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60000);
 }

@@ -27,16 +27,20 @@ export async function complete(chat) {
   chat.commands = (text) => run(chat, text);
   close();
   if (!field.value || !found.length) return;
-  const options = found.map(({ word, help }, index) => h("li", { role: "option", id: `command${index}`, onclick: () => { pick(word); field.focus(); } }, h("strong", word), " ", t(help)));
-  chat.completing = { list: h("ul.commands", { role: "listbox", "aria-label": t("Commands") }, options), key({ key }) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[key];
+  const options = found.map(({ word, help }, index) => h("li", { role: "option", id: `command${index}`, onclick: () => {
+    pick(word);
+    field.focus();
+  } }, h("strong", word), " ", t(help)));
+  const list = h("ul.commands", { role: "listbox", "aria-label": t("Commands") }, options);
+  chat.completing = { list, key({ key }) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[key], { word } = found[at];
     if (step) point(step);
     else if (key === "Escape") close();
-    else if (key === "Tab" || (key === "Enter" && field.value !== found[at].word)) pick(found[at].word);
+    else if (key === "Tab" || (key === "Enter" && field.value !== word)) pick(word);
     else return false;
     return true;
   } };
-  chat.composer.before(chat.completing.list);
+  chat.composer.before(list);
   point(0);
 }
 
@@ -46,8 +50,8 @@ function run(chat, text) {
   if (!known.some((each) => each.word === word && each.shows)) return false;
   const answer = h("pre.shown", { role: "status", dir: "auto" }, "…");
   chat.live.append(answer);
-  post(`${chatPath(chat.chat)}/command`, { text }).catch((error) => ({ text: error.message })).then(({ text: told }) => {
-    answer.textContent = told.split("\n").map((line) => said(line)).join("\n");
+  post(`${chatPath(chat.chat)}/command`, { text }).catch((error) => ({ text: error.message })).then((told) => {
+    answer.textContent = told.text.split("\n").map((line) => said(line)).join("\n");
     chat.follow();
   });
   return true;

@@ -20,6 +20,7 @@ export async function copy(text) {
 /** Copy code as it is, or a table for a spreadsheet. */
 export function copyBlock(block) {
   const table = block.querySelector("table");
-  copy(table ? [...table.rows].map((row) => [...row.cells].map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join("\t")).join("\n")
+  const cellText = (cell) => cell.innerText.replace(/\s+/g, " ").trim();
+  copy(table ? [...table.rows].map((row) => [...row.cells].map(cellText).join("\t")).join("\n")
     : block.querySelector("pre").innerText.trimEnd());
 }

@@ -3,9 +3,13 @@
 import { attempt, h, moveTo, post, t, toast } from "../page.js";
 
 /** A name of the form that the server knows as nobody's choice. */
-export const madeName = () => `chat-${Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte, at) => (byte % (at ? 36 : 10)).toString(36)).join("")}`;
+export const madeName = () => `chat-${Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte, at) =>
+  (byte % (at ? 36 : 10)).toString(36)).join("")}`;
 
-export const titleOf = (chat) => chat.title || (/^chat-\d[\da-z]{7}$/.test(chat.name) ? t(chat.temporary ? "Temporary chat" : "New chat") : chat.name);
+const isMade = (name) => /^chat-\d[\da-z]{7}$/.test(name);
+
+export const titleOf = ({ title, name, temporary }) =>
+  title || (isMade(name) ? t(temporary ? "Temporary chat" : "New chat") : name);
 
 /** A new chat; what was typed there is found again. */
 export function newChat(temporary) {
@@ -37,15 +41,14 @@ export function openNew(kind = "") {
 }
 
 export function beginning(chat) {
-  const ways = ["Help me plan ", "Explain to me in simple words: ", "Write a message to ", ...(chat.temporary ? [] : ["Remember that "])];
+  const { temporary } = chat, ways = ["Help me plan ", "Explain to me in simple words: ", "Write a message to "];
+  if (!temporary) ways.push("Remember that ");
   return h("div.empty", h("p", t("What's on your mind?")),
-    chat.temporary && h("p.hint", t("Not used for memory or search, and deleted permanently a day after its last message.")),
-    ways.map((way) => h("button", () => {
-      chat.field.value = t(way);
-      chat.typed();
-      chat.field.focus();
-    }, t(way).replace(/:? $/, " …"))));
+    temporary && h("p.hint", t("Not used for memory or search, and deleted permanently a day after its last message.")),
+    ways.map((way) => h("button", () => chat.write(t(way)), t(way).replace(/:? $/, " …"))));
 }
 
-export const temporaryMark = (chat, changed) => (chat.temporary ? [h("span.badge", t("Temporary")),
-  chat.last_seq ? h("button.quiet", () => attempt(post(`/chats/${chat.name}/keep`).then(changed)), t("Keep this chat")) : ""] : []);
+export const temporaryMark = ({ name, temporary, last_seq: last }, changed) => (temporary ? [
+  h("span.badge", t("Temporary")),
+  last ? h("button.quiet", () => attempt(post(`/chats/${name}/keep`).then(changed)), t("Keep this chat")) : "",
+] : []);

@@ -1,6 +1,6 @@
 // The page as an app: its service worker, notifications, and what logging out takes from the browser.
 
-import { app, confirmed, currentLanguage, get, h, post, remove, t, toast } from "../page.js";
+import { app, confirmed, get, h, language, post, remove, t, toast } from "../page.js";
 
 const worker = navigator.serviceWorker, store = localStorage; // no worker without HTTPS
 const HOW = "klaw.notified", ID = "klaw.push"; // "words" or "plain"; the server's id of this browser
@@ -13,10 +13,11 @@ export async function install() {
   socket.addEventListener("online", tell);
   document.addEventListener("visibilitychange", tell);
   if (!worker) return;
-  if (currentLanguage() === "ru") document.querySelector("[rel=manifest]").href = "/static/ru.webmanifest";
+  if (language === "ru") document.querySelector("[rel=manifest]").href = "/static/ru.webmanifest";
   socket.addEventListener("frame", ({ detail }) => notify(detail));
   worker.addEventListener("message", ({ data }) => { location.hash = data; });
-  await worker.register(`/sw.js?${currentLanguage()}`, { updateViaCache: "none" }).catch(() => null); // not with a certificate that is not trusted
+  // Not with a certificate that is not trusted.
+  await worker.register(`/sw.js?${language}`, { updateViaCache: "none" }).catch(() => null);
   const known = store[ID] && await (await pushes())?.getSubscription();
   if (known) tellServer(known).catch(() => null); // the login may be a new one
 }
@@ -24,9 +25,11 @@ export async function install() {
 /** Show what comes while this page is out of sight, if no push service does. */
 async function notify({ type, chat, role, kind, content, replayed, tool }) {
   if (!store[HOW] || store[ID] || !document.hidden || replayed) return;
-  if (type !== "approval" && !(type === "message" && role === "assistant" && ["text", "scheduled"].includes(kind))) return;
+  const isAnswer = type === "message" && role === "assistant" && ["text", "scheduled"].includes(kind);
+  if (type !== "approval" && !isAnswer) return;
   const title = document.querySelector(`[data-chat="${CSS.escape(chat)}"] .name`)?.textContent;
-  (await worker.ready).active.postMessage({ chat, ...(store[HOW] === "words" && { title, text: content?.slice(0, 160), tool }) });
+  const words = store[HOW] === "words" && { title, text: content?.slice(0, 160), tool };
+  (await worker.ready).active.postMessage({ chat, ...words });
 }
 
 async function tellServer(subscription) {
@@ -34,12 +37,15 @@ async function tellServer(subscription) {
   store[ID] = (await post("/push", { endpoint, ...keys, words: store[HOW] === "words" })).id;
 }
 
+const REFUSED = "The browser does not allow notifications from this address. Its settings can allow them.";
+
 async function switchOn(how) {
-  if (await Notification.requestPermission() !== "granted") throw new Error(t("The browser does not allow notifications from this address. Its settings can allow them."));
+  if (await Notification.requestPermission() !== "granted") throw new Error(t(REFUSED));
   store[HOW] = how;
   try {
     const { pushManager } = await worker.ready, { key } = await get("/push");
-    await tellServer(await pushManager.getSubscription() || await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key }));
+    const asked = { userVisibleOnly: true, applicationServerKey: key };
+    await tellServer(await pushManager.getSubscription() || await pushManager.subscribe(asked));
   } catch (error) {
     throw new Error(`${t("Only while this page is open:")} ${error.message}`);
   }
@@ -55,13 +61,15 @@ async function switchOff() {
 export async function notifications() {
   if (!worker) return toast(t("Notifications need HTTPS: docs/phone.md says how to set it up at home."));
   const { form, openDialog } = await import("/static/forms.js");
-  const dialog = openDialog(t("Notifications"),
-    h("p", t("Of answers, reminders, results of tasks and questions that wait for you, while you do not have Klaw in sight.")),
-    form([{ name: "on", label: t("Notify me in this browser"), value: Boolean(store[HOW]) },
-      { name: "words", label: t("Show the title and the first words"), value: store[HOW] !== "plain" }], async ({ on, words }) => {
-      await (on ? switchOn(words ? "words" : "plain") : switchOff());
-      dialog.close();
-    }));
+  const about =
+    t("Of answers, reminders, results of tasks and questions that wait for you, while you do not have Klaw in sight.");
+  const dialog = openDialog(t("Notifications"), h("p", about), form([
+    { name: "on", label: t("Notify me in this browser"), value: Boolean(store[HOW]) },
+    { name: "words", label: t("Show the title and the first words"), value: store[HOW] !== "plain" },
+  ], async ({ on, words }) => {
+    await (on ? switchOn(words ? "words" : "plain") : switchOff());
+    dialog.close();
+  }));
 }
 
 /** Remove what a person typed and read from this browser. */
@@ -71,7 +79,8 @@ export function clear() {
 
 /** Log out, and leave nothing behind. */
 export async function logOut() {
-  if (app.socket.unsent.length && !await confirmed(t("Some messages were not sent yet. Logging out deletes them permanently."), t("Log out"), t("Cancel"))) return;
+  const question = t("Some messages were not sent yet. Logging out deletes them permanently.");
+  if (app.socket.unsent.length && !await confirmed(question, "Log out")) return;
   await switchOff();
   app.socket.say = () => null; // the server closes it, which would load the page anew before this is done
   try {

@@ -1,30 +1,29 @@
-// An answer as HTML while it comes: finished blocks stay as they are, the open one is made anew, and what is not rendered
-// yet is hidden, unless that takes long.
+// An answer as HTML while it comes: finished blocks stay as they are, the open one is made anew, and what is not
+// rendered yet is hidden, unless that takes long.
 
 import { h, markdown, setRendered } from "../page.js";
 
 const LATE_MS = 1500;
 
-export function show(live, frame) {
+export function show(live, { offset, end, html, rest, shown, seq }) {
   if (!live.rest) begin(live);
-  if (!frame.offset) clear(live);
-  if (frame.offset !== live.end) return;
-  if (frame.html) {
+  if (!offset) clear(live);
+  if (offset !== live.end) return;
+  if (html) {
     const made = h("div"), open = h("div.open"); // a new one, since it stands elsewhere
-    setRendered(made, frame.html);
+    setRendered(made, html);
     live.open.replaceWith(...made.childNodes, open);
-    Object.assign(live, { open, html: "", end: frame.end });
+    Object.assign(live, { open, html: "", end });
   }
-  if (live.html !== frame.rest) setRendered(live.open, live.html = frame.rest);
-  const more = frame.shown - live.cut;
-  if (more > 0) {
-    live.node.data = Array.from(live.node.data).slice(more).join("");
-    live.cut = frame.shown;
+  if (live.html !== rest) setRendered(live.open, live.html = rest);
+  if (shown > live.cut) {
+    live.node.data = Array.from(live.node.data).slice(shown - live.cut).join("");
+    live.cut = shown;
   }
   live.rest.hidden = true;
   clearTimeout(live.late);
-  if (!frame.seq) live.late = setTimeout(() => { live.rest.hidden = false; }, LATE_MS);
-  else finish(live);
+  if (seq) finish(live);
+  else live.late = setTimeout(() => { live.rest.hidden = false; }, LATE_MS);
 }
 
 function begin(live) {

@@ -7,6 +7,7 @@ export async function enter() {
   const code = location.hash.split("/")[2];
   history.replaceState(null, "", "#/chats/");
   const me = await get("/me").catch(() => null);
-  if (me?.needs_token && !await confirmed(t("You are logged in as {user}. Log in with the scanned code instead?", me), t("Log in"), t("Cancel"))) return "";
+  const question = me?.needs_token && t("You are logged in as {user}. Log in with the scanned code instead?", me);
+  if (question && !await confirmed(question, "Log in")) return "";
   return post("/login", { code }).then((now) => t("Logged in as {user}.", now), (error) => error.message);
 }

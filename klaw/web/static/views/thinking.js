@@ -1,6 +1,6 @@
 // What a model thinks, folded, while it comes. Nothing stores it: it stays as long as the page shows the chat.
 
-import { h, number, t } from "../page.js";
+import { h, t } from "../page.js";
 
 /** Show a piece of it in the answer that is being made, or that was complete before this module was loaded. */
 export function think(live, frame) {
@@ -41,6 +41,6 @@ class Thinking {
   }
 
   tell(words) {
-    this.head.textContent = t(words, { count: number(Math.round((performance.now() - this.began) / 1000)) });
+    this.head.textContent = t(words, { count: Math.round((performance.now() - this.began) / 1000) });
   }
 }

@@ -14,7 +14,8 @@ const readable = (text) => (parsed(text) === text ? text : JSON.stringify(parsed
 
 function mark(made, state) {
   made.dataset.state = state;
-  made.querySelector(".how").textContent = ` · ${t({ started: "in progress", done: "finished", failed: "did not work" }[state])}`;
+  const words = { started: "in progress", done: "finished", failed: "did not work" }[state];
+  made.querySelector(".how").textContent = ` · ${t(words)}`;
 }
 
 /** Say how a call that is stored already gets on. */
@@ -41,7 +42,8 @@ export function fill(body, row, { kind, calls = [{}], content }) {
 }
 
 function join(made, result) {
-  if (!made.querySelector(".result")) made.append(pre(result.querySelector("pre").textContent, { class: "result" }));
+  const { textContent } = result.querySelector("pre");
+  if (!made.querySelector(".result")) made.append(pre(textContent, { className: "result" }));
   mark(made, result.dataset.state);
   result.hidden = true;
 }
