@@ -17,7 +17,6 @@ function setTheme(theme) {
 const preferred = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 setTheme(localStorage.getItem("klaw.theme") || preferred);
 
-/** What views share: who is there and the connection. */
 export const app = { me: null, socket: null };
 
 async function begin() {
@@ -49,7 +48,6 @@ async function begin() {
   post("/zone/set", { zone: mine }).then((now) => { app.me.zone = now.zone; }, () => null);
 }
 
-/** Language, light or dark, and the way out; `given` holds for the place of them. */
 export function tools(given = {}, links = []) {
   const choice = { "aria-label": t("Language"), onchange: ({ target }) => setLanguage(target.value) };
   return h("div.tools", given, links, select(Object.entries(LANGUAGES), language, choice),

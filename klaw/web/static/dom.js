@@ -21,7 +21,6 @@ export function h(name, given, ...children) {
   return made;
 }
 
-/** What of some content there is to show. */
 export const shown = (content) => content.flat(Infinity).filter((each) => (each ?? false) !== false);
 
 export function svg(name, given, ...children) {
@@ -35,7 +34,6 @@ export function svg(name, given, ...children) {
 export const icon = (sign) =>
   svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
 
-/** A button that is only a sign; `label` is its name. */
 export const iconButton = (sign, label, onclick, given) =>
   h(`button.icon.${sign}`, { type: "button", title: t(label), "aria-label": t(label), onclick, ...given }, icon(sign));
 
@@ -43,10 +41,8 @@ export const iconButton = (sign, label, onclick, given) =>
 export const button = (text, onclick, { of, ...given } = {}) => h("button", { type: "button", onclick,
   "aria-label": of && t(text, of), "data-key": of ? `${of} ${text}` : text, ...given }, t(text));
 
-/** The one that is most likely wanted. */
 export const mainButton = (text, onclick, given) => button(text, onclick, { className: "main", ...given });
 
-/** A link to where one came from. */
 export const backTo = (href, label) => h("a.back", { href, "aria-label": t(label), title: t(label) }, icon("back"));
 
 export const searchField = (label, given) =>
@@ -119,7 +115,6 @@ export function moveTo(hash) {
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-/** Show a dialog over the view; it is gone once it is closed. */
 export function showDialog(dialog) {
   document.body.append(dialog);
   const closed = opensOver(dialog, () => dialog.close());
@@ -206,5 +201,4 @@ export function opened(name) {
   });
 }
 
-/** Load a module of views/ and call a function of it. */
 export const later = (name, act, ...given) => opened(name).then((view) => view[act](...given));

@@ -98,7 +98,6 @@ export const dropped = (take) => ({ ondragover: (event) => event.preventDefault(
   take([...event.dataTransfer.files]);
 } });
 
-/** A button that asks for files; `take` gets them. */
 export function picked(text, take, { multiple, disabled } = {}) {
   const picker = h("input", { type: "file", hidden: true, multiple, onchange: () => {
     take([...picker.files]);

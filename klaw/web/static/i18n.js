@@ -8,7 +8,6 @@ document.documentElement.lang = language;
 const RU = Object.create(null); // a category may be called "constructor"
 let forms; // texts with braces, and how they look filled in
 
-/** Words of ru.json, or of another file that only one view needs. */
 export async function learn(name = "ru") {
   if (language !== "ru") return;
   Object.assign(RU, await (await fetch(`/static/${name}.json`)).json());
@@ -25,7 +24,6 @@ export function t(text, values) {
   return found.replace(/\{(\w+)\}/g, (whole, name) => shown(values[name]) ?? whole);
 }
 
-/** The longest first. */
 const formsOf = (words) => Object.keys(words).filter((text) => text.includes("{"))
   .sort((one, other) => other.length - one.length).map((text) => {
     const pattern = text.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, "(?<$1>.+?)");

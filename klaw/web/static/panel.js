@@ -31,7 +31,6 @@ export class Panel extends HTMLElement {
     this.renew();
   }
 
-  /** Show it also if nothing has changed. */
   renew() {
     this.drawn = null;
     return this.refresh();
@@ -80,7 +79,6 @@ export const section = (title, ...content) => h("section", { "aria-label": t(tit
 /** A list of rows ("cards", "lines"); without any, what to do first. */
 export const list = (kind, rows, none) => (rows.length ? h(`ul.${kind}`, rows) : none && h("p.none", t(none)));
 
-/** A row: what it is and what there is to say about it, and what can be done. */
 export const row = (title, about, ...actions) =>
   h("li.row", h("span", h("strong", title), h("div.hint", about)), actions);
 
@@ -88,5 +86,4 @@ export const table = (head, rows, ...more) => h("table", { tabIndex: 0 },
   h("thead", h("tr", head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))),
   h("tbody", rows), more);
 
-/** Terms and what they mean: [name, content, …] each. */
 export const term = (name, ...value) => [h("dt", t(name)), h("dd", value)];

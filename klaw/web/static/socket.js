@@ -3,11 +3,9 @@
 
 const UNSENT = "klaw.unsent.", DRAFT = "klaw.draft.", FILES = "klaw.files.";
 
-/** What was typed in a chat and not sent. */
 export const draftOf = (chat) => localStorage.getItem(DRAFT + chat) || "";
 export const keepDraft = (chat, text) => keep(DRAFT + chat, text);
 
-/** The files that go with the next message of a chat. */
 export const filesOf = (chat) => JSON.parse(localStorage.getItem(FILES + chat) || "[]");
 export const keepFiles = (chat, files) => keep(FILES + chat, files.length ? JSON.stringify(files) : "");
 
@@ -97,7 +95,6 @@ export class Socket extends EventTarget {
     return bytes > most ? bytes : 0;
   }
 
-  /** Make a message that was not sent a draft again. */
   takeBack(frame) {
     const { id, chat, text, files = [] } = frame;
     this.settle(id);

@@ -62,7 +62,7 @@ async def test_the_first_key_keeps_this_browser_logged_in(tmp_path, locale):
         page.click("[data-key='local Add a phone']")
         page.wait_for_selector(f"dialog .error:has-text('{words['none']}')")
         close(page)
-        page.click("[data-key=add]")
+        page.click("[data-key='Make the first access key']")
         page.wait_for_selector("dialog form")
         assert page.locator("dialog input").count() == 0
         assert fits(page)
@@ -94,7 +94,7 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
     words = WORDS[locale]
 
     def add_anna(page):
-        page.click("[data-key=add]")
+        page.click("[data-key='Add a user']")
         page.fill("dialog [name=name]", "Not A Name")
         page.click("dialog button.main")
         page.wait_for_selector("dialog [name=name][aria-invalid]")
@@ -149,7 +149,7 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
         open_access(phone)
         phone.wait_for_selector("[data-user=anna] li:nth-child(2)")
         assert phone.locator("[data-user]").count() == 1
-        assert phone.locator("[data-key=add]").count() == 0
+        assert phone.locator("[data-key='Add a user']").count() == 0
         assert "root" not in phone.evaluate("fetch('/api/v1/token').then((answer) => answer.text())")
         page.wait_for_selector("[data-user=anna] li:nth-child(2)")
         page.click("[data-key='anna Remove user']")

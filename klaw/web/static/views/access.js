@@ -68,7 +68,6 @@ class Access extends Panel {
   }
 }
 
-/** Show the QR code with which a phone opens the page, logged in as a user. */
 function addPhone(user) {
   const show = async (dialog, address) => {
     const operator = app.me.operator && user === app.me.user;

@@ -89,7 +89,6 @@ class Chat extends HTMLElement {
     if (found) this.named(found.chats[0]);
   }
 
-  /** Show what is known of this chat; by default, that it is new. */
   named(chat = { name: this.chat, title: "", temporary: this.temporary }) {
     const { title, archived, pinned, temporary, bases = [] } = chat;
     const written = JSON.stringify([title, archived, pinned, temporary, !chat.last_seq, bases]);
@@ -110,8 +109,6 @@ class Chat extends HTMLElement {
     this.grows.disconnect();
     clearTimeout(this.timer);
   }
-
-  // -- what was said --
 
   async show(seq) {
     await this.load(seq ? { before: seq + PAGE / 2 } : {});
@@ -217,7 +214,6 @@ class Chat extends HTMLElement {
     this.loading = false;
   }
 
-  /** Take the messages that are far away out of the document. */
   trim(far) {
     const seqs = [...this.rows.keys()].sort((one, two) => one - two), gone = far(seqs);
     if (gone.length && gone[0] === seqs[0]) this.more = true;
@@ -245,8 +241,6 @@ class Chat extends HTMLElement {
       if (this.atEnd && !this.detached) this.toEnd();
     });
   }
-
-  // -- what happens --
 
   showLive(turn) {
     if (this.answer?.turn === turn) return this.answer;
@@ -301,8 +295,6 @@ class Chat extends HTMLElement {
     if (this.state.textContent !== text) this.state.textContent = text;
     this.stop.hidden = !running;
   }
-
-  // -- what is written --
 
   write(text) {
     this.field.value = text;

@@ -5,7 +5,6 @@ import { titleOf } from "./new_chat.js";
 
 const at = (chat) => chatPath(chat.name);
 
-/** The menu of a chat (`name`, `title`, `archived`). `changed` is called after a change; `open`: the chat is shown. */
 export function chatMenu(chat, changed, open = false) {
   const { name, pinned, archived, temporary } = chat, title = titleOf(chat);
   const change = (word, body) => attempt(post(`${at(chat)}/${word}`, body)).then(changed);
@@ -39,7 +38,6 @@ function gone(chat, changed) {
   changed();
 }
 
-/** Download a chat; the server gives it in parts. */
 async function exported(chat, format, ending) {
   toast(t("The chat is being read …"));
   const parts = [];

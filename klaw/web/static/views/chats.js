@@ -132,7 +132,6 @@ class Chats extends HTMLElement {
     return { chats, more };
   }
 
-  /** How many messages came since the chat was read on this device. */
   unread({ name, last_seq: last }) {
     if (!seen(name)) setSeen(name, last);
     return name === this.where[0] ? 0 : Math.max(0, last - seen(name));

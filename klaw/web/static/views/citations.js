@@ -3,7 +3,6 @@
 import { get, h, openDialog, t } from "../forms.js";
 import { addressOf, originalOf, placeOf } from "./knowledge/reader.js";
 
-/** Make the marks of a rendered answer buttons, and list what they mean below it. `used`: its `context_used`. */
 export function cite(row, text, { passages: used }) {
   mark(text, new Map(used.map((each) => [each.number, each])));
   row.querySelector(".sources")?.remove();
@@ -31,7 +30,6 @@ function mark(text, given) {
   }
 }
 
-/** What a mark refers to, as the document has it now. */
 const show = (each) => openDialog(`[${each.number}] ${each.name}`, async (dialog) => {
   const { base, document, start, end, iri } = each, path = `/kb/documents/${document}`;
   const { passages } = each.text || !document ? { passages: [each] } : await get(path, { start, end, around: 0 });

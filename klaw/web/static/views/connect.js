@@ -9,7 +9,6 @@ import { modelList } from "./models.js";
 const FEATURES = { summaries: "summaries of long chats", topics: "topics and facts" };
 const USES = { chats: "Chats", background: "Summaries, topics and facts", tasks: "Tasks" };
 
-/** Ask for a model in a dialog and connect it; `changed` is called then. */
 export function connect(changed = () => null) {
   const dialog = openDialog(t("Connect a model"), begin);
   const back = (act = () => dialog.load(begin)) => button("Back", act);

@@ -17,7 +17,6 @@ export async function copy(text) {
   toast(t("Copied."), 1500);
 }
 
-/** Copy code as it is, or a table for a spreadsheet. */
 export function copyBlock(block) {
   const table = block.querySelector("table");
   const cellText = (cell) => cell.innerText.replace(/\s+/g, " ").trim();

@@ -5,7 +5,6 @@ import { button, failure, h, mainButton, nameOf, openDialog, post, said, t } fro
 const MOST = 50;
 const TOO_SHORT = "The text is too short, or too common, to be looked for elsewhere.";
 
-/** Show what forgetting would take, and do it when that is wanted. `done` is called once it is done. */
 export function forgetting(what, done = () => null, { title = "Forget", deed = title, ask } = {}) {
   const dialog = openDialog(t(title)), asked = { with_facts: false, with_messages: false };
   const send = (given) => (ask ? ask(given) : post("/forget", { what, ...given }));
@@ -50,13 +49,11 @@ const listed = (title, found) => [h("h2", t(title)), h("ul.things", { tabIndex: 
     text && h("span.quote", text), remedy && h("span.hint", said(remedy)))),
   found.length > MOST && h("li", t("and {count} more", { count: found.length - MOST })))];
 
-/** A line of some, if there are any. */
 const line = (title, found, each) => found.length > 0 && h("p", `${t(title)} ${found.map(each).join(", ")}`);
 
 const saidAgain = (again) =>
   line("Said again in messages that stay:", again, ({ chat, seq }) => `${nameOf(chat)}#${seq}`);
 
-/** What was looked through afterwards, and what still says it. */
 function proven({ again, searched, everywhere, names = [], aside, still_kept, still_named, still_held: held }) {
   const still = Object.entries({ ...still_kept, ...still_named });
   const files = (title, found) => found.length > 0

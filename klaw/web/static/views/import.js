@@ -59,7 +59,6 @@ class Import extends Panel {
     ];
   }
 
-  /** Look what is in an uploaded export, or import it. */
   async begin(given) {
     Object.assign(this.given, given);
     await post("/import/run", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone, ...this.given });

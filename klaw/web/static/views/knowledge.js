@@ -151,7 +151,6 @@ const counted = ({ documents = 0, passages = 0 }) => `${t("Documents", documents
 const roleOf = ({ role, owner }) =>
   (role === "owner" ? t("yours") : `${t(role)} (${t("of {user}", { user: owner })})`);
 
-/** What goes, or went, with a source or a base, and in which answers it was cited. */
 function going({ cited = [], ...found }) {
   const answers = cited.map(({ chat, seq }) => `${chat}#${seq}`).join(", ");
   return `${counted(found)}.${answers && ` ${t("Answers that were given its passages:")} ${answers}`}`;

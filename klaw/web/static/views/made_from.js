@@ -20,7 +20,6 @@ const NOTHING = {
   all_in_context: "The whole conversation fitted, so nothing had to be looked up.",
 };
 
-/** `changed` is called when something was forgotten. */
 export const showMadeFrom = (chat, turn, changed) => openDialog(t("Why this answer"), async function load(dialog) {
   const again = () => {
     changed();
@@ -63,7 +62,6 @@ function sections(chat, told, changed) {
   ];
 }
 
-/** What the knowledge bases gave: every passage with its place, and the queries that graphs were asked. */
 function fromKnowledge({ query, passages, because, weak, removed, uncited, sparql = [], degraded = [] }) {
   const notes = [query && t("Searched: {query}", { query }), said(because),
     weak && t("None of the passages fits the question well."),

@@ -64,7 +64,6 @@ export const showChanges = (title, load, path, back, again = showAgain) => openD
   dialog.show(h("ol.lines", rows), problem);
 });
 
-/** All versions of a fact, a person or a task, the newest first. `told` says what one was. */
 export const showHistory = (path, told, again) => showChanges("History", async () => {
   const { changes } = await get(`${path}/history`);
   return changes.reverse().map((each, index) => [

@@ -57,7 +57,6 @@ async function switchOff() {
   [HOW, ID].forEach((key) => store.removeItem(key));
 }
 
-/** The switch for notifications in this browser. */
 export async function notifications() {
   if (!worker) return toast(t("Notifications need HTTPS: docs/phone.md says how to set it up at home."));
   const { form, openDialog } = await import("/static/forms.js");
@@ -77,7 +76,6 @@ export function clear() {
   for (const key of Object.keys(store)) if (!["klaw.theme", "klaw.language"].includes(key)) store.removeItem(key);
 }
 
-/** Log out, and leave nothing behind. */
 export async function logOut() {
   const question = t("Some messages were not sent yet. Logging out deletes them permanently.");
   if (app.socket.unsent.length && !await confirmed(question, "Log out")) return;

@@ -51,7 +51,6 @@ class Settings extends Panel {
     ];
   }
 
-  /** Rows of settings. `prefix`: of the entry of a map that is being added. */
   rows(settings, prefix = "") {
     return settings.map((each) => this[each.type === "map" ? "map" : "row"]({ ...each, path: prefix + each.path }));
   }
@@ -75,7 +74,6 @@ class Settings extends Panel {
     return field.row;
   }
 
-  /** A row that all kinds of settings have. */
   field(path, description, given) {
     const field = input({ name: path, label: h("code", path), hint: said(description), ...given });
     field.row.classList.add("setting");
@@ -179,7 +177,6 @@ function rangeOf({ minimum, above, maximum }) {
   return (least ?? maximum) !== null && h("span", [least, maximum].join(" – "));
 }
 
-/** What a field for a setting is given, and how what stands in it is read. */
 function inputOf({ type, items, choices, nullable, secret }, shown) {
   const isText = type === "string", isReference = typeof shown === "string" && /\$\{[^}]*\}/.test(shown);
   if (secret && JSON.stringify(shown ?? "").includes("***")) {

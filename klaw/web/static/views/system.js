@@ -75,7 +75,6 @@ class System extends Panel {
     later("connect", "connect", () => this.refresh());
   }
 
-  /** A button that tries a model, or checks all, and shows that this runs and what it found. */
   testButton(text, name, ask) {
     const test = async () => {
       for (const told of [RUNNING, ask().catch((error) => ({ error }))]) {
@@ -111,7 +110,6 @@ const SOURCES = {
   default: "assumed",
 };
 
-/** What is known of a model, and who says so. */
 function facts({ name, values, left_out: out }) {
   const fact = (name, told, source) => term(name, told, " ", h("small.hint", source));
   const rows = Object.keys(FACTS).filter((field) => field in values).map((field) => {
@@ -124,7 +122,6 @@ function facts({ name, values, left_out: out }) {
   return rows.length > 0 && h("details", { "data-key": name }, h("summary", t("What is known")), h("dl.checks", rows));
 }
 
-/** The tree of parts as rows, each as deep as it stands. */
 const partsOf = ({ children }, depth = 0) => children.flatMap((node) => [
   h("tr", h(`th.depth${Math.min(depth, 5)}`, { scope: "row" }, node.name), cellsOf(node).map((each = "") =>
     (typeof each === "number" ? h("td.number", number(each)) : h("td", each)))),

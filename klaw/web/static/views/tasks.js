@@ -122,7 +122,6 @@ const OWN = { message: { rows: 3, hint: "" }, injectInto: { list: "chats" } };
 const SHOWN = ["message", "when"], MORE = ["name", "model", "timeout", "maxTokens", "dailyTokens"];
 const REPEATS = ["", "every day", "on weekdays", "on weekends", "every week", "every month", "every year"];
 
-/** Ask when to remind of a text; `view` is drawn again. */
 export const remind = (text, chat, view) => edit([], view, null, { message: text, injectInto: chat || "" });
 
 const titleOf = (task, given) => (task ? `${t("Task")} ${task.name}` : t(given ? "Remind me" : "New task"));

@@ -18,7 +18,6 @@ function mark(made, state) {
   made.querySelector(".how").textContent = ` · ${t(words)}`;
 }
 
-/** Say how a call that is stored already gets on. */
 export function used(body, { call, state }) {
   const made = find(body, call);
   if (made) mark(made, state);

@@ -5,7 +5,6 @@ import { attempt, button, chatPath, h, iconButton, later, mainButton, post, t } 
 /** Change what a chat shows. Returns whether that was done. */
 export const vary = (chat, word, body) => attempt(post(`${chatPath(chat)}/${word}`, body).then(() => true));
 
-/** What can be done with a message: buttons in its row, and entries of its menu. */
 export function variantButtons(row, chat, message) {
   const { seq, role, kind, task, variant } = message;
   if (kind !== "text" || task || role === "system") return [[], []];

@@ -18,7 +18,6 @@ export function addMenu(view, base) {
     ]));
 }
 
-/** Upload files one after the other; each is a source. */
 export async function upload(view, base, files) {
   for (const file of files) {
     const { name } = file, bar = h("progress", { max: file.size || 1, value: 0, "aria-label": name });

@@ -2,7 +2,6 @@
 
 import { form, get, h, openDialog, post, t } from "../../forms.js";
 
-/** Choose the bases of a chat (`name`). `changed` is called when they were changed. */
 export const bind = ({ name: chat }, changed) => openDialog(t("Knowledge"), async (dialog) => {
   const now = async () => (await get("/kb/chat", { chat })).bases.map((each) => each.id);
   const [{ bases }, bound] = await Promise.all([get("/kb"), now()]);

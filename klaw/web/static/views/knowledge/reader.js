@@ -7,18 +7,15 @@ const AROUND = 10;
 export const addressOf = (base, { document, start, end }) =>
   `#/knowledge/${encodeURIComponent(base)}/${document}/${start ?? 0}-${end ?? 0}`;
 
-/** A link to the original of a document; a PDF opens at the page. */
 export const originalOf = (document, page) => h("a.button", { target: "_blank", rel: "noopener",
   href: `/api/v1/kb/documents/${document}/file${page ? `#page=${page}` : ""}` }, t("Open the file"));
 
-/** A passage below its document and place; `before` and `after` stand around these. */
 export const passageLine = (base, each, opened, after, before) => h("li",
   h("p", before && h("strong", before),
     each.document ? h("a", { href: addressOf(base, each), onclick: opened }, each.name) : each.name,
     placeOf(each), after),
   each.text && h("p.quote.clamp", each.text));
 
-/** Page and heading of a passage, and which other documents have it. */
 export function placeOf({ first_page: first, last_page: last, heading, also = [] }) {
   const pages = first && (last && last !== first ? `${t("pages")} ${first}–${last}` : `${t("page")} ${first}`);
   const others = also.length && `${t("the same in")} ${also.map((each) => each.name).join(", ")}`;

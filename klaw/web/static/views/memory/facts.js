@@ -39,7 +39,6 @@ function entry(fact, told) {
     h("div.buttons", buttons(`/facts/${id}`, `fact:${id}`, () => write(fact), version, undefined, showAgain)));
 }
 
-/** A way to what a fact was drawn from. */
 function sourceOf({ topic, message }) {
   if (topic) return h("a", { href: `#/memory/topics/${topic}` }, `${t("topic")} ${topic}`);
   const open = async () => {

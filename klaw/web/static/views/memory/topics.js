@@ -37,7 +37,6 @@ export async function showTopics(id) {
     button("History", () => changes())), place, more];
 }
 
-/** A box to tick: then something is in a set. */
 const box = (chosen, what, label) => h("input", { type: "checkbox", "aria-label": label,
   onchange: ({ target }) => (target.checked ? chosen.add(what) : chosen.delete(what)) });
 
@@ -98,7 +97,6 @@ function merge(topics) {
   }, { deed: "Merge", above: h("p", topics.join(", ")) });
 }
 
-/** What was done to topics, the newest first; each can be taken back. */
 const changes = (topic) => showChanges("Changes of topics", async () => {
   const found = await get("/topics/history", { topic, limit: 50 });
   if (!found.changes.length) return [[h("p.hint", t("Nothing is here yet."))]];
