@@ -35,7 +35,7 @@ export const post = (path, body = {}, query) => ask("POST", path, query, body);
 export const patch = (path, body) => ask("PATCH", path, null, body);
 export const remove = (path, query) => ask("DELETE", path, query);
 
-/** Upload a file; `fetch` does not say how far that is. A Problem has the seconds `after` which to try again. */
+/** `fetch` does not say how far it is. A Problem has the seconds `after` which to try again. */
 export const upload = (path, file, progress, signal) => new Promise((resolve, reject) => {
   const request = new XMLHttpRequest();
   request.open("POST", V1 + path);
@@ -49,7 +49,7 @@ export const upload = (path, file, progress, signal) => new Promise((resolve, re
   request.send(file);
 });
 
-/** What a text is as JSON, or else: of an answer that is a proxy's page. */
+/** A text as JSON, or else: of an answer that is a proxy's page. */
 export function parsed(text, otherwise = text) {
   try {
     return JSON.parse(text);
@@ -60,7 +60,7 @@ export function parsed(text, otherwise = text) {
 
 let waiting = [];
 
-/** The HTML of a Markdown text; texts that are asked for together go in one request. */
+/** Markdown as HTML; texts that are asked for together go in one request. */
 export const rendered = (text) => new Promise((resolve, reject) => {
   if (waiting.push({ text, resolve, reject }) === 1) setTimeout(renderWaiting, 0);
 });

@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { button, h, icon, iconButton, later, moveTo, opensOver, select, setCurrent, toast } from "/static/dom.js";
+import { button, closedByBack, h, icon, iconButton, later, moveTo, select, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, inShort, language, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -58,7 +58,7 @@ export function tools(given = {}, links = []) {
       app.me.needs_token && button("Log out", () => later("phone", "logOut"))]);
 }
 
-/** A line above the view, as soon as the server says something: what does not work, or what to do first. */
+/** What does not work, or what to do first. */
 function notice(href, read, onclick) {
   const line = app.me.operator ? h("a", { href, onclick }) : h("span");
   const close = iconButton("close", "Close", () => { place.hidden = true; });
@@ -74,12 +74,11 @@ function notice(href, read, onclick) {
   return place;
 }
 
-/** What keys do wherever one is. With another alphabet, the place of a key says which it is. */
+/** With another alphabet, the place of a key says which it is. */
 function pressed(event) {
   const { key, code = "", ctrlKey, metaKey, altKey, shiftKey, target } = event;
   const letter = (/^[a-z]$/i.test(key) ? key : code.slice(3)).toLowerCase();
-  if (key === "Escape" && !event.defaultPrevented
-    && !document.querySelector("dialog, details.menu[open], :popover-open")) {
+  if (key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog, :popover-open")) {
     document.querySelector("klaw-chat .doing button:not([hidden])")?.click();
   }
   const act = (ctrlKey || metaKey) && !altKey ? { k: !shiftKey && "go", o: shiftKey && "begin" }[letter]
@@ -106,17 +105,12 @@ function showFrame() {
   const views = VIEWS.filter((view) => !view.within && (!view.operator || app.me.operator));
   const link = ({ rare, path, name }) => h(rare ? "a.rare" : "a", { href: `#/${path}` }, icon(path), " ", t(name));
   const links = views.map(link), rare = views.filter((view) => view.rare).map(link); // a phone has these behind "More"
-  let closed = () => null;
-  const more = tools({ id: "tools", popover: "auto",
-    onclick: ({ target }) => target.closest("a") && more.matches(":popover-open") && more.hidePopover(),
-    ontoggle: ({ newState }) => {
-      closed();
-      if (newState === "open") closed = opensOver(more, () => more.hidePopover());
-    } }, rare);
+  const more = closedByBack(tools({ id: "tools", popover: "auto",
+    onclick: ({ target }) => target.closest("a") && more.hidePopover() }, rare));
   document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
     h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more),
   h("div.frame", notices(), place));
-  let missed = ""; // the address that could not be opened without a connection
+  let missed = ""; // what could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
     const view = VIEWS.find((each) => each.path === path) || VIEWS[0];

@@ -1,11 +1,11 @@
-// Building elements without HTML in strings: text from users and models is always text. Texts of the page (`label`,
-// `text` and the like) are given in English and translated here.
+// Elements without HTML in strings: text from users and models is always text. Names of buttons, fields and menus are
+// given in English and translated here.
 
 import { rendered } from "./api.js";
 import { t } from "./i18n.js";
 
-/** An element; its name may have classes ("p.hint"). Keys of `given` that begin with "on" are listeners, the others
- * properties or attributes. It may be left out, or be only what a click does. */
+/** An element, with classes ("p.hint"). `given` has listeners ("on…"), properties and attributes; it may be left out,
+ * or be what a click does. */
 export function h(name, given, ...children) {
   if (typeof given === "function") return h(name, { onclick: given }, ...children);
   if (given?.constructor !== Object) return h(name, {}, given, ...children);
@@ -30,7 +30,6 @@ export function svg(name, given, ...children) {
   return made;
 }
 
-/** A sign of icons.svg; what is around it says what it means. */
 export const icon = (sign) =>
   svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
 
@@ -48,15 +47,14 @@ export const backTo = (href, label) => h("a.back", { href, "aria-label": t(label
 export const searchField = (label, given) =>
   h("input", { type: "search", placeholder: t(label), "aria-label": t(label), ...given });
 
-/** A list to choose from; `choices` are [value, text]. */
+/** `choices` are [value, text]. */
 export const select = (choices, chosen, given) => h("select", given,
   choices.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
 
-/** A line that is read aloud when it changes, and one that is read at once. */
 export const status = (...content) => h("p.hint", { role: "status" }, content);
 export const failure = (error) => h("p.error", { role: "alert" }, error?.message ?? error);
 
-/** Put what the server has made harmless into an element; links open outside of the page. */
+/** Put in what the server has made harmless. */
 export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
@@ -66,7 +64,7 @@ export function setRendered(element, html) {
   }
 }
 
-/** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
+/** A text as it is, until the server has made HTML of it; then `done` is called. */
 export function markdown(text, done = () => null) {
   const made = h("div.text.plain", { dir: "auto" }, text);
   if (/[*_`#>|[\]~\-\d\\$/]/.test(text)) {
@@ -80,14 +78,14 @@ export function markdown(text, done = () => null) {
   return made;
 }
 
-let over = []; // what is open over the view, the last opened last: Back closes it before it leaves the view
-let depth = history.state?.over || 0; // how many the entry of the history stands for, also those closed otherwise
+let over = []; // what is open over the view: Back closes the last of it before it leaves the view
+let depth = history.state?.over || 0; // of the entry of the history, with those closed otherwise
 let address = location.href;
 
 // The event of closing comes later.
 const isOpen = ({ element }) => element.isConnected && (element.open ?? element.matches(":popover-open"));
 
-/** Let Back close something that was just opened over the view. Returns what is to be called when it is closed. */
+/** Let Back close what was just opened. Returns what is to be called when it is closed. */
 export function opensOver(element, close) {
   const mine = { element, close };
   over = [...over.filter(isOpen), mine];
@@ -105,10 +103,10 @@ addEventListener("popstate", ({ state }) => {
   address = location.href;
   over = over.filter(isOpen);
   if (over.length > depth) over.splice(depth).reverse().forEach((each) => each.close());
-  else if (stays && state && depth < before) history.back(); // nothing of it was open any more
+  else if (stays && state && depth < before) history.back();
 });
 
-/** Go on at another address, under what is open: what was shown is gone. */
+/** Go on at another address, under what is open. */
 export function moveTo(hash) {
   history.replaceState(history.state, "", hash);
   address = location.href;
@@ -125,7 +123,7 @@ export function showDialog(dialog) {
   dialog.showModal();
 }
 
-/** Ask for a yes or no, or for what `question` has a field for; resolves to whether it was `yes`. */
+/** Ask a question, or for what it has a field for; resolves to whether the answer was `yes`. */
 export const confirmed = (question, yes) => new Promise((resolve) => {
   const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
     h("form", { method: "dialog" }, h("p", { id: "asked" }, question),
@@ -141,10 +139,9 @@ export function toast(content, ms = 5000) {
   setTimeout(() => made.remove(), ms);
 }
 
-/** Wait for what is being done; what goes wrong is said for a moment. */
 export const attempt = (work) => work.catch((error) => toast(error.message));
 
-/** Change what is shown, while the first of the rows that are seen stays where it is in `scroller`. */
+/** Change what is shown, while the first of the rows that are seen stays where it is. */
 export function keepPlace(scroller, rows, change) {
   const { top } = scroller.getBoundingClientRect(), topOf = (row) => row.getBoundingClientRect().top;
   const seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top), was = seen && topOf(seen);
@@ -158,40 +155,29 @@ export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat)
 
 export const setCurrent = (link, current) => { link.ariaCurrent = current ? "page" : null; };
 
-/** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text,
- * what to do], or nothing. */
-export function menu(label, entries) {
-  const fill = () => place.firstChild || place.append(...entries.filter(Boolean)
-    .map(([text, act]) => button(text, () => { close(); act(); })));
-  const given = { role: "button", ariaExpanded: "false", "aria-label": label, title: label, onclick: fill };
-  const place = h("div"), summary = h("summary", given, icon("more"));
+/** Let Back close a popover, too. */
+export function closedByBack(popover) {
   let closed = () => null;
-  const close = () => {
-    made.open = false;
+  popover.addEventListener("toggle", ({ newState }) => {
     closed();
-  };
-  const made = h("details.menu", {
-    onkeydown: (event) => {
-      if (event.key !== "Escape" || !made.open) return;
-      event.stopPropagation();
-      close();
-      summary.focus();
-    },
-    onfocusout: ({ relatedTarget }) => made.contains(relatedTarget) || relatedTarget === null || close(),
-    ontoggle: () => {
-      closed();
-      summary.ariaExpanded = made.open;
-      if (!made.open) return;
-      closed = opensOver(made, close);
-      addEventListener("pointerdown", ({ target }) => made.contains(target) || close(), { once: true });
-    },
-  }, summary, place);
-  return made;
+    if (newState === "open") closed = opensOver(popover, () => popover.hidePopover());
+  });
+  return popover;
+}
+
+/** A menu behind a button. `entries` are [text, what to do], or nothing. */
+export function menu(label, entries) {
+  const entry = ([text, act]) => button(text, () => {
+    place.hidePopover();
+    act();
+  });
+  const fill = () => place.firstChild || place.append(...entries.filter(Boolean).map(entry));
+  const place = closedByBack(h("div", { popover: "auto", onbeforetoggle: fill }));
+  return h("span.menu", iconButton("more", label, null, { popoverTargetElement: place }), place);
 }
 
 const modules = {};
 
-/** The module of views/ that is needed only once somebody asks for it. */
 export function opened(name) {
   // One promise for all: import() may give a module to a later caller first, and pieces of thinking come in order.
   return modules[name] ??= import(`/static/views/${name}.js`).catch(() => {

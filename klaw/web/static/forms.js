@@ -1,4 +1,4 @@
-// Forms and dialogs; and, for views that have them, all that page.js has.
+// Forms and dialogs, and all that page.js has.
 
 import { failure, h, iconButton, mainButton, select, showDialog, shown, status, t } from "./page.js";
 
@@ -6,9 +6,8 @@ export * from "./page.js";
 
 let made = 0;
 
-/** A form; an error of the server stands beside the field that it names. `fields`: see `input`. `send` gets the values
- * by their names; with `edits`, when something is there already, only those that were changed, and without a change
- * its dialog is closed. */
+/** `send` gets the values of the fields (see `input`) by their names; with `edits` only those that were changed, and
+ * without a change the form's dialog is closed. An error of the server stands beside the field that it names. */
 export function form(fields, send, { deed = "Save", more = [], edits = false } = {}) {
   const problem = failure(), inputs = new Map(fields.map((field) => [field.name, input(field)]));
   const values = () => [...inputs].map(([name, each]) => [name, each.value()]), before = Object.fromEntries(values());
@@ -34,9 +33,8 @@ export function form(fields, send, { deed = "Save", more = [], edits = false } =
   return whole;
 }
 
-/** A field: its `name`, `label`, `hint` and `value`; `rows` makes it a long text, `choices` a list ([value, text]), a
- * `value` of true or false a box to tick; all else goes to the element. Returns `element`, `row` (with all that belongs
- * to it), `value` (what it has now) and `complain` (says what is wrong). */
+/** A field; `rows` makes it a long text, `choices` ([value, text]) a list, a `value` of true or false a box to tick;
+ * all else goes to the element. Returns `element`, `row` (the whole), `value` and `complain` (functions). */
 export function input({ name, label, value = "", rows, choices, hint, ...how }) {
   const id = `field-${made += 1}`, ticked = typeof value === "boolean";
   const problem = h("span.error", { id: `${id}-problem` }), about = hint && h("span.hint", { id: `${id}-hint` }, hint);
@@ -58,8 +56,7 @@ export function input({ name, label, value = "", rows, choices, hint, ...how }) 
   };
 }
 
-/** A dialog with a title and a place for what it shows. In place of content a function may load it, which gets the
- * dialog; when that fails, the dialog says why. */
+/** A dialog that shows some content; in its place a function may load it, which gets the dialog. */
 export function openDialog(title, ...content) {
   const body = h("div.dialog-body", { tabIndex: -1 }), close = () => dialog.close();
   const dialog = h("dialog.wide", { "aria-label": title },
@@ -84,7 +81,7 @@ export function openDialog(title, ...content) {
 }
 
 /** A form in a dialog, below what stands `above`. Once `send` is done the dialog is closed, and a function that it
- * returns called. `fields` may be a promise. */
+ * returned called. `fields` may be a promise. */
 export const formDialog = (title, fields, send, { above, ...how } = {}) => openDialog(t(title), async (dialog) =>
   dialog.show(above, form(await fields, async (given) => {
     const then = await send(given);
@@ -92,7 +89,6 @@ export const formDialog = (title, fields, send, { above, ...how } = {}) => openD
     then?.();
   }, how)));
 
-/** Listeners for files that are dropped; `take` gets them. */
 export const dropped = (take) => ({ ondragover: (event) => event.preventDefault(), ondrop: (event) => {
   event.preventDefault();
   take([...event.dataTransfer.files]);

@@ -1,12 +1,12 @@
-// The page's words. English stands in the code; ru.json has the Russian, and only who reads Russian loads it. Texts of
-// the server stay English on the wire, for programs: they are translated here, by exact text, by form, else by code.
+// The page's words. English stands in the code; ru.json has the Russian. Texts of the server stay English on the wire,
+// for programs: they are translated here, by exact text, by form, else by code.
 
 export const LANGUAGES = { en: "English", ru: "Русский" };
 const preferred = navigator.language.startsWith("ru") ? "ru" : "en";
 export const language = localStorage.getItem("klaw.language") || preferred;
 document.documentElement.lang = language;
 const RU = Object.create(null); // a category may be called "constructor"
-let forms; // texts with braces, and how they look filled in
+let forms; // of texts with braces
 
 export async function learn(name = "ru") {
   if (language !== "ru") return;
@@ -16,8 +16,7 @@ export async function learn(name = "ru") {
 
 await learn();
 
-/** A text of the page in the person's language. What stands in braces is taken from `values`; a single value stands
- * behind a colon. */
+/** A text of the page. What stands in braces is taken from `values`; a single value stands behind a colon. */
 export function t(text, values) {
   const found = RU[text] || text, shown = (value) => (typeof value === "number" ? number(value) : value);
   if (values?.constructor !== Object) return (values ?? null) === null ? found : `${found}: ${shown(values)}`;
@@ -30,8 +29,8 @@ const formsOf = (words) => Object.keys(words).filter((text) => text.includes("{"
     return [text, new RegExp(`^${pattern}$`, "s")];
   });
 
-/** A text of the server in the person's language: its words, else those for its `code`, else as it came. What stands in
- * braces is a text of the server itself where its name has a capital; all else may be a name that somebody gave. */
+/** A text of the server: its words, else those for its `code`, else as it came. What stands in braces is a text of the
+ * server itself where its name has a capital; all else may be a name that somebody gave. */
 export function said(text, code) {
   if (!text || RU[text]) return RU[text] || text;
   const [, what, hint] = /^(.+) \(([^()]+)\)$/s.exec(text) || [];
@@ -48,7 +47,7 @@ export function said(text, code) {
   return RU[`#${code}`] || RU[`#${code?.split(":")[0]}`] || text;
 }
 
-/** What does not work, in a few words; of what has a name in its `code` or a cause of its own, without the cause. */
+/** What does not work, in a few words, without the cause. */
 export function inShort({ code, text }) {
   const [kind, ...name] = code.split(":");
   return Object.hasOwn(IN_SHORT, kind) ? t(IN_SHORT[kind], { name: name.join(":") }) : said(text, code);
@@ -74,16 +73,13 @@ export const monthOf = (time) => date(time, { month: "long", year: "numeric" });
 const isToday = (iso) => new Date(iso).toDateString() === new Date().toDateString();
 const isThisYear = (iso) => new Date(iso).getFullYear() === new Date().getFullYear();
 
-/** A stored time as people read it: local, short for today. */
 export const when = (iso) => date(iso, { dateStyle: isToday(iso) ? undefined : "medium", timeStyle: "short" });
 
-/** The same in a list: of today the time, else the day. */
 export const day = (iso) => (isToday(iso) ? when(iso)
   : date(iso, isThisYear(iso) ? { day: "numeric", month: "short" } : { dateStyle: "medium" }));
 
 export const number = (value, how) => new Intl.NumberFormat(language, how).format(value);
 
-/** US dollars; less than one with three digits that count. */
 export const dollars = (value) => number(value, { style: "currency", currency: "USD",
   ...(value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 }) });
 
@@ -92,5 +88,4 @@ export function size(bytes) {
   return number(bytes / of, { style: "unit", unit, maximumFractionDigits: 1 });
 }
 
-/** Those of some texts that there are, in one line. */
 export const inLine = (...texts) => texts.flat().filter(Boolean).join(" · ");

@@ -1,15 +1,13 @@
-// What views that show how things are now share: asking again every so often. And all that forms.js has.
+// Views that ask again every so often, and all that forms.js has.
 
 import { attempt, confirmed, failure, h, shown, t } from "./forms.js";
 
 export * from "./forms.js";
 
-/** By what something that can have focus, or be unfolded, is found again. */
 const keyOf = (element) =>
   element.dataset.key || element.ariaLabel || (element.querySelector("summary") || element).textContent;
 
-/** A view that shows what `load` answers by `draw`, and asks again every `every` milliseconds. What has focus keeps it,
- * what was unfolded stays so. */
+/** Shows what `load` answers by `draw`, and asks again every `every` ms. What has focus or is unfolded stays so. */
 export class Panel extends HTMLElement {
   where = [];
   every = 0;
@@ -58,13 +56,12 @@ export class Panel extends HTMLElement {
     if (focus) all("a, button, input, select, summary").find((each) => keyOf(each) === focus)?.focus();
   }
 
-  /** Look again soon, also if nothing has changed. */
   again() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.renew(), 1500);
   }
 
-  /** Do something and show what came of it; with a `question` only after a yes. */
+  /** With a `question` only after a yes. */
   async change(work, question) {
     if (question && !await confirmed(question, "Yes")) return;
     await attempt(work());

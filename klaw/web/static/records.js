@@ -1,4 +1,4 @@
-// Forms and lines of what people keep, made from what the server says of its operations (/api/openapi.json).
+// Forms and lines made from what the server says of its operations (/api/openapi.json).
 
 import { formDialog, inLine, t, when } from "./forms.js";
 
@@ -13,8 +13,8 @@ function described() {
   return loading;
 }
 
-/** The fields of what an operation is told, for `form`. `values` are those that there are now; `own` has what is
- * different for single fields by their names, null for one that is not asked for. */
+/** What an operation is told, as fields. `values` are those of now; `own` has what is different for single fields, null
+ * for one that is not asked for. */
 export async function fieldsOf(name, values = {}, own = {}) {
   const operations = Object.values((await described()).paths).flatMap((each) => Object.values(each));
   const { requestBody } = operations.find((each) => each.operationId === name);
@@ -26,7 +26,6 @@ export async function fieldsOf(name, values = {}, own = {}) {
   }));
 }
 
-/** Ask for what an operation is told, in a dialog. `own`: see `fieldsOf`; all else: see `formDialog`. */
 export function askFor(title, name, values, send, { own, ...how } = {}) {
   const fields = fieldsOf(name, values, own);
   formDialog(title, fields, async (given) => {
@@ -45,8 +44,8 @@ function inputOf({ type, minimum: min, maximum: max, maxLength, examples, enum: 
   return { value, choices: [...new Set([...offered, ...(value ? [value] : [])])].map((each) => [each, t(each)]) };
 }
 
-/** What there is to tell of one beside its text, in a line. `kind` is the name of its schema; `own` has a function for
- * single fields that makes the words, null for one that is told elsewhere. */
+/** A function that tells of a row in a line. `kind` names its schema; `own` has functions that make the words of single
+ * fields, null for one that is told elsewhere. */
 export async function lineOf(kind, own = {}) {
   const { properties } = (await described()).components.schemas[kind];
   const told = Object.entries(properties).filter(([key, { title }]) => title && own[key] !== null);

@@ -1,5 +1,5 @@
-// The WebSocket of the page (docs/protocol.md): connects again by itself, resumes every watched chat where it was, and
-// keeps what was typed until the server has acknowledged it, also when the page is closed.
+// The WebSocket (docs/protocol.md): connects again by itself, resumes every watched chat where it was, and keeps what
+// was typed until the server has it, also when the page is closed.
 
 const UNSENT = "klaw.unsent.", DRAFT = "klaw.draft.", FILES = "klaw.files.";
 
@@ -9,7 +9,7 @@ export const keepDraft = (chat, text) => keep(DRAFT + chat, text);
 export const filesOf = (chat) => JSON.parse(localStorage.getItem(FILES + chat) || "[]");
 export const keepFiles = (chat, files) => keep(FILES + chat, files.length ? JSON.stringify(files) : "");
 
-/** The browser keeps some 5 MB; what does not fit is there as long as the page is. */
+/** What does not fit is there as long as the page is. */
 function keep(key, value) {
   localStorage.removeItem(key);
   try {
@@ -76,13 +76,12 @@ export class Socket extends EventTarget {
     this.say("frame", frame);
   }
 
-  /** Watch a chat from after `seq`. Asked again it also brings what is open now: state, permissions, answer so far. */
+  /** Asked again, it also brings what is open now: state, permissions, answer so far. */
   watch(chat, seq) {
     this.chats.set(chat, seq);
     this.raw({ type: "watch", chat, seq }); // also before the welcome: hello, already sent, did not name it
   }
 
-  /** What a message is sent as; `model` answers it in the place of the chat's. */
   frame(chat, text, files, model) {
     return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }) };
   }

@@ -1,5 +1,5 @@
-// The service worker: the page's files for when there is no connection, and notifications. The server puts VERSION, a
-// digest of all files, and FILES before it. What the API answers is never kept.
+// Keeps the page's files for when there is no connection, and shows notifications. The server puts VERSION, a digest of
+// all files, and FILES before it. What the API answers is never kept.
 
 const on = (type, take) => addEventListener(type, (event) => event.waitUntil(take(event)));
 
@@ -13,7 +13,7 @@ on("activate", async () => {
   await clients.claim();
 });
 
-let isKept = false; // whether the page is one that was kept: then its modules are of the same version
+let isKept = false; // whether the page is one that was kept: then so are its modules
 
 addEventListener("fetch", (event) => {
   const { method, mode, url } = event.request, { origin, pathname } = new URL(url);
@@ -21,7 +21,6 @@ addEventListener("fetch", (event) => {
   event.respondWith(answer(event.request, pathname, mode === "navigate"));
 });
 
-/** What the server answers; what was kept, where it does not answer or a proxy says so. */
 async function answer(request, path, isPage) {
   const kept = await (await caches.open(VERSION)).match(path);
   if (isKept && !isPage && kept) return kept;
@@ -34,7 +33,6 @@ async function answer(request, path, isPage) {
 on("push", ({ data }) => notify(data.json()));
 on("message", ({ data }) => notify(data)); // of a page out of sight
 
-/** Say what came in a chat; without words, only that something did. */
 async function notify({ chat, title = "Klaw", text, tool }) {
   const words = location.search === "?ru" && await (await caches.match("/static/ru.json"))?.json();
   const t = (english) => words?.[english] || english;

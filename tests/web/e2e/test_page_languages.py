@@ -113,7 +113,7 @@ class Look:
         self.check("failed")
         page.reload()
         page.wait_for_selector(".live .retry button")  # it has no answer still
-        page.click("klaw-chat header .menu summary")
+        page.click("klaw-chat header .menu > button")
         delete = page.locator("klaw-chat header .menu").get_by_text(self.words["menu"], exact=True)
         self.dialog(delete, ".things li", "delete")
         self.open("chats", "li[data-chat]")

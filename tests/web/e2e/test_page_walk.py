@@ -77,8 +77,8 @@ class Walk:
 
     def chosen(self, text, place):
         """Choose an entry of a menu."""
-        self.page.click(f"{place} .menu summary")
-        self.page.locator(f"{place} .menu button").get_by_text(self(text), exact=True).click()
+        self.page.click(f"{place} .menu > button")
+        self.page.locator(f"{place} .menu div button").get_by_text(self(text), exact=True).click()
 
     def to(self, view):
         """Go to a view by the menu, which has some behind “More” on a phone."""

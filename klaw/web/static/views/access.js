@@ -1,4 +1,4 @@
-// Who may use Klaw: users with their access keys and sessions, and the QR code that adds a phone.
+// Users with their access keys and sessions, and the QR code that adds a phone.
 
 import {
   Panel, app, button, form, get, h, heading, inLine, later, mainButton, openDialog, post, row, select, t, when,
@@ -38,8 +38,7 @@ class Access extends Panel {
 
   revoke = (name, question) => this.change(() => post(`/token/${name}/revoke`), question);
 
-  /** Make an access key and show it. With the first one this computer stops being served without; this browser stays
-   * logged in. */
+  /** With the first key this computer stops being served without; this browser stays logged in. */
   make(first, name) {
     const fields = [
       !name && { name: "name", label: t("Name"), hint: t("a-z, 0-9, _ and -"), autocomplete: "off",
@@ -47,7 +46,7 @@ class Access extends Panel {
       !first && { name: "operator", label: t("Manages the server and sees all users' data"), value: false },
     ].filter(Boolean);
     const send = async (given) => {
-      if (first) { // neither the connection nor a look at the list begins the page again before the key was read
+      if (first) { // nothing begins the page again before the key was read
         clearInterval(this.timer);
         app.socket.socket.onclose = null;
       }

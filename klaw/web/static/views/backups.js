@@ -1,5 +1,3 @@
-// Backups: making one, downloading it, and how to restore it.
-
 import {
   Panel, failure, get, h, heading, inLine, list, mainButton, post, row, said, size, t, when,
 } from "../panel.js";

@@ -1,5 +1,4 @@
-// One chat: its messages, the answer while it comes, approvals, and what is written next. Only a window of a long chat
-// is in the document; older and newer messages are loaded while one scrolls.
+// One chat. Only a window of a long one is in the document; older and newer messages are loaded while one scrolls.
 
 import {
   app, backTo, button, chatPath, get, h, icon, iconButton, keepPlace, later, mainButton, markdown, menu, opened,
@@ -17,14 +16,12 @@ const MOST = 300;
 const NEAR = 80;
 const TOOLS = ["tool_call", "tool_result"];
 
-/** Whether there is a mouse, and so a keyboard. */
-const isFine = () => matchMedia("(pointer: fine)").matches;
+const isFine = () => matchMedia("(pointer: fine)").matches; // a mouse, and so a keyboard
 
 class Chat extends HTMLElement {
   chat = "";
   at = 0;
-  /** What sends the first message of a new chat. */
-  starts = null;
+  starts = null; // sends the first message of a new chat
 
   connectedCallback() {
     this.rows = new Map();
@@ -37,7 +34,7 @@ class Chat extends HTMLElement {
     this.scroll = h("div.messages", { role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0,
       onscroll: () => this.scrolled() }, this.body, this.live, this.pending);
     this.state = h("p.state", { role: "status" });
-    this.heard = h("p.unseen", { role: "status" }); // what a screen reader says: whole answers, not their pieces
+    this.heard = h("p.unseen", { role: "status" }); // by a screen reader: whole answers
     this.newest = iconButton("down", "The newest", () => this.load(), { hidden });
     this.field = h("textarea", { rows: 1, placeholder: label, "aria-label": label, value: draftOf(this.chat),
       oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
@@ -76,7 +73,7 @@ class Chat extends HTMLElement {
     if (!this.at && isFine()) this.field.focus({ preventScroll: true });
   }
 
-  /** Ask what the server knows of this chat; until then there is no menu, which would be that of another state. */
+  /** Until it is known there is no menu, which would be that of another state. */
   async know() {
     const asked = [get("/chats", { chat: this.chat }), get(`${chatPath(this.chat)}/models`)];
     const [found, models] = await Promise.all(asked.map((each) => each.catch(() => null)));
@@ -92,7 +89,8 @@ class Chat extends HTMLElement {
   named(chat = { name: this.chat, title: "", temporary: this.temporary }) {
     const { title, archived, pinned, temporary, bases = [] } = chat;
     const written = JSON.stringify([title, archived, pinned, temporary, !chat.last_seq, bases]);
-    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
+    // Nobody's menu closes under the finger.
+    if (written === this.written || this.menu.querySelector(":popover-open")) return;
     const changed = () => {
       this.know();
       this.closest("klaw-chats")?.refresh();
@@ -233,7 +231,6 @@ class Chat extends HTMLElement {
     this.read();
   }
 
-  /** Stay at the end, once in each frame of the screen. */
   follow() {
     if (!this.atEnd || this.detached || this.following) return;
     this.following = requestAnimationFrame(() => {
@@ -245,7 +242,7 @@ class Chat extends HTMLElement {
   showLive(turn) {
     if (this.answer?.turn === turn) return this.answer;
     const node = document.createTextNode(""), text = h("div.text.plain", { dir: "auto" }, node);
-    // Its element stays where it is once the answer is stored: to lay a long one out anew takes longer than a frame.
+    // Its element stays once the answer is stored: to lay a long one out anew takes longer than a frame.
     const article = h("article.assistant", { ariaBusy: "true" }, text), place = h("div.live", article);
     this.answer = { turn, length: 0, cut: 0, text, node, article, place };
     this.live.replaceChildren();
@@ -273,7 +270,7 @@ class Chat extends HTMLElement {
       app.socket.ask({ type: "approve", id, allow });
       this.field.focus();
     };
-    // Where a command runs stands before it, in Klaw's words; all else is shown exactly as it is.
+    // Where a command runs stands before it, in Klaw's words.
     const words = (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`;
     const shown = tool === "host_exec" ? what.replace(/^\[([^\]]*)\]/, words) : what;
     const section = h("section.approval", { role: "alertdialog", "aria-label": tool, "data-approval": id },
@@ -306,9 +303,7 @@ class Chat extends HTMLElement {
     const { field } = this;
     this.isTooLong();
     keepDraft(this.chat, field.value);
-    field.dir = field.value.length < 1e5 ? "auto" : ""; // of megabytes the browser takes minutes to find it out
-    field.style.height = "auto";
-    field.style.height = `${Math.min(field.scrollHeight + 2, 0.4 * innerHeight)}px`;
+    field.dir = field.value.length < 1e5 ? "auto" : ""; // of megabytes the browser takes minutes
     if (this.completing || /^\/\w*$/.test(field.value)) later("commands", "complete", this);
   }
 
@@ -320,7 +315,6 @@ class Chat extends HTMLElement {
     if (key === "Enter" && sends && !event.isComposing) this.submit(event);
   }
 
-  /** Whether what is written is too long for a message; then a line says so, and what can be done. */
   isTooLong() {
     const bytes = app.socket.excess(app.socket.frame(this.chat, this.field.value, this.files.named));
     this.tooLong.hidden = !bytes;
@@ -387,7 +381,7 @@ const TAKES = {
   async ack({ seq }) {
     this.showPending();
     if (this.detached || this.rows.has(seq)) return;
-    this.body.classList.add("early"); // an answer is not shown before what it answers: it would be pushed down
+    this.body.classList.add("early"); // an answer would be pushed down by what it answers
     const page = await this.messages({ after: Math.max(0, seq - 1), limit: 1 }).catch(() => null);
     this.body.classList.remove("early");
     page?.messages.forEach((message) => this.put(message));
@@ -455,7 +449,7 @@ const TAKES = {
   },
 };
 
-/** A stored message; `changed` is called when something was forgotten. `live`: what of it is shown already. */
+/** `changed` is called when something was forgotten. `live`: what of it is shown already. */
 function messageRow(chat, message, changed, live) {
   const { id, seq, content, kind, role, turn, task, files, created_at: at, context_used: used } = message;
   const isAnswer = role === "assistant", isSystem = role === "system", isSaid = content && !isSystem;

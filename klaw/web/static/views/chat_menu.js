@@ -1,5 +1,3 @@
-// What can be done with a chat as a whole.
-
 import { app, attempt, chatPath, confirmed, get, h, later, menu, moveTo, post, remove, t, toast } from "../page.js";
 import { titleOf } from "./new_chat.js";
 

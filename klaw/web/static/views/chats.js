@@ -12,7 +12,6 @@ const SEEN = "klaw.seen.";
 const FOLLOWED = 40;
 const titles = new Map(); // of the chats in the list
 
-/** How far a person has read a chat on this device. */
 const seen = (chat) => Number(localStorage.getItem(SEEN + chat) || 0);
 
 export function setSeen(chat, seq) {
@@ -23,7 +22,7 @@ class Chats extends HTMLElement {
   where = [];
   archived = false;
   pages = 1;
-  asked = 0; // a late answer never replaces that to a later question
+  asked = 0; // a late answer never replaces a later one
   shown = 0;
   rows = new Map();
 
@@ -96,7 +95,7 @@ class Chats extends HTMLElement {
     for (const chat of chats) chat.unread = this.unread(chat);
     const written = JSON.stringify([archived, chats]);
     if (written === this.written) return this.mark();
-    if (list.querySelector("details[open]")) return this.refreshSoon();
+    if (list.querySelector(":popover-open")) return this.refreshSoon();
     this.written = written;
     const focused = list.contains(document.activeElement) && document.activeElement.closest("li");
     const shown = [], same = [], rows = new Map();
@@ -200,7 +199,7 @@ function result({ kind, id, chat, seq, path, line, tool, snippet, marks, created
   return hit(placeOf(chat, seq), inLine(called(chat), kind === "note" && tool), created, text);
 }
 
-/** A text with its matches marked. The server counts characters, JavaScript their halves. */
+/** The server counts characters, JavaScript their halves. */
 function marked(text, marks) {
   const characters = Array.from(text), part = (begin, end) => characters.slice(begin, end).join("");
   let at = 0;

@@ -1,4 +1,4 @@
-// What an answer was given from knowledge bases: its marks [n] open their passages.
+// The marks [n] of an answer open the passages that it was given.
 
 import { get, h, openDialog, t } from "../forms.js";
 import { addressOf, originalOf, placeOf } from "./knowledge/reader.js";
@@ -13,7 +13,6 @@ export function cite(row, text, { passages: used }) {
   }
 }
 
-/** Put buttons in place of the marks; those in code stay as they are. */
 function mark(text, given) {
   const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT), nodes = [];
   while (walker.nextNode()) {

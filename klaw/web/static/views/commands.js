@@ -44,7 +44,7 @@ export async function complete(chat) {
   point(0);
 }
 
-/** Show the answer of a command until the next message; false: it is to be sent. */
+/** False: it is to be sent. */
 function run(chat, text) {
   const [word] = text.trim().toLowerCase().split(/\s/);
   if (!known.some((each) => each.word === word && each.shows)) return false;

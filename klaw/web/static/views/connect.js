@@ -1,5 +1,4 @@
-// Connecting a model: which service, its address and key, which of its models, and what for. It answers once before
-// anything is changed.
+// Connecting a model: it answers once before anything is changed.
 
 import {
   app, button, dollars, failure, form, get, h, openDialog, post, status, t, toast,

@@ -1,5 +1,4 @@
-// Files of messages: picked, pasted or dropped, uploaded at once and sent with the next message; and how those of a
-// stored message are shown.
+// Files of messages: uploaded at once and sent with the next message.
 
 import { app, h, iconButton, said, size, t, toast, upload } from "../page.js";
 import { filesOf, keepFiles } from "../socket.js";
@@ -128,7 +127,7 @@ class Files extends HTMLElement {
   }
 }
 
-/** A photo that is larger than models take is made smaller; everything else stays as it is. */
+/** A photo that is larger than models take, smaller. */
 async function scaled(file) {
   if (file.size <= PHOTO_BYTES || !["image/jpeg", "image/png", "image/webp"].includes(file.type)) return file;
   try {

@@ -1,4 +1,4 @@
-// Forgetting: first what would go, then the deed, then the proof. What may be named: docs/memory.md.
+// First what would go, then the deed, then the proof.
 
 import { button, failure, h, mainButton, nameOf, openDialog, post, said, t } from "../forms.js";
 

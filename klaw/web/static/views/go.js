@@ -1,4 +1,4 @@
-// "Go anywhere": views, chats, commands and what a search finds, by a few letters. And which keys there are.
+// "Go anywhere": views, chats, commands and what a search finds, by a few letters.
 
 import { app, chatPath, get, h, openDialog, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
@@ -11,7 +11,7 @@ const KEYS = {
   Esc: "Close, or stop the answer", "?": "Keyboard shortcuts",
 };
 
-/** Ask where to go, and go there. Asked again, it closes. */
+/** Asked again, it closes. */
 export async function go() {
   const open = document.getElementById("places");
   if (open) return open.closest("dialog").close();

@@ -1,10 +1,10 @@
-// Moving in what was said in other programs: first what an export holds, then the import, and taking it back.
+// First what an export holds, then the import, and taking it back.
 
 import {
   Panel, attempt, button, dropped, form, get, h, later, list, number, picked, post, row, said, section, t, upload, when,
 } from "../panel.js";
 
-const FIELDS = { // what an export may leave open
+const FIELDS = { // that an export may leave open
   me: { label: "Your name in the export", autocomplete: "off" },
   dates: { label: "Dates", choices: [["dmy", "day first"], ["mdy", "month first"], ["ymd", "year first"]] },
 };

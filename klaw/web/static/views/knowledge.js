@@ -1,5 +1,3 @@
-// Knowledge bases: what is in them, who may use them, and the texts of their documents.
-
 import {
   Panel, attempt, backTo, button, confirmed, dropped, formDialog, get, h, heading, inLine, list, mainButton, menu,
   openDialog, patch, post, remove, said, searchField, section, size, status, t, toast, when,
@@ -131,7 +129,6 @@ class Knowledge extends Panel {
       }));
   }
 
-  /** First what would go, then the deed. */
   async removed(path, title, then = location.hash) {
     const found = await remove(path, { dry_run: true });
     if (!await confirmed(h("span", h("strong", title), h("br"), going(found)), "Remove")) return;

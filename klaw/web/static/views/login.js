@@ -1,5 +1,3 @@
-// Logging in with an access key.
-
 import { post } from "/static/api.js";
 import { tools } from "/static/app.js";
 import { failure, h, mainButton } from "/static/dom.js";

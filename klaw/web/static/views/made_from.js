@@ -78,7 +78,7 @@ function fromKnowledge({ query, passages, because, weak, removed, uncited, sparq
 }
 
 function bar({ layers, budget: { used_tokens: used, usable_tokens: usable, correction = 1 } }) {
-  const counted = (tokens) => number(Math.round(tokens * correction)); // from Klaw's estimate to the model's own tokens
+  const counted = (tokens) => number(Math.round(tokens * correction)); // in the model's own tokens
   const there = layers.filter((each) => each.tokens > 0), free = { name: "free", tokens: Math.max(0, usable - used) };
   const named = ({ name, tokens }) => t(LAYERS[name] || name, counted(tokens));
   const spent = t("{used} of {usable} tokens", { used: counted(used), usable: counted(usable) });
@@ -159,7 +159,6 @@ const correct = (path, name, value, changed) =>
     return changed;
   }, { edits: true });
 
-/** Ask what became of a message of one's choice: by its number, or found by its words. */
 function whyNot(chat, told) {
   const answer = h("div", { role: "status" });
   const tell = async (why) => {

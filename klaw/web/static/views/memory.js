@@ -1,5 +1,3 @@
-// What is remembered: facts, people and topics, each in a module of its own.
-
 import {
   attempt, button, failure, get, h, openDialog, post, remove, setCurrent, shown, t, toast, when,
 } from "../forms.js";
@@ -19,7 +17,6 @@ class Memory extends HTMLElement {
     this.go(this.where);
   }
 
-  /** Show a tab, or one of it (`where[1]`): its function returns what there is to show. */
   go(where) {
     this.where = where;
     const [noun, id] = TABS[where[0]] ? where : ["facts"], [name, show] = TABS[noun];
@@ -35,7 +32,7 @@ export function showAgain() {
   open?.go(open.where);
 }
 
-/** Say that something was done, with a button that takes it back, and show what there is now, or go to `hash`. */
+/** Say that something was done, with a button that takes it back, and go to `hash`. */
 export function done(text, undo, hash = location.hash, again = showAgain) {
   const back = button("Undo", () => {
     back.disabled = true;
@@ -52,7 +49,7 @@ export const buttons = (path, what, write, told, hash, forgotten, ...more) => [
   button("Delete", () => attempt(remove(path).then(() => done("Removed.", () => post(`${path}/undo`), hash)))),
   button("Forget", () => forgetting(what, forgotten))];
 
-/** Changes in a dialog. `load` answers of each how it is shown, and its entry where the button `back` can go to it. */
+/** `load` answers of each change how it is shown, and its entry where the button `back` can go to it. */
 export const showChanges = (title, load, path, back, again = showAgain) => openDialog(t(title), async (dialog) => {
   const problem = h("div");
   const undo = (entry) => post(`${path}/undo`, { entry }).then(() => {
@@ -70,7 +67,6 @@ export const showHistory = (path, told, again) => showChanges("History", async (
     [h("p.hint", when(each.at)), h("p.quote", told(each) || t("(removed)"))], index > 0 && each.entry]);
 }, path, "Back to this", again);
 
-/** A list whose next pages come by a button; without entries it says `none`. */
 export async function paged(path, query, entries, entry, none) {
   const list = h("ul.lines"), more = button("More", null, { hidden: true });
   const load = async (page) => {

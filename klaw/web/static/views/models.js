@@ -9,7 +9,6 @@ const able = (model) => inLine(
   model.context_tokens && t("{count} tokens", { count: model.context_tokens }),
   ["tools", "images", "thinking"].map((each) => model[each] && t(each)), model.prices && said(model.prices));
 
-/** A search and the models that it finds. `choose` gets the model; its `note` stands behind its name. */
 export function modelList(models, choose) {
   const list = h("ul.list"), told = status();
   const row = (model) => h("li", h("button.choice", { type: "button", onclick: () => choose(model) },

@@ -11,7 +11,6 @@ const isMade = (name) => /^chat-\d[\da-z]{7}$/.test(name);
 export const titleOf = ({ title, name, temporary }) =>
   title || (isMade(name) ? t(temporary ? "Temporary chat" : "New chat") : name);
 
-/** A new chat; what was typed there is found again. */
 export function newChat(temporary) {
   const key = `klaw.new.${temporary}`, name = localStorage.getItem(key) || madeName();
   localStorage.setItem(key, name);
@@ -34,7 +33,6 @@ export function newChat(temporary) {
   return chat;
 }
 
-/** Go to a new chat; where one is open already, the cursor goes there. */
 export function openNew(kind = "") {
   location.hash = `#/chats/${kind}`;
   document.querySelector("klaw-chat textarea")?.focus();

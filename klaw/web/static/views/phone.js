@@ -6,7 +6,6 @@ const worker = navigator.serviceWorker, store = localStorage; // no worker witho
 const HOW = "klaw.notified", ID = "klaw.push"; // "words" or "plain"; the server's id of this browser
 const pushes = async () => (await worker?.getRegistration())?.pushManager;
 
-/** Keep the page's files for when there is no connection, and say when the page is in sight. */
 export async function install() {
   const { socket } = app, tell = () => socket.online && socket.raw({ type: "visible", visible: !document.hidden });
   tell();
@@ -22,7 +21,6 @@ export async function install() {
   if (known) tellServer(known).catch(() => null); // the login may be a new one
 }
 
-/** Show what comes while this page is out of sight, if no push service does. */
 async function notify({ type, chat, role, kind, content, replayed, tool }) {
   if (!store[HOW] || store[ID] || !document.hidden || replayed) return;
   const isAnswer = type === "message" && role === "assistant" && ["text", "scheduled"].includes(kind);
@@ -71,7 +69,6 @@ export async function notifications() {
   }));
 }
 
-/** Remove what a person typed and read from this browser. */
 export function clear() {
   for (const key of Object.keys(store)) if (!["klaw.theme", "klaw.language"].includes(key)) store.removeItem(key);
 }
@@ -80,7 +77,7 @@ export async function logOut() {
   const question = t("Some messages were not sent yet. Logging out deletes them permanently.");
   if (app.socket.unsent.length && !await confirmed(question, "Log out")) return;
   await switchOff();
-  app.socket.say = () => null; // the server closes it, which would load the page anew before this is done
+  app.socket.say = () => null; // its end would load the page anew before this is done
   try {
     await post("/logout");
   } catch (error) {

@@ -2,7 +2,7 @@
 
 import { confirmed, get, post, t } from "../page.js";
 
-/** Log in. The code leaves the address at once. Returns what to say. */
+/** The code leaves the address at once. Returns what to say. */
 export async function enter() {
   const code = location.hash.split("/")[2];
   history.replaceState(null, "", "#/chats/");

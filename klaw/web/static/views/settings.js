@@ -1,4 +1,4 @@
-// All settings, as the server describes them. Changes are collected and sent together, since some only make sense so.
+// Changes are collected and sent together, since some only make sense so.
 
 import {
   Panel, button, failure, get, h, heading, input, learn, mainButton, parsed, post, said, searchField, status, t, toast,
@@ -83,7 +83,6 @@ class Settings extends Panel {
     return field;
   }
 
-  /** A setting that maps names to others: which there are, and a field for one more. */
   map({ path, description, origin, value, entry }) {
     const field = this.field(path, description, { autocomplete: "off" }), { element, row } = field;
     const removed = (own, item) => {
@@ -118,7 +117,6 @@ class Settings extends Panel {
     this.count.textContent = t("changed: {count}", { count: this.changes.size });
   }
 
-  /** Send the values; those within an entry that is being added stand after it. */
   async send() {
     this.save.disabled = true;
     this.fields.forEach((each) => each.complain(""));
@@ -166,7 +164,6 @@ class Settings extends Panel {
   }
 }
 
-/** A name behind a path, as the server writes paths. */
 const keyed = (name) =>
   (/^[A-Za-z_][\w-]*$/.test(name) ? `.${name}` : `["${name.replace(/["\\]/g, "\\$&")}"]`);
 
@@ -188,15 +185,14 @@ function inputOf({ type, items, choices, nullable, secret }, shown) {
       : Object.entries(states).map(([value, text]) => [value, t(text)]);
     return [{ choices: offered, value: String(shown ?? null) }, choices.length ? String : parsed];
   }
-  const long = (value) => ({ value, rows: Math.min(8, value.split("\n").length + 1) });
   if (type === "array") {
-    return [{ ...long([shown ?? []].flat().join("\n")), placeholder: t("one on each line") }, (text) =>
-      text.split("\n").map((each) => each.trim()).filter(Boolean)
-        .map((each) => (items === "string" ? each : parsed(each)))];
+    const lines = (text) => text.split("\n").map((each) => each.trim()).filter(Boolean);
+    return [{ value: [shown ?? []].flat().join("\n"), rows: 2, placeholder: t("one on each line") },
+      (text) => (items === "string" ? lines(text) : lines(text).map((each) => parsed(each)))];
   }
   if (type === "object") {
     const value = shown && Object.keys(shown).length ? JSON.stringify(shown, null, 2) : "";
-    return [{ ...long(value), placeholder: "{}" }, (text) => parsed(text || "{}")];
+    return [{ value, rows: 2, placeholder: "{}" }, (text) => parsed(text || "{}")];
   }
   const placeholder = secret ? "${NAME}" : nullable ? t("not set") : "";
   return [{ value: shown ?? "", placeholder, inputMode: isText || isReference ? "text" : "decimal" }, (text) => {

@@ -1,5 +1,3 @@
-// How the server is, for whoever runs it: what is degraded, models, a check-up, its parts with their queues.
-
 import {
   Panel, button, dollars, failure, get, h, heading, later, mainButton, moveTo, number, post, said, section, size, t,
   table, term, when,
@@ -15,7 +13,7 @@ class System extends Panel {
   async load() {
     const asked = ["/status", "/actors", "/models"].map((each) => get(each));
     const [status, { tree }, models] = await Promise.all(asked);
-    // What changes with every look, though nothing happened, would make the page new each time.
+    // What changes with every look would make the page new each time.
     return { status: { ...status, uptime_s: null, metrics: null, threads: null }, tree, models, tests: this.tests };
   }
 
@@ -64,7 +62,7 @@ class System extends Panel {
       h("ul.cards", models.map(card)));
   }
 
-  /** `#/system/connect` leads here, too; once it is open, the address is that of what is under it. */
+  /** `#/system/connect` leads here, too. */
   go(where) {
     if (where[0] !== "connect") return super.go(where);
     moveTo("#/system");
@@ -128,7 +126,6 @@ const partsOf = ({ children }, depth = 0) => children.flatMap((node) => [
   ...partsOf(node, depth + 1),
 ]);
 
-/** State, queue, handled, failed, restarts, and what it does. */
 function cellsOf({ kind, state, mailbox, restarts, activity, last_error: error, waiting, granted, busy, total, user }) {
   if (kind === "slots") return ["", number(waiting), granted, "", "", `${busy} / ${total}`];
   if (kind !== "actor") return ["", "", "", "", "", user || ""];

@@ -1,5 +1,3 @@
-// Scheduled tasks: the list, one task's runs, one run with all that was said in it.
-
 import {
   Panel, app, backTo, button, date, form, formDialog, get, h, heading, inLine, list, mainButton, markdown, number,
   openDialog, patch, post, remove, said, t, table, term, toast, when,
@@ -126,7 +124,7 @@ export const remind = (text, chat, view) => edit([], view, null, { message: text
 
 const titleOf = (task, given) => (task ? `${t("Task")} ${task.name}` : t(given ? "Remind me" : "New task"));
 
-/** The form of a task, a new one among `tasks`, or a reminder (`given`). */
+/** Of a task, a new one among `tasks`, or a reminder (`given`). */
 const edit = (tasks, view, task, given) => openDialog(titleOf(task, given), async (dialog) => {
   const before = valuesOf(tasks, task, given);
   const [{ chats }, all] = await Promise.all([get("/chats", { limit: 100 }), fieldsOf("schedule_add", before, OWN)]);

@@ -1,8 +1,8 @@
-// What a model thinks, folded, while it comes. Nothing stores it: it stays as long as the page shows the chat.
+// What a model thinks, folded. Nothing stores it: it stays as long as the page shows the chat.
 
 import { h, t } from "../page.js";
 
-/** Show a piece of it in the answer that is being made, or that was complete before this module was loaded. */
+/** Show a piece, also of an answer that was complete before this module was loaded. */
 export function think(live, frame) {
   if (!live.thinking || (live.thinking.over && !live.row)) {
     live.thinking = new Thinking();
@@ -26,7 +26,7 @@ class Thinking {
     this.timer = setInterval(() => (this.node.isConnected ? this.tell("Thinking… {count} s") : this.end()), 1000);
   }
 
-  /** A piece of it; pieces may be missing. */
+  /** Pieces may be missing. */
   take({ offset, text }) {
     if (this.length && offset !== this.length) this.text.appendData(offset ? " … " : "\n\n");
     this.text.appendData(text);

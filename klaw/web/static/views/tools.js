@@ -1,4 +1,4 @@
-// Calls of tools: a line for each that says what was called, with arguments and result below it.
+// Calls of tools: a line for each, with arguments and result below it.
 
 import { h, parsed, t } from "../page.js";
 
@@ -23,7 +23,7 @@ export function used(body, { call, state }) {
   if (made) mark(made, state);
 }
 
-/** The calls of a stored message: each stands once, with its result, in whichever order they come. */
+/** Each call stands once, with its result, in whichever order they come. */
 export function fill(body, row, { kind, calls = [{}], content }) {
   const results = [...body.querySelectorAll(".tool_result")];
   if (kind === "tool_call") {

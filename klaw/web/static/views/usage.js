@@ -1,5 +1,3 @@
-// What calls to models used and cost: by day, model and source, and how far the daily limits are used.
-
 import { Panel, date, dollars, get, h, heading, number, section, select, svg, t, table } from "../panel.js";
 
 const SOURCES = {

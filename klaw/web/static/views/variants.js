@@ -1,8 +1,8 @@
-// Variants of messages: editing them, having them answered again, going from one to another.
+// Editing messages, having them answered again, going from one variant to another.
 
 import { attempt, button, chatPath, h, iconButton, later, mainButton, post, t } from "../page.js";
 
-/** Change what a chat shows. Returns whether that was done. */
+/** Returns whether it was done. */
 export const vary = (chat, word, body) => attempt(post(`${chatPath(chat)}/${word}`, body).then(() => true));
 
 export function variantButtons(row, chat, message) {
@@ -40,8 +40,7 @@ function edit(row, chat, { seq, content }, opener) {
     if (key === "Escape") leave();
     else if (key === "Enter" && !isComposing && !shiftKey && matchMedia("(pointer: fine)").matches) send(event);
   };
-  const rows = Math.min(12, content.split("\n").length + 1);
-  const field = h("textarea", { value: content, rows, "aria-label": t("Edit"), onkeydown });
+  const field = h("textarea", { value: content, "aria-label": t("Edit"), onkeydown });
   const save = mainButton("Send", null, { type: "submit" });
   const form = h("form.editing", { onsubmit: send }, field, h("div.buttons", button("Cancel", leave), save));
   row.classList.add("edited");

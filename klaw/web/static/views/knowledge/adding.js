@@ -1,5 +1,3 @@
-// Adding sources to a base: files that are picked or dropped, folders, web pages, graphs.
-
 import { formDialog, h, menu, picked, post, size, status, t, toast, upload as sent } from "../../forms.js";
 
 const pathOf = (base) => `/kb/${encodeURIComponent(base)}`;

@@ -1,5 +1,3 @@
-// Facts: list, add, edit, remove, history, undo, forget; where each comes from.
-
 import { attempt, get, h, mainButton, patch, placeOf, post, select, t } from "../../page.js";
 import { askFor, lineOf } from "../../records.js";
 import { buttons, done, paged, showAgain } from "../memory.js";

@@ -1,5 +1,3 @@
-// People a user speaks of: list, show, add, edit, merge, remove, history, undo, forget.
-
 import { button, form, get, h, mainButton, moveTo, openDialog, patch, post, t, when } from "../../forms.js";
 import { askFor, lineOf } from "../../records.js";
 import { buttons, done, paged } from "../memory.js";

@@ -1,5 +1,3 @@
-// Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
-
 import {
   attempt, button, failure, formDialog, get, h, inLine, monthOf, moveTo, nameOf, openDialog, patch, placeOf, post,
   searchField, t, when,
@@ -40,7 +38,7 @@ export async function showTopics(id) {
 const box = (chosen, what, label) => h("input", { type: "checkbox", "aria-label": label,
   onchange: ({ target }) => (target.checked ? chosen.add(what) : chosen.delete(what)) });
 
-/** Topics below the months in which they were last talked about; a bar shows when each of them was. */
+/** Topics by month; a bar shows when each was talked about. */
 function timeLine(found, chosen) {
   const spans = found.map((each) => [Date.parse(each.first_at), Date.parse(each.last_at)]);
   const first = Math.min(...spans.flat()), whole = Math.max(1, Math.max(...spans.flat()) - first);
