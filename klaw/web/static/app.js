@@ -127,7 +127,7 @@ function showFrame() {
     document.title = `${t(view.name)} – Klaw`;
     const open = place.firstElementChild;
     if (open?.localName === element) open.go(where);
-    else place.replaceChildren(Object.assign(document.createElement(element), { where }));
+    else place.replaceChildren(h(element, { where }));
   };
   if (!location.hash) moveTo("#/chats/");
   addEventListener("hashchange", show);

@@ -64,6 +64,18 @@ export function setRendered(element, html) {
   }
 }
 
+/** Whether there is a mouse, and so a keyboard. */
+export const isFine = () => matchMedia("(pointer: fine)").matches;
+
+/** A function that does something once it was not called for `ms`. */
+export function settled(ms, act) {
+  let timer;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(act, ms);
+  };
+}
+
 /** A text as it is, until the server has made HTML of it; then `done` is called. */
 export function markdown(text, done = () => null) {
   const made = h("div.text.plain", { dir: "auto" }, text);

@@ -1,6 +1,6 @@
 // Forms and dialogs, and all that page.js has.
 
-import { failure, h, iconButton, mainButton, select, showDialog, shown, status, t } from "./page.js";
+import { failure, h, iconButton, isFine, mainButton, select, showDialog, shown, status, t } from "./page.js";
 
 export * from "./page.js";
 
@@ -67,7 +67,7 @@ export function openDialog(title, ...content) {
       body.replaceChildren(...shown(more));
       const first = body.querySelector("button, input:not([hidden]), textarea, select");
       // A phone's keyboard would hide the rest.
-      (first && first.localName !== "button" && matchMedia("(pointer: fine)").matches ? first : body).focus();
+      (first && first.localName !== "button" && isFine() ? first : body).focus();
     },
     load(work, text = "Loading …") {
       made.show(status(t(text)));

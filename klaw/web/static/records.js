@@ -21,7 +21,7 @@ export async function fieldsOf(name, values = {}, own = {}) {
   const { properties, required = [] } = requestBody.content["application/json"].schema;
   const asked = Object.entries(properties).filter(([key]) => own[key] !== null);
   return asked.map(([key, { title, description, ...of }]) => ({
-    name: key, label: t(title), hint: t(description), autocomplete: "off", "data-needed": required.includes(key),
+    name: key, label: t(title), hint: t(description), autocomplete: "off", required: required.includes(key),
     ...inputOf(of, values[key] ?? of.default ?? ""), ...own[key],
   }));
 }
@@ -29,7 +29,7 @@ export async function fieldsOf(name, values = {}, own = {}) {
 export function askFor(title, name, values, send, { own, ...how } = {}) {
   const fields = fieldsOf(name, values, own);
   formDialog(title, fields, async (given) => {
-    const needed = (await fields).filter((each) => each["data-needed"]).map((each) => each.name);
+    const needed = (await fields).filter((each) => each.required).map((each) => each.name);
     const isGiven = ([key, value]) => how.edits || needed.includes(key) || value !== "";
     return send(Object.fromEntries(Object.entries(given).filter(isGiven)));
   }, how);

@@ -1,7 +1,7 @@
 // One chat. Only a window of a long one is in the document; older and newer messages are loaded while one scrolls.
 
 import {
-  app, backTo, button, chatPath, get, h, icon, iconButton, keepPlace, later, mainButton, markdown, menu, opened,
+  app, backTo, button, chatPath, get, h, icon, iconButton, isFine, keepPlace, later, mainButton, markdown, menu, opened,
   said, size, t, toast, when,
 } from "../page.js";
 import { draftOf, keepDraft } from "../socket.js";
@@ -16,10 +16,9 @@ const MOST = 300;
 const NEAR = 80;
 const TOOLS = ["tool_call", "tool_result"];
 
-const isFine = () => matchMedia("(pointer: fine)").matches; // a mouse, and so a keyboard
-
 class Chat extends HTMLElement {
   chat = "";
+  temporary = false;
   at = 0;
   starts = null; // sends the first message of a new chat
 
@@ -39,7 +38,7 @@ class Chat extends HTMLElement {
     this.field = h("textarea", { rows: 1, placeholder: label, "aria-label": label, value: draftOf(this.chat),
       oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.stop = iconButton("stop", "Stop", () => socket.ask({ type: "stop", chat: this.chat }), { hidden });
-    this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
+    this.files = h("klaw-files", { chat: this.chat, field: this.field });
     this.files.listen(this);
     this.composer = h("form.composer", { onsubmit: (event) => this.submit(event) }, this.field,
       iconButton("send", "Send", null, { type: "submit", className: "icon main" }));

@@ -2,7 +2,7 @@
 
 import {
   app, attempt, chatPath, day, get, h, icon, iconButton, inLine, keepPlace, monthOf, nameOf, number,
-  placeOf, searchField, setCurrent, t, toast,
+  placeOf, searchField, setCurrent, settled, t, toast,
 } from "../page.js";
 import "./chat.js";
 import { chatMenu } from "./chat_menu.js";
@@ -25,10 +25,11 @@ class Chats extends HTMLElement {
   asked = 0; // a late answer never replaces a later one
   shown = 0;
   rows = new Map();
+  refreshSoon = settled(300, () => this.refresh());
 
   connectedCallback() {
     this.list = h("ul.list");
-    this.search = searchField("Search all", { oninput: () => this.findSoon() });
+    this.search = searchField("Search all", { oninput: settled(250, () => this.find()) });
     this.more = h("button.quiet", { hidden: true }, t("More"));
     this.place = h("div.chat-place");
     const begin = h("button.main", () => openNew(), icon("new"), t("New chat"));
@@ -67,14 +68,9 @@ class Chats extends HTMLElement {
     } else if (open?.chat === chat) {
       if (!open.begun) open.show(at);
       open.begun = false;
-    } else this.place.replaceChildren(Object.assign(document.createElement("klaw-chat"), { chat, at }));
+    } else this.place.replaceChildren(h("klaw-chat", { chat, at }));
     if (chat && !this.rows.has(chat)) this.refreshSoon();
     this.mark();
-  }
-
-  refreshSoon() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.refresh(), 300);
   }
 
   async refresh() {
@@ -147,11 +143,6 @@ class Chats extends HTMLElement {
 
   mark() {
     this.list.querySelectorAll("a").forEach((link) => setCurrent(link, link.dataset.chat === this.where[0]));
-  }
-
-  findSoon() {
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.find(), 250);
   }
 
   async find(page) {

@@ -1,6 +1,6 @@
 // "Go anywhere": views, chats, commands and what a search finds, by a few letters.
 
-import { app, chatPath, get, h, openDialog, status, t } from "../forms.js";
+import { app, chatPath, get, h, openDialog, settled, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
 import { hitsOf } from "./chats.js";
 import { openNew, titleOf } from "./new_chat.js";
@@ -15,16 +15,15 @@ const KEYS = {
 export async function go() {
   const open = document.getElementById("places");
   if (open) return open.closest("dialog").close();
-  let chats = [], found = [], rows = [], at = 0, timer;
-  const told = status(), label = t("Go anywhere");
+  let chats = [], found = [], rows = [], at = 0;
+  const searchSoon = settled(200, search), told = status(), label = t("Go anywhere");
   const field = h("input", { role: "combobox", "aria-expanded": "true", "aria-controls": "places", "aria-label": label,
     autocomplete: "off", placeholder: t("A chat, a view, or words to search for"),
     oninput: () => {
       at = 0;
       found = [];
       draw();
-      clearTimeout(timer);
-      timer = setTimeout(search, 200);
+      searchSoon();
     },
     onkeydown: (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -1,7 +1,8 @@
 // First what an export holds, then the import, and taking it back.
 
 import {
-  Panel, attempt, button, dropped, form, get, h, later, list, number, picked, post, row, said, section, t, upload, when,
+  Panel, app, attempt, button, dropped, form, get, h, later, list, number, picked, post, row, said, section, t, upload,
+  when,
 } from "../panel.js";
 
 const FIELDS = { // that an export may leave open
@@ -61,7 +62,7 @@ class Import extends Panel {
 
   async begin(given) {
     Object.assign(this.given, given);
-    await post("/import/run", { zone: Intl.DateTimeFormat().resolvedOptions().timeZone, ...this.given });
+    await post("/import/run", { zone: app.me.zone || undefined, ...this.given });
     await this.renew();
   }
 

@@ -14,7 +14,7 @@ export const titleOf = ({ title, name, temporary }) =>
 export function newChat(temporary) {
   const key = `klaw.new.${temporary}`, name = localStorage.getItem(key) || madeName();
   localStorage.setItem(key, name);
-  const chat = Object.assign(document.createElement("klaw-chat"), { chat: name, temporary });
+  const chat = h("klaw-chat", { chat: name, temporary });
   const starts = chat.starts = async (event) => {
     chat.starts = () => null;
     if (localStorage.getItem(key) !== name) chat.chat = chat.files.chat = madeName(); // begun in another window

@@ -1,6 +1,6 @@
 import {
   Panel, app, backTo, button, date, form, formDialog, get, h, heading, inLine, list, mainButton, markdown, number,
-  openDialog, patch, post, remove, said, t, table, term, toast, when,
+  openDialog, patch, post, remove, said, settled, t, table, term, toast, when,
 } from "../panel.js";
 import { fieldsOf } from "../records.js";
 import { done, showHistory } from "./memory.js";
@@ -78,8 +78,8 @@ class Tasks extends Panel {
   }
 
   askZone() {
-    const label = t("Time zone"), value = app.me.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
-    formDialog("Time zone", [{ name: "zone", label, value, autocomplete: "off" }], async (given) => {
+    const field = { name: "zone", label: t("Time zone"), value: app.me.zone || "", autocomplete: "off" };
+    formDialog("Time zone", [field], async (given) => {
       app.me.zone = (await post("/zone/set", given)).zone;
       this.go(this.where);
     });
@@ -159,12 +159,8 @@ const edit = (tasks, view, task, given) => openDialog(titleOf(task, given), asyn
   dialog.show(made, h("datalist", { id: "chats" }, chats.map(({ name }) => h("option", { value: name }))));
   previewTimes(made, times);
   made.elements[given?.message ? "when" : "message"].focus();
-  let timer;
-  made.addEventListener("input", ({ target }) => {
-    if (!["when", "repeat"].includes(target.name)) return;
-    clearTimeout(timer);
-    timer = setTimeout(() => previewTimes(made, times), 250);
-  });
+  const previewSoon = settled(250, () => previewTimes(made, times));
+  made.addEventListener("input", ({ target }) => ["when", "repeat"].includes(target.name) && previewSoon());
 });
 
 function valuesOf(tasks, task, given) {

@@ -1,6 +1,6 @@
 // Editing messages, having them answered again, going from one variant to another.
 
-import { attempt, button, chatPath, h, iconButton, later, mainButton, post, t } from "../page.js";
+import { attempt, button, chatPath, h, iconButton, isFine, later, mainButton, post, t } from "../page.js";
 
 /** Returns whether it was done. */
 export const vary = (chat, word, body) => attempt(post(`${chatPath(chat)}/${word}`, body).then(() => true));
@@ -38,7 +38,7 @@ function edit(row, chat, { seq, content }, opener) {
   const onkeydown = (event) => {
     const { key, isComposing, shiftKey } = event;
     if (key === "Escape") leave();
-    else if (key === "Enter" && !isComposing && !shiftKey && matchMedia("(pointer: fine)").matches) send(event);
+    else if (key === "Enter" && !isComposing && !shiftKey && isFine()) send(event);
   };
   const field = h("textarea", { value: content, "aria-label": t("Edit"), onkeydown });
   const save = mainButton("Send", null, { type: "submit" });
