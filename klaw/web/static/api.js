@@ -2,11 +2,13 @@
 
 import { said, t } from "./i18n.js";
 
+export const unreachable = () => t("The server does not answer.");
+
 export class Problem extends Error {
   constructor(status, { detail, code = "unreachable", errors = [] }) {
     const fields = errors.map(({ field, message }) => ({ field, message: said(message, code) }));
     super(fields.map((each) => `${each.field}: ${each.message}`).join("; ") || said(detail, code)
-      || (status ? `HTTP ${status}` : t("The server does not answer.")));
+      || (status ? `HTTP ${status}` : unreachable()));
     Object.assign(this, { status, code, fields });
   }
 }

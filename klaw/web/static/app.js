@@ -1,6 +1,6 @@
 // The page: who is there, which view is open, what holds for all of them.
 
-import { get, post, Problem } from "/static/api.js";
+import { Problem, get, post, unreachable } from "/static/api.js";
 import { button, closedByBack, h, icon, iconButton, later, moveTo, select, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, inShort, language, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
@@ -33,7 +33,7 @@ async function begin() {
     }
     app.me = before;
     if (!before) {
-      document.body.replaceChildren(h("main.alone", h("p", t("The server does not answer."))));
+      document.body.replaceChildren(h("main.alone", h("p", unreachable())));
       return setTimeout(begin, 2000);
     }
   }
@@ -119,7 +119,7 @@ function showFrame() {
       await import(`/static/views/${view.path}.js`);
     } catch {
       missed = asked;
-      return toast(t("The server does not answer."));
+      return toast(unreachable());
     }
     if (location.hash !== asked) return;
     const current = `#/${view.within || view.path}`;

@@ -1,7 +1,7 @@
 // Elements without HTML in strings: text from users and models is always text. Names of buttons, fields and menus are
 // given in English and translated here.
 
-import { rendered } from "./api.js";
+import { rendered, unreachable } from "./api.js";
 import { t } from "./i18n.js";
 
 /** An element, with classes ("p.hint"). `given` has listeners ("on…"), properties and attributes; it may be left out,
@@ -165,6 +165,14 @@ export const nameOf = (chat) => chat.split(":").pop();
 
 export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat))}/${seq}`;
 
+/** Point at one of the options of a field. */
+export function pointAt(field, options, at) {
+  options.forEach((each, place) =>
+    Object.assign(each, { id: `option-${place}`, role: "option", ariaSelected: place === at }));
+  options[at]?.scrollIntoView({ block: "nearest" });
+  field.setAttribute("aria-activedescendant", `option-${at}`);
+}
+
 export const setCurrent = (link, current) => { link.ariaCurrent = current ? "page" : null; };
 
 /** Let Back close a popover, too. */
@@ -194,7 +202,7 @@ export function opened(name) {
   // One promise for all: import() may give a module to a later caller first, and pieces of thinking come in order.
   return modules[name] ??= import(`/static/views/${name}.js`).catch(() => {
     delete modules[name];
-    toast(t("The server does not answer."));
+    toast(unreachable());
     return new Promise(() => null); // what was asked for is asked for again by hand
   });
 }

@@ -79,7 +79,7 @@ async def test_go_anywhere(tmp_path, locale):
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
         assert selected(page) == page.locator("#places [role=option]").all_inner_texts()[1]
-        assert page.locator("dialog [role=combobox]").get_attribute("aria-activedescendant") == "place-1"
+        assert page.locator("dialog [role=combobox]").get_attribute("aria-activedescendant") == "option-1"
         page.keyboard.press("Control+k")
         gone(page)
 

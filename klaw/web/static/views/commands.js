@@ -1,6 +1,6 @@
 // Slash commands: completed while they are typed; one that only shows something is stored nowhere.
 
-import { chatPath, get, h, post, said, t } from "../page.js";
+import { chatPath, get, h, pointAt, post, said, t } from "../page.js";
 
 let known = [];
 
@@ -20,17 +20,15 @@ export async function complete(chat) {
   };
   const point = (step) => {
     at = (at + step + found.length) % found.length;
-    options.forEach((each, index) => each.setAttribute("aria-selected", index === at));
-    options[at].scrollIntoView({ block: "nearest" });
-    field.setAttribute("aria-activedescendant", options[at].id);
+    pointAt(field, options, at);
   };
   chat.commands = (text) => run(chat, text);
   close();
   if (!field.value || !found.length) return;
-  const options = found.map(({ word, help }, index) => h("li", { role: "option", id: `command${index}`, onclick: () => {
+  const options = found.map(({ word, help }) => h("li", () => {
     pick(word);
     field.focus();
-  } }, h("strong", word), " ", t(help)));
+  }, h("strong", word), " ", t(help)));
   const list = h("ul.commands", { role: "listbox", "aria-label": t("Commands") }, options);
   chat.completing = { list, key({ key }) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[key], { word } = found[at];

@@ -1,6 +1,6 @@
 // "Go anywhere": views, chats, commands and what a search finds, by a few letters.
 
-import { app, chatPath, get, h, openDialog, settled, status, t } from "../forms.js";
+import { app, chatPath, get, h, openDialog, pointAt, settled, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
 import { hitsOf } from "./chats.js";
 import { openNew, titleOf } from "./new_chat.js";
@@ -48,11 +48,9 @@ export async function go() {
     const words = field.value.toLowerCase().split(/\s+/);
     const fits = ({ textContent }) => words.every((word) => textContent.toLowerCase().includes(word));
     rows = [...[...commands, ...chats].filter(fits).slice(0, MOST), ...found];
-    rows.forEach((each, place) =>
-      Object.assign(each, { id: `place-${place}`, role: "option", tabIndex: -1, ariaSelected: place === at }));
+    rows.forEach((each) => { each.tabIndex = -1; });
     list.replaceChildren(...rows);
-    field.setAttribute("aria-activedescendant", `place-${at}`);
-    rows[at]?.scrollIntoView({ block: "nearest" });
+    pointAt(field, rows, at);
     told.textContent = rows.length ? "" : t("Nothing was found.");
   }
 

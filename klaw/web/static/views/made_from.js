@@ -31,10 +31,8 @@ export const showMadeFrom = (chat, turn, changed) => openDialog(t("Why this answ
 function sections(chat, told, changed) {
   const { receipt, texts, usage, model } = told;
   const used = usage.models?.length ? usage.models : [{ ...usage, model: model || "–" }];
-  const head = used.map(({ calls = 1, prompt_tokens: input, completion_tokens: output, ...each }) => h("p.hint",
-    t(calls > 1 ? "{model}, {calls} calls, together {input} tokens in, {output} out"
-      : "{model}, {input} tokens in, {output} out",
-    { model: each.model, calls, input: input ?? 0, output: output ?? 0 })));
+  const head = used.map(({ model: name, calls = 1, prompt_tokens: input, completion_tokens: output }) =>
+    h("p.hint", inLine(name, calls > 1 && t("calls", calls), t("Tokens in", input ?? 0), t("Tokens out", output ?? 0))));
   if (!receipt.layers) return [head, h("p", t("No context was put together for this answer.")), whyNot(chat, told)];
   const { recall, thinking, facts = { shown: [], left_out: 0 } } = receipt, { expansion: added } = recall;
   const { messages, first_seq: first, last_seq: last } = receipt.window;

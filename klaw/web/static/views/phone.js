@@ -35,10 +35,10 @@ async function tellServer(subscription) {
   store[ID] = (await post("/push", { endpoint, ...keys, words: store[HOW] === "words" })).id;
 }
 
-const REFUSED = "The browser does not allow notifications from this address. Its settings can allow them.";
-
 async function switchOn(how) {
-  if (await Notification.requestPermission() !== "granted") throw new Error(t(REFUSED));
+  if (await Notification.requestPermission() !== "granted") {
+    throw new Error(t("The browser does not allow notifications from this address. Its settings can allow them."));
+  }
   store[HOW] = how;
   try {
     const { pushManager } = await worker.ready, { key } = await get("/push");
