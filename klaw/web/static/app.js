@@ -49,7 +49,7 @@ async function begin() {
 }
 
 export function tools(given = {}, links = []) {
-  const choice = { "aria-label": t("Language"), onchange: ({ target }) => setLanguage(target.value) };
+  const choice = { ariaLabel: t("Language"), onchange: ({ target }) => setLanguage(target.value) };
   return h("div.tools", given, links, select(Object.entries(LANGUAGES), language, choice),
     iconButton("theme", "Light or dark", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark")),
     app.me && [iconButton("keys", "Keyboard shortcuts", () => later("go", "keys")),
@@ -107,7 +107,7 @@ function showFrame() {
   const links = views.map(link), rare = views.filter((view) => view.rare).map(link); // a phone has these behind "More"
   const more = closedByBack(tools({ id: "tools", popover: "auto",
     onclick: ({ target }) => target.closest("a") && more.hidePopover() }, rare));
-  document.body.replaceChildren(h("nav.views", { "aria-label": t("Menu") }, h("strong", "Klaw"), links,
+  document.body.replaceChildren(h("nav.views", { ariaLabel: t("Menu") }, h("strong", "Klaw"), links,
     h("button.more", { popovertarget: "tools" }, icon("more"), " ", t("More")), more),
   h("div.frame", notices(), place));
   let missed = ""; // what could not be opened without a connection
@@ -116,7 +116,8 @@ function showFrame() {
     const view = VIEWS.find((each) => each.path === path) || VIEWS[0];
     const where = rest.map(decodeURIComponent), element = `klaw-${view.path}`, asked = location.hash;
     try {
-      await import(`/static/views/${view.path}.js`);
+      const { default: View } = await import(`/static/views/${view.path}.js`);
+      if (!customElements.get(element)) customElements.define(element, View);
     } catch {
       missed = asked;
       return toast(unreachable());

@@ -23,29 +23,25 @@ export function h(name, given, ...children) {
 
 export const shown = (content) => content.flat(Infinity).filter((each) => (each ?? false) !== false);
 
-export function svg(name, given, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+export function icon(sign) {
+  const made = document.createElement("template");
+  made.innerHTML = `<svg class="icon" aria-hidden="true"><use href="/static/icons.svg#${sign}"/></svg>`;
+  return made.content.firstChild;
 }
 
-export const icon = (sign) =>
-  svg("svg", { class: "icon", "aria-hidden": true }, svg("use", { href: `/static/icons.svg#${sign}` }));
-
 export const iconButton = (sign, label, onclick, given) =>
-  h(`button.icon.${sign}`, { type: "button", title: t(label), "aria-label": t(label), onclick, ...given }, icon(sign));
+  h(`button.icon.${sign}`, { type: "button", title: t(label), ariaLabel: t(label), onclick, ...given }, icon(sign));
 
 /** A button; `of` names what it is about, for those who only hear it. */
 export const button = (text, onclick, { of, ...given } = {}) => h("button", { type: "button", onclick,
-  "aria-label": of && t(text, of), "data-key": of ? `${of} ${text}` : text, ...given }, t(text));
+  ariaLabel: of && t(text, of), "data-key": of ? `${of} ${text}` : text, ...given }, t(text));
 
 export const mainButton = (text, onclick, given) => button(text, onclick, { className: "main", ...given });
 
-export const backTo = (href, label) => h("a.back", { href, "aria-label": t(label), title: t(label) }, icon("back"));
+export const backTo = (href, label) => h("a.back", { href, ariaLabel: t(label), title: t(label) }, icon("back"));
 
 export const searchField = (label, given) =>
-  h("input", { type: "search", placeholder: t(label), "aria-label": t(label), ...given });
+  h("input", { type: "search", placeholder: t(label), ariaLabel: t(label), ...given });
 
 /** `choices` are [value, text]. */
 export const select = (choices, chosen, given) => h("select", given,

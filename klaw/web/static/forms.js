@@ -59,7 +59,7 @@ export function input({ name, label, value = "", rows, choices, hint, ...how }) 
 /** A dialog that shows some content; in its place a function may load it, which gets the dialog. */
 export function openDialog(title, ...content) {
   const body = h("div.dialog-body", { tabIndex: -1 }), close = () => dialog.close();
-  const dialog = h("dialog.wide", { "aria-label": title },
+  const dialog = h("dialog.wide", { ariaLabel: title },
     h("header", h("h1", title), iconButton("close", "Close", close)), body);
   const made = {
     close,

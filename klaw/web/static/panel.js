@@ -71,7 +71,7 @@ export class Panel extends HTMLElement {
 
 export const heading = (title, ...more) => h("header.row", h("h1", t(title)), more);
 
-export const section = (title, ...content) => h("section", { "aria-label": t(title) }, h("h2", t(title)), content);
+export const section = (title, ...content) => h("section", { ariaLabel: t(title) }, h("h2", t(title)), content);
 
 /** A list of rows ("cards", "lines"); without any, what to do first. */
 export const list = (kind, rows, none) => (rows.length ? h(`ul.${kind}`, rows) : none && h("p.none", t(none)));

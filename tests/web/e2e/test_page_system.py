@@ -64,16 +64,16 @@ def change_the_task(page):
 
 def look_at_usage(page):
     page.click("nav >> text=Usage")
-    page.wait_for_selector("svg.chart")
+    page.wait_for_selector(".chart")
     today, total = (page.locator(f"klaw-usage table >> nth=0 >> {part} tr") for part in ("tbody", "tfoot"))
     page.click("klaw-usage summary")
     assert today.count() == 1
     assert today.inner_text().split("\t")[1:4] == total.inner_text().split("\t")[1:4]
     assert page.inner_text("klaw-usage tbody >> nth=2").startswith("runs of tasks")
     page.select_option("[name=measure]", "cost")
-    page.wait_for_selector("svg.chart[aria-label^=Cost]")
+    page.wait_for_selector(".chart[aria-label^=Cost]")
     page.select_option("[name=days]", "7")
-    page.wait_for_selector("svg.chart rect:nth-child(7):last-child", state="attached")
+    page.wait_for_selector(".chart span:nth-child(7):last-child", state="attached")
     meter = page.locator("klaw-usage meter")
     assert "of 1,000,000 tokens of unknown price" in meter.get_attribute("aria-label")
 

@@ -8,7 +8,7 @@ const FIRST =
   "This key is yours. From now on every connection needs one, also on this computer; this browser stays logged in.";
 const copyButton = (text, label) => mainButton(label, () => later("copying", "copy", text));
 
-class Access extends Panel {
+export default class extends Panel {
   every = 5000;
   load = () => get("/token");
 
@@ -82,5 +82,3 @@ function addPhone(user) {
   const isHere = /^(localhost|127\.|\[::1\])/.test(location.hostname);
   openDialog(t("Add a phone"), (dialog) => show(dialog, isHere ? undefined : location.origin));
 }
-
-customElements.define("klaw-access", Access);

@@ -5,7 +5,7 @@ import {
 const RESTORE =
   "On a machine where Klaw is stopped and its home is empty, unpack the download (tar xf) and run there:";
 
-class Backups extends Panel {
+export default class extends Panel {
   load = () => get("/backup");
 
   draw({ folder, backups, making: { state, error } }) {
@@ -26,8 +26,6 @@ class Backups extends Panel {
 function backup({ name, time, problem, bytes, left_out: out, holds_forgotten: forgotten }) {
   const about = problem ? said(problem) : inLine(size(bytes), out.length && t("Left out", out.length),
     forgotten && t("still holds something forgotten"));
-  const download = { href: `/api/v1/backup/${name}/archive`, download: "", "aria-label": t("Download", name) };
+  const download = { href: `/api/v1/backup/${name}/archive`, download: "", ariaLabel: t("Download", name) };
   return row(time ? when(time) : name, about, time && h("a.button", download, t("Download")));
 }
-
-customElements.define("klaw-backups", Backups);

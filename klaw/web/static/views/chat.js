@@ -30,12 +30,12 @@ class Chat extends HTMLElement {
     this.body = h("div.body");
     this.live = h("div.live");
     this.pending = h("div.pending");
-    this.scroll = h("div.messages", { role: "log", "aria-live": "off", "aria-label": t("Messages"), tabIndex: 0,
+    this.scroll = h("div.messages", { role: "log", ariaLive: "off", ariaLabel: t("Messages"), tabIndex: 0,
       onscroll: () => this.scrolled() }, this.body, this.live, this.pending);
     this.state = h("p.state", { role: "status" });
     this.heard = h("p.unseen", { role: "status" }); // by a screen reader: whole answers
     this.newest = iconButton("down", "The newest", () => this.load(), { hidden });
-    this.field = h("textarea", { rows: 1, placeholder: label, "aria-label": label, value: draftOf(this.chat),
+    this.field = h("textarea", { rows: 1, placeholder: label, ariaLabel: label, value: draftOf(this.chat),
       oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.stop = iconButton("stop", "Stop", () => socket.ask({ type: "stop", chat: this.chat }), { hidden });
     this.files = h("klaw-files", { chat: this.chat, field: this.field });
@@ -272,7 +272,7 @@ class Chat extends HTMLElement {
     // Where a command runs stands before it, in Klaw's words.
     const words = (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`;
     const shown = tool === "host_exec" ? what.replace(/^\[([^\]]*)\]/, words) : what;
-    const section = h("section.approval", { role: "alertdialog", "aria-label": tool, "data-approval": id },
+    const section = h("section.approval", { role: "alertdialog", ariaLabel: tool, "data-approval": id },
       h("strong", tool), h("pre", { tabIndex: 0 }, shown),
       h("div.buttons", button("Refuse", answer(false)), mainButton("Allow", answer(true))));
     this.live.append(section);

@@ -18,7 +18,7 @@ export function setSeen(chat, seq) {
   if (seq > seen(chat)) localStorage.setItem(SEEN + chat, seq);
 }
 
-class Chats extends HTMLElement {
+export default class extends HTMLElement {
   where = [];
   archived = false;
   pages = 1;
@@ -39,7 +39,7 @@ class Chats extends HTMLElement {
       other.textContent = t(this.archived ? "Chats" : "Archived chats");
       this.refresh();
     }, t("Archived chats"));
-    this.side = h("section.side", { "aria-label": t("Chats") }, h("h1.unseen", t("Chats")),
+    this.side = h("section.side", { ariaLabel: t("Chats") }, h("h1.unseen", t("Chats")),
       h("div.row", begin, temporary), this.search, this.list, this.more, other);
     this.replaceChildren(this.side, this.place);
     this.gone = new AbortController();
@@ -197,5 +197,3 @@ function marked(text, marks) {
   const pieces = marks.map(([begin, end]) => [part(at, begin), h("mark", part(begin, at = end))]);
   return [pieces, part(at)];
 }
-
-customElements.define("klaw-chats", Chats);

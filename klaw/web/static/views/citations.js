@@ -24,7 +24,7 @@ function mark(text, given) {
       const each = given.get(Number(/^\[(\d+)\]$/.exec(part)?.[1]));
       if (!each) return part;
       const { number, name } = each, label = `${t("Source")} ${number}: ${name}`;
-      return h("button.cite", { title: name, "aria-label": label, onclick: () => show(each) }, String(number));
+      return h("button.cite", { title: name, ariaLabel: label, onclick: () => show(each) }, String(number));
     }));
   }
 }

@@ -29,7 +29,7 @@ export async function complete(chat) {
     pick(word);
     field.focus();
   }, h("strong", word), " ", t(help)));
-  const list = h("ul.commands", { role: "listbox", "aria-label": t("Commands") }, options);
+  const list = h("ul.commands", { role: "listbox", ariaLabel: t("Commands") }, options);
   chat.completing = { list, key({ key }) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[key], { word } = found[at];
     if (step) point(step);

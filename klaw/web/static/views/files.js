@@ -72,7 +72,7 @@ class Files extends HTMLElement {
   }
 
   show(name, bytes) {
-    const progress = h("progress", { max: bytes, value: 0, "aria-label": name });
+    const progress = h("progress", { max: bytes, value: 0, ariaLabel: name });
     const told = { bytes, file: null, gone: new AbortController(), progress };
     told.chip = h("span.chip", h("span.name", name), " ", bytes > 0 && h("small", size(bytes)), progress,
       iconButton("close", `${t("Remove the file")} ${name}`, () => {

@@ -17,7 +17,7 @@ export async function go() {
   if (open) return open.closest("dialog").close();
   let chats = [], found = [], rows = [], at = 0;
   const searchSoon = settled(200, search), told = status(), label = t("Go anywhere");
-  const field = h("input", { role: "combobox", "aria-expanded": "true", "aria-controls": "places", "aria-label": label,
+  const field = h("input", { role: "combobox", ariaExpanded: "true", "aria-controls": "places", ariaLabel: label,
     autocomplete: "off", placeholder: t("A chat, a view, or words to search for"),
     oninput: () => {
       at = 0;
@@ -33,7 +33,7 @@ export async function go() {
       event.preventDefault();
       draw();
     } });
-  const list = h("div.list", { id: "places", role: "listbox", "aria-label": label, onclick: () => dialog.close() });
+  const list = h("div.list", { id: "places", role: "listbox", ariaLabel: label, onclick: () => dialog.close() });
   const dialog = openDialog(label, h("div.row", field), told, list);
   const row = (name, way, what = "") =>
     h("a", { [way.call ? "onclick" : "href"]: way }, h("span.name", name), h("span.hint", what));

@@ -10,7 +10,7 @@ const FIELDS = { // that an export may leave open
   dates: { label: "Dates", choices: [["dmy", "day first"], ["mdy", "month first"], ["ymd", "year first"]] },
 };
 
-class Import extends Panel {
+export default class extends Panel {
   given = {}; // what the export does not say itself
 
   async load() {
@@ -21,7 +21,7 @@ class Import extends Panel {
   draw({ imports, now }) {
     const disabled = now.state === "running", take = ([file]) => this.take(file);
     if (disabled) this.again();
-    this.bar = h("progress", { hidden: true, value: 0, "aria-label": t("Import") });
+    this.bar = h("progress", { hidden: true, value: 0, ariaLabel: t("Import") });
     return [
       h("h1", t("Import")),
       h("div.drop", dropped(take), picked("Choose an export", take, { disabled }), this.bar, h("span.hint",
@@ -80,5 +80,3 @@ class Import extends Panel {
       ask: ({ with_facts, dry_run }) => post("/import/undo", { origin, with_facts, dry_run }) });
   }
 }
-
-customElements.define("klaw-import", Import);

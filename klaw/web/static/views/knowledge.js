@@ -1,9 +1,8 @@
 import {
   Panel, attempt, backTo, button, confirmed, dropped, formDialog, get, h, heading, inLine, list, mainButton, menu,
-  openDialog, patch, post, remove, said, searchField, section, size, status, t, toast, when,
+  openDialog, patch, post, remove, said, searchField, section, size, status, t, toast, upload, when,
 } from "../panel.js";
 import { askFor } from "../records.js";
-import { addMenu, upload } from "./knowledge/adding.js";
 import { passageLine, reader } from "./knowledge/reader.js";
 import { madeName } from "./new_chat.js";
 
@@ -16,7 +15,7 @@ const EMPTY =
 const of = (base) => `/kb/${encodeURIComponent(base)}`;
 const addressOf = (...names) => `#/knowledge/${names.map(encodeURIComponent).join("/")}`;
 
-class Knowledge extends Panel {
+export default class extends Panel {
   every = 4000;
 
   async load() {
@@ -62,7 +61,7 @@ class Knowledge extends Panel {
       unembedded > 0 && status(t("{count} passages are found by their words only, until their vectors are made.",
         { count: unembedded })),
       this.search(base),
-      may && h("div.drop", dropped((files) => upload(this, id, files)), addMenu(this, id),
+      may && h("div.drop", dropped((files) => addFiles(this, id, files)), addMenu(this, id),
         h("span.hint", t("or drop files here"))),
       section("Sources", list("cards", sources.map((each) => this.source(each, may)),
         "Nothing is here yet. Add files or a web page.")),
@@ -153,4 +152,29 @@ function going({ cited = [], ...found }) {
   return `${counted(found)}.${answers && ` ${t("Answers that were given its passages:")} ${answers}`}`;
 }
 
-customElements.define("klaw-knowledge", Knowledge);
+function addMenu(view, base) {
+  const asked = (kind, text, hint) => () =>
+    formDialog(text, [{ name: "what", label: t(text), hint, maxLength: 2000 }], async ({ what }) => {
+      await post(`${of(base)}/sources`, { what, kind });
+      view.refresh();
+    }, { deed: "Add" });
+  return h("div.row", picked("Add files", (files) => addFiles(view, base, files), { multiple: true }),
+    menu(t("Add something else"), [
+      ["Web page", asked("web", "Address of the page")],
+      ["Folder", asked("folder", "Folder of the server", t("below one of kb.folders, or in your workspace"))],
+      ["SPARQL endpoint", asked("sparql", "Address of the endpoint", t("or its name in kb.endpoints"))],
+    ]));
+}
+
+async function addFiles(view, base, files) {
+  for (const file of files) {
+    const { name } = file, bar = h("progress", { max: file.size || 1, value: 0, ariaLabel: name });
+    const told = status(`${name} (${size(file.size)}) `, bar);
+    document.querySelector(".drop")?.append(told);
+    const path = `${of(base)}/files?${new URLSearchParams({ name })}`;
+    await upload(path, file, (done) => { bar.value = done; })
+      .catch((error) => toast(`${name}: ${error.message}`, 15000));
+    told.remove();
+    await view.refresh();
+  }
+}

@@ -31,8 +31,8 @@ export const showMadeFrom = (chat, turn, changed) => openDialog(t("Why this answ
 function sections(chat, told, changed) {
   const { receipt, texts, usage, model } = told;
   const used = usage.models?.length ? usage.models : [{ ...usage, model: model || "–" }];
-  const head = used.map(({ model: name, calls = 1, prompt_tokens: input, completion_tokens: output }) =>
-    h("p.hint", inLine(name, calls > 1 && t("calls", calls), t("Tokens in", input ?? 0), t("Tokens out", output ?? 0))));
+  const head = used.map(({ model: name, calls = 1, prompt_tokens: asked, completion_tokens: answered }) => h("p.hint",
+    inLine(name, calls > 1 && t("calls", calls), t("Tokens in", asked || 0), t("Tokens out", answered || 0))));
   if (!receipt.layers) return [head, h("p", t("No context was put together for this answer.")), whyNot(chat, told)];
   const { recall, thinking, facts = { shown: [], left_out: 0 } } = receipt, { expansion: added } = recall;
   const { messages, first_seq: first, last_seq: last } = receipt.window;
@@ -81,7 +81,7 @@ function bar({ layers, budget: { used_tokens: used, usable_tokens: usable, corre
   const named = ({ name, tokens }) => t(LAYERS[name] || name, counted(tokens));
   const spent = t("{used} of {usable} tokens", { used: counted(used), usable: counted(usable) });
   return [
-    h("div.bar", { role: "img", "aria-label": spent }, [...there, free].map((each) =>
+    h("div.bar", { role: "img", ariaLabel: spent }, [...there, free].map((each) =>
       h(`span.layer.${each.name}`, { title: named(each), style: `flex-grow: ${each.tokens}` }))),
     h("p.hint", spent),
     h("ul.legend", there.map((each) =>

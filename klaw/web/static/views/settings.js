@@ -9,7 +9,7 @@ const ORIGINS = { default: "default", file: "from the file", environment: "from 
 
 await learn("ru_settings");
 
-class Settings extends Panel {
+export default class extends Panel {
   wanted = "";
   mine = false;
   told = ""; // what the last change has brought
@@ -200,5 +200,3 @@ function inputOf({ type, items, choices, nullable, secret }, shown) {
     return isText ? text : parsed(text);
   }];
 }
-
-customElements.define("klaw-settings", Settings);

@@ -6,7 +6,7 @@ import {
 const WITHIN = ["Settings", "Access", "Backups", "Import"];
 const RUNNING = "running";
 
-class System extends Panel {
+export default class extends Panel {
   every = 2000;
   tests = {}; // what trying a model found, by its name; the check-up has none
 
@@ -133,5 +133,3 @@ function cellsOf({ kind, state, mailbox, restarts, activity, last_error: error, 
   const does = [activity, error].filter(Boolean).join("; ");
   return [state, mailbox ? `${depth} / ${capacity}` : "", handled, failed, restarts, does];
 }
-
-customElements.define("klaw-system", System);

@@ -16,7 +16,7 @@ const path = (...names) => `#/tasks/${names.map(encodeURIComponent).join("/")}`;
 const urlOf = (name) => `/schedule/${encodeURIComponent(name)}`;
 const tokens = (run) => number(run.prompt_tokens + run.completion_tokens);
 
-class Tasks extends Panel {
+export default class extends Panel {
   every = 3000;
 
   async load() {
@@ -151,7 +151,7 @@ const edit = (tasks, view, task, given) => openDialog(titleOf(task, given), asyn
     if (told) toast(told, 10000);
     await view?.refresh();
   });
-  const times = h("ol.times", { "aria-live": "polite", "aria-label": t("Next times") });
+  const times = h("ol.times", { ariaLive: "polite", ariaLabel: t("Next times") });
   const [, , repeats, last, ...rest] = made.querySelectorAll(".field");
   repeats.after(times);
   more.append(...rest);
@@ -200,5 +200,3 @@ async function previewTimes({ elements: { when: field, repeat } }, times) {
   field.parentElement.querySelector(".error").textContent = problem;
   times.replaceChildren(...answer.next_fires.slice(0, 3).map((each) => h("li", moment(each, answer.zone))));
 }
-
-customElements.define("klaw-tasks", Tasks);

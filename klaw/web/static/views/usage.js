@@ -1,4 +1,4 @@
-import { Panel, date, dollars, get, h, heading, number, section, select, svg, t, table } from "../panel.js";
+import { Panel, date, dollars, get, h, heading, number, section, select, t, table } from "../panel.js";
 
 const SOURCES = {
   turn: "answers in chats", run: "runs of tasks", summary: "summaries", titles: "titles", topics: "making topics",
@@ -10,10 +10,9 @@ const MEASURES = {
   cost: { name: "Cost", of: (each) => each.cost_usd, text: dollars },
 };
 
-const chart = (name, width, height, ...parts) =>
-  svg("svg", { class: name, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" }, ...parts);
+const percent = (value, of) => `${of ? (100 * value) / of : 0}%`;
 
-class Usage extends Panel {
+export default class extends Panel {
   every = 30_000;
   days = 30;
   measure = null;
@@ -50,7 +49,7 @@ class Usage extends Panel {
   limits(budget) {
     const { spent_nano: spent, limit_nano: limit, unpriced_tokens: used, limit_tokens: most } = budget || {};
     const row = (share, text) => h("p.limit", h("meter", { min: 0, max: 1, high: budget.warn_share, optimum: 0,
-      value: Math.min(1, share), "aria-label": text }), " ", text);
+      value: Math.min(1, share), ariaLabel: text }), " ", text);
     const rows = budget ? [
       limit !== null && row(spent / limit, `${dollars(spent / 1e9)} ${t("of")} ${dollars(limit / 1e9)}`),
       most !== null
@@ -66,16 +65,13 @@ function daysChart({ since, days, groups }, { name, of, text }) {
   const known = new Map(groups.map((each) => [each.key, of(each)])), highest = Math.max(...known.values(), 0);
   const dates = Array.from({ length: days }, (_, place) =>
     new Date(Date.parse(since) + place * DAY_MS).toISOString().slice(0, 10));
-  const bars = dates.map((key, place) => {
-    const value = known.get(key) || 0, height = highest ? (96 * value) / highest : 0;
-    return svg("rect", { x: place * 10 + 1, y: 100 - height, width: 8, height },
-      svg("title", {}, `${dayText(key)}: ${text(value)}`));
+  const bars = dates.map((key) => {
+    const value = known.get(key) || 0;
+    return h("span", { title: `${dayText(key)}: ${text(value)}`, style: `height: ${percent(value, highest)}` });
   });
   const first = dayText(dates[0]), last = dayText(dates.at(-1)), most = `${t("max.")} ${text(highest)}`;
-  const drawn = chart("chart", days * 10, 100, ...bars);
-  Object.assign(drawn, { role: "img", ariaLabel: `${t(name)}, ${first} – ${last}, ${most}` });
-  return h("figure", drawn,
-    h("figcaption.hint", { "aria-hidden": "true" }, [first, most, last].map((each) => h("span", each))));
+  return h("figure", h("div.chart", { role: "img", ariaLabel: `${t(name)}, ${first} – ${last}, ${most}` }, bars),
+    h("figcaption.hint", { ariaHidden: "true" }, [first, most, last].map((each) => h("span", each))));
 }
 
 const dayText = (day) => date(day, { day: "numeric", month: "short", timeZone: "UTC" });
@@ -87,12 +83,10 @@ function sumsOf(name, groups, total, { of }, text = (key) => key) {
     const cost = unpriced >= calls ? "–" : dollars(each.cost_usd) + (unpriced ? " + ?" : "");
     return h("tr", h("th", { scope: "row" }, key),
       [number(calls), number(asked), number(answered), cost].map((value) => h("td.number", value)),
-      h("td", { "aria-hidden": "true" }, bar));
+      h("td", { ariaHidden: "true" }, bar));
   };
-  const share = (each) => svg("rect", { width: highest ? (100 * of(each)) / highest : 0, height: 10 });
+  const share = (each) => h("div.share", h("span", { style: `width: ${percent(of(each), highest)}` }));
   return table([name, "Calls", "Tokens in", "Tokens out", "Cost", ""],
-    groups.map((each) => row(text(each.key || "–"), each, chart("share", 100, 10, share(each)))),
+    groups.map((each) => row(text(each.key || "–"), each, share(each))),
     h("tfoot", row(t("Total"), total)));
 }
-
-customElements.define("klaw-usage", Usage);

@@ -11,7 +11,7 @@ export function variantButtons(row, chat, message) {
   const go = (sign, label, number) => iconButton(sign, label, () => vary(chat, "variant", { seq, number }),
     { disabled: number < 1 || number > variant.count });
   return [[
-    variant && h("span.variants", { role: "group", "aria-label": t("Variant {number} of {count}", variant) },
+    variant && h("span.variants", { role: "group", ariaLabel: t("Variant {number} of {count}", variant) },
       go("back", "The variant before", variant.number - 1), ` ${variant.number}/${variant.count} `,
       go("next", "The next variant", variant.number + 1)),
     role === "user" && iconButton("edit", "Edit", ({ currentTarget }) => edit(row, chat, message, currentTarget)),
@@ -40,7 +40,7 @@ function edit(row, chat, { seq, content }, opener) {
     if (key === "Escape") leave();
     else if (key === "Enter" && !isComposing && !shiftKey && isFine()) send(event);
   };
-  const field = h("textarea", { value: content, "aria-label": t("Edit"), onkeydown });
+  const field = h("textarea", { value: content, ariaLabel: t("Edit"), onkeydown });
   const save = mainButton("Send", null, { type: "submit" });
   const form = h("form.editing", { onsubmit: send }, field, h("div.buttons", button("Cancel", leave), save));
   row.classList.add("edited");

@@ -44,7 +44,7 @@ export const reader = {
       h("header.row", backTo(`#/knowledge/${encodeURIComponent(base)}`, "Knowledge"),
         h("h1", document.title || document.name), originalOf(id, page)),
       h("p.hint", inLine(document.name, document.pages && t("pages: {count}", { count: document.pages }))),
-      h("nav.row", { "aria-label": t("Passages") }, to(previous, "Earlier"), to(next, "Later")),
+      h("nav.row", { ariaLabel: t("Passages") }, to(previous, "Earlier"), to(next, "Later")),
       rows.length ? rows : h("p", t("It has no text that could be read.")),
     ];
   },

@@ -1,10 +1,10 @@
 import {
   attempt, button, failure, formDialog, get, h, inLine, monthOf, moveTo, nameOf, openDialog, patch, placeOf, post,
   searchField, t, when,
-} from "../../forms.js";
-import { askFor } from "../../records.js";
-import { forgetting } from "../forgetting.js";
-import { done, showChanges } from "../memory.js";
+} from "../forms.js";
+import { askFor } from "../records.js";
+import { forgetting } from "./forgetting.js";
+import { done, showChanges } from "./memory.js";
 
 const ALL = "#/memory/topics";
 
@@ -35,7 +35,7 @@ export async function showTopics(id) {
     button("History", () => changes())), place, more];
 }
 
-const box = (chosen, what, label) => h("input", { type: "checkbox", "aria-label": label,
+const box = (chosen, what, label) => h("input", { type: "checkbox", ariaLabel: label,
   onchange: ({ target }) => (target.checked ? chosen.add(what) : chosen.delete(what)) });
 
 /** Topics by month; a bar shows when each was talked about. */
@@ -47,7 +47,7 @@ function timeLine(found, chosen) {
     const style = `margin-left: ${(98 * (begin - first)) / whole}%; width: ${Math.max(2, (100 * length) / whole)}%`;
     const link = h("a", { href: `${ALL}/${each.id}` }, each.summary);
     return h("li", h("div.row", box(chosen, each.id, t("Choose topic {id}", each)), link),
-      h("div.track", { "aria-hidden": "true" }, h("span.span", { style })), about(each));
+      h("div.track", { ariaHidden: "true" }, h("span.span", { style })), about(each));
   };
   return [...Map.groupBy(found, (each) => monthOf(each.last_at))]
     .flatMap(([month, topics]) => [h("h2", month), h("ul.lines", topics.map(row))]);
