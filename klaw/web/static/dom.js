@@ -94,7 +94,7 @@ let address = location.href;
 const isOpen = ({ element }) => element.isConnected && (element.open ?? element.matches(":popover-open"));
 
 /** Let Back close what was just opened. Returns what is to be called when it is closed. */
-export function opensOver(element, close) {
+function opensOver(element, close) {
   const mine = { element, close };
   over = [...over.filter(isOpen), mine];
   if (depth < over.length) {

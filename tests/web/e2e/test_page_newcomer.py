@@ -72,7 +72,9 @@ async def test_a_failed_turn_says_why_after_a_reload_and_elsewhere(tmp_path, loc
             each.wait_for_selector("article.assistant.text")
             assert each.locator(".retry").count() == 0
         page.click("klaw-chat header .menu > button")
-        assert page.locator("klaw-chat header .menu div button").count() == 8  # none that answers again what has an answer
+        assert (
+            page.locator("klaw-chat header .menu div button").count() == 8
+        )  # none that answers again what has an answer
         page.keyboard.press("Escape")
 
         say(page, "hang")
@@ -181,10 +183,7 @@ async def test_back_closes_what_is_open_first(tmp_path):
         wait_until(page, "history.state?.over > 0")
         for left in reversed(range(nested + 1)):
             page.evaluate("history.back()")
-            wait_until(
-                page,
-                f"document.querySelectorAll('dialog[open], :popover-open').length === {left}",
-            )
+            wait_until(page, f"document.querySelectorAll('dialog[open], :popover-open').length === {left}")
         assert page.url == address
         assert page.locator(view).count() == 1
 

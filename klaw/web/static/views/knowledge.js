@@ -1,6 +1,6 @@
 import {
   Panel, attempt, backTo, button, confirmed, dropped, formDialog, get, h, heading, inLine, list, mainButton, menu,
-  openDialog, patch, post, remove, said, searchField, section, size, status, t, toast, upload, when,
+  openDialog, patch, picked, post, remove, said, searchField, section, size, status, t, toast, upload, when,
 } from "../panel.js";
 import { askFor } from "../records.js";
 import { passageLine, reader } from "./knowledge/reader.js";
