@@ -115,9 +115,17 @@ def _knowledge(used: ContextUsed) -> list[Line]:
     return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
 
 
+_TITLES = {
+    "system_prompt": "System prompt", "core_memory": "Core memory and facts", "summary": "Summaries",
+    "topics": "Topics", "recall": "Recalled", "window": "Conversation", "pending": "Question", "tools": "Tools",
+}  # fmt: skip
+
+
 def tell_reasons(receipt: dict[str, Any]) -> None:
-    """Add to what was found, and to knowledge that gave nothing, ``because``: why, in words."""
+    """Add to what was found, and to knowledge that gave nothing, ``because``: why, in words; to layers their titles."""
     recall, used = receipt.get("recall", {}), receipt.get("context_used", {})
+    for each in receipt.get("layers", ()):
+        each["title"] = _TITLES.get(each["name"], each["name"])
     for at, each in enumerate(recall.get("candidates", ())):
         each["because"] = reason(recall, at)
     for each in receipt.get("topics", {}).get("candidates", ()):

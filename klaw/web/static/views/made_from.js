@@ -7,10 +7,6 @@ import {
 import { forgetting } from "./forgetting.js";
 import { passageLine } from "./knowledge/reader.js";
 
-const LAYERS = {
-  system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics",
-  recall: "Recalled", window: "Conversation", pending: "Question", tools: "Tools", free: "Free",
-};
 const NUMBERS = {
   distance: "distance", shared_words: "shared words", vector_rank: "rank by meaning", text_rank: "rank by words",
   dated_rank: "rank by date", score: "score", tokens: "tokens",
@@ -77,8 +73,9 @@ function fromKnowledge({ query, passages, because, weak, removed, uncited, sparq
 
 function bar({ layers, budget: { used_tokens: used, usable_tokens: usable, correction = 1 } }) {
   const counted = (tokens) => number(Math.round(tokens * correction)); // in the model's own tokens
-  const there = layers.filter((each) => each.tokens > 0), free = { name: "free", tokens: Math.max(0, usable - used) };
-  const named = ({ name, tokens }) => t(LAYERS[name] || name, counted(tokens));
+  const there = layers.filter((each) => each.tokens > 0);
+  const free = { name: "free", title: "Free", tokens: Math.max(0, usable - used) };
+  const named = ({ title, tokens }) => t(title, counted(tokens));
   const spent = t("{used} of {usable} tokens", { used: counted(used), usable: counted(usable) });
   return [
     h("div.bar", { role: "img", ariaLabel: spent }, [...there, free].map((each) =>

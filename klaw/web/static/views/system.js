@@ -99,22 +99,12 @@ export default class extends Panel {
   }
 }
 
-const FACTS = {
-  context_tokens: "Context", longest_context: "Longest context", output_tokens: "Longest answer", tools: "tools",
-  images: "images", thinking: "thinking", json_schema: "JSON schema", embedding: "embeddings", prices: "Prices",
-};
-const SOURCES = {
-  config: "set in the configuration", service: "the service says so", prices: "from the price list", tried: "tried",
-  default: "assumed",
-};
-
 function facts({ name, values, left_out: out }) {
   const fact = (name, told, source) => term(name, told, " ", h("small.hint", source));
-  const rows = Object.keys(FACTS).filter((field) => field in values).map((field) => {
-    const { value, source, at } = values[field];
+  const rows = Object.values(values).map(({ title, value, said_by: source, at }) => {
     const told = typeof value === "number" ? t("{count} tokens", { count: value })
       : typeof value === "boolean" ? t(value ? "yes" : "no") : said(value);
-    return fact(FACTS[field], told, `${t(SOURCES[source])}${at ? `, ${when(at)}` : ""}`);
+    return fact(title, told, [t(source), at && when(at)].filter(Boolean).join(", "));
   });
   if (out.length) rows.push(fact("Left out", out.join(", "), t("the model refuses it")));
   return rows.length > 0 && h("details", { "data-key": name }, h("summary", t("What is known")), h("dl.checks", rows));

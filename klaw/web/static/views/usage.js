@@ -1,9 +1,5 @@
 import { Panel, date, dollars, get, h, heading, number, section, select, t, table } from "../panel.js";
 
-const SOURCES = {
-  turn: "answers in chats", run: "runs of tasks", summary: "summaries", titles: "titles", topics: "making topics",
-  facts: "learning facts", reranker: "choosing what is recalled", embedding: "vectors of messages and questions",
-};
 const DAY_MS = 86_400_000;
 const MEASURES = {
   tokens: { name: "Tokens", of: (each) => each.prompt_tokens + each.completion_tokens, text: number },
@@ -29,7 +25,7 @@ export default class extends Panel {
         this[name] = target.value;
         this.refresh();
       } }));
-    const sums = (title, groups, text) => sumsOf(title, groups, total, measure, text);
+    const sums = (title, groups) => sumsOf(title, groups, total, measure);
     return [
       heading("Usage",
         choose("days", "Days", ["7", "30", "90", "365"].map((each) => [each, each]), String(this.days)),
@@ -37,9 +33,9 @@ export default class extends Panel {
       this.limits(day.budget),
       total.calls ? [
         section("By day", daysChart(day, measure),
-          h("details", h("summary", t("As a table")), sums("Day", day.groups, dayText))),
+          h("details", h("summary", t("As a table")), sums("Day", day.groups))),
         section("By model", sums("Model", model.groups)),
-        section("By source", sums("Source", source.groups, (key) => t(SOURCES[key] || key))),
+        section("By source", sums("Source", source.groups)),
         total.unpriced_calls > 0 && h("p.hint", t("Calls of unknown price", total.unpriced_calls)),
         total.estimated_calls > 0 && h("p.hint", t("Estimated calls", total.estimated_calls)),
       ] : h("p.none", t("No model was asked yet. Ask something in a chat; what it takes stands here.")),
@@ -76,7 +72,7 @@ function daysChart({ since, days, groups }, { name, of, text }) {
 
 const dayText = (day) => date(day, { day: "numeric", month: "short", timeZone: "UTC" });
 
-function sumsOf(name, groups, total, { of }, text = (key) => key) {
+function sumsOf(name, groups, total, { of }) {
   const highest = Math.max(...groups.map(of), 0);
   const row = (key, each, bar) => {
     const { calls, unpriced_calls: unpriced, prompt_tokens: asked, completion_tokens: answered } = each;
@@ -85,8 +81,9 @@ function sumsOf(name, groups, total, { of }, text = (key) => key) {
       [number(calls), number(asked), number(answered), cost].map((value) => h("td.number", value)),
       h("td", { ariaHidden: "true" }, bar));
   };
+  const nameOf = ({ key, title }) => (name === "Day" ? dayText(key) : title ? t(title) : key || "–");
   const share = (each) => h("div.share", h("span", { style: `width: ${percent(of(each), highest)}` }));
   return table([name, "Calls", "Tokens in", "Tokens out", "Cost", ""],
-    groups.map((each) => row(text(each.key || "–"), each, share(each))),
+    groups.map((each) => row(nameOf(each), each, share(each))),
     h("tfoot", row(t("Total"), total)));
 }
