@@ -1,6 +1,6 @@
 // The page: who is there, which view is open, what holds for all of them.
 
-import { Problem, get, post, unreachable } from "/static/api.js";
+import { get, post, unreachable } from "/static/api.js";
 import { button, closedByBack, h, icon, iconButton, later, moveTo, select, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, inShort, language, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
@@ -28,9 +28,7 @@ async function begin() {
     localStorage.setItem(ME, JSON.stringify(app.me));
   } catch (error) {
     const { status, message } = error;
-    if (error instanceof Problem && [401, 403].includes(status)) {
-      return later("login", "showLogin", status === 403 ? message : told);
-    }
+    if ([401, 403].includes(status)) return later("login", "showLogin", status === 403 ? message : told);
     app.me = before;
     if (!before) {
       document.body.replaceChildren(h("main.alone", h("p", unreachable())));

@@ -5,10 +5,9 @@ import {
   said, size, t, toast, when,
 } from "../page.js";
 import { draftOf, keepDraft } from "../socket.js";
-import { chatMenu } from "./chat_menu.js";
+import { beginning, chatMenu, temporaryMark, titleOf } from "./chat_actions.js";
 import { setSeen } from "./chats.js";
 import { shownFiles } from "./files.js";
-import { beginning, temporaryMark, titleOf } from "./new_chat.js";
 import { variantButtons } from "./variants.js";
 
 const PAGE = 50;
@@ -158,7 +157,7 @@ class Chat extends HTMLElement {
     if (this.rows.has(seq)) return;
     this.body.querySelector(".empty")?.remove();
     const row = messageRow(this.chat, message, () => this.load(), live), place = live?.place || row;
-    if (TOOLS.includes(kind)) later("tools", "fill", this.body, row, message);
+    if (TOOLS.includes(kind)) later("answer", "fill", this.body, row, message);
     this.rows.set(seq, row);
     let before = seq < this.first ? null : this.body.lastElementChild;
     while (before && !(Number(before.dataset.seq) < seq)) before = before.previousElementSibling; // what grows has none
@@ -400,15 +399,15 @@ const TAKES = {
   },
   rendered(frame) {
     const live = frame.seq ? this.rows.get(frame.seq)?.live : this.answer;
-    if (live?.turn === frame.turn) later("rendering", "show", live, frame);
+    if (live?.turn === frame.turn) later("answer", "show", live, frame);
   },
   thinking(frame) {
     const live = this.showLive(frame.turn);
-    opened("thinking").then((view) => (this.answer === live || live.row) && view.think(live, frame));
+    opened("answer").then((view) => (this.answer === live || live.row) && view.think(live, frame));
   },
   tool(frame) {
     this.answer?.thinking?.end();
-    later("tools", "used", this.body, frame);
+    later("answer", "used", this.body, frame);
     this.setState(t(frame.state === "started" ? "waiting for a tool" : "thinking"), true);
   },
   variant() {

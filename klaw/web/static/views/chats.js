@@ -5,8 +5,7 @@ import {
   placeOf, searchField, setCurrent, settled, t, toast,
 } from "../page.js";
 import "./chat.js";
-import { chatMenu } from "./chat_menu.js";
-import { newChat, openNew, titleOf } from "./new_chat.js";
+import { chatMenu, newChat, openNew, titleOf } from "./chat_actions.js";
 
 const SEEN = "klaw.seen.";
 const FOLLOWED = 40;

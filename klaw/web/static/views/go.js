@@ -3,7 +3,7 @@
 import { app, chatPath, get, h, openDialog, pointAt, settled, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
 import { hitsOf } from "./chats.js";
-import { openNew, titleOf } from "./new_chat.js";
+import { openNew, titleOf } from "./chat_actions.js";
 
 const MOST = 50;
 const KEYS = {

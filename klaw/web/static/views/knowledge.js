@@ -4,7 +4,7 @@ import {
 } from "../panel.js";
 import { askFor } from "../records.js";
 import { passageLine, reader } from "./knowledge/reader.js";
-import { madeName } from "./new_chat.js";
+import { madeName } from "./chat_actions.js";
 
 const KINDS = { file: "File", folder: "Folder", web: "Web page", rdf: "Graph in a file", sparql: "SPARQL endpoint" };
 const STATES = { waiting: "is being read", read: "read", failed: "could not be read" };
