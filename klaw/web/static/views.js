@@ -3,14 +3,14 @@
 // the server has it; one `within` another has no place in the menu; a `rare` one stands behind "More" on a phone.
 
 export const VIEWS = [
-  { path: "chats", name: "Chats" },
-  { path: "knowledge", name: "Knowledge" },
-  { path: "memory", name: "Memory" },
-  { path: "tasks", name: "Tasks" },
-  { path: "usage", name: "Usage", rare: true },
-  { path: "system", name: "System", operator: true, rare: true },
-  { path: "access", name: "Access", within: "system" },
-  { path: "import", name: "Import", within: "system" },
-  { path: "backups", name: "Backups", within: "system", operator: true },
-  { path: "settings", name: "Settings", within: "system", operator: true },
+	{ path: "chats", name: "Chats" },
+	{ path: "knowledge", name: "Knowledge" },
+	{ path: "memory", name: "Memory" },
+	{ path: "tasks", name: "Tasks" },
+	{ path: "usage", name: "Usage", rare: true },
+	{ path: "system", name: "System", operator: true, rare: true },
+	{ path: "access", name: "Access", within: "system" },
+	{ path: "import", name: "Import", within: "system" },
+	{ path: "backups", name: "Backups", within: "system", operator: true },
+	{ path: "settings", name: "Settings", within: "system", operator: true },
 ];
