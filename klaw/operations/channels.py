@@ -28,7 +28,7 @@ class OfMessenger(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class ChannelToAdd(OfMessenger):
-    token: Annotated[str, Bounds(1, 4_000)] = attrs.field(
+    token: Annotated[str, Bounds(1, 4_000, r"[\x21-\x7e]+")] = attrs.field(
         repr=False, metadata={"argument": op.Argument(help="the token of the bot's account", hidden=True)}
     )
 
@@ -158,7 +158,7 @@ async def list_channels(asked: op.OfUser, caller: Caller, parts: Parts) -> Chann
     }
 
 
-@NOUN.operation("channels_add", ChannelToAdd, scope=op.Scope.OPERATOR, changes=True, deadline_s=90, route="POST")
+@NOUN.operation("channels_add", ChannelToAdd, scope=op.Scope.OPERATOR, changes=True, deadline_s=90)
 async def add(asked: ChannelToAdd, caller: Caller, parts: Parts) -> ChannelLink:
     """Connect an account of a messenger; it is tried first. Its token goes into secrets.env."""
     from klaw.config import secrets

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -79,6 +79,11 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
     global _token
     _token = trio.lowlevel.current_trio_token()
     return await trio.to_thread.run_sync(lambda: _THREAD.submit(run).result())
+
+
+def awaited(act: Callable[..., Awaitable[T]], *given: Any) -> T:
+    """Await something of the test from its ``look``."""
+    return trio.from_thread.run(act, *given, trio_token=_token)
 
 
 def in_trio(act: Callable[[], T]) -> T:

@@ -46,9 +46,10 @@ export default class extends Panel {
 		const [title, how] = ABOUT[type], fields = [
 			type === "matrix" && { name: "homeserver", label: t("Homeserver"), hint: t("its address, beginning with https://") },
 			{ name: "token", label: t("Token"), type: "password", autocomplete: "off" },
+			type === "telegram" && { name: "api_url", label: t("Bot API"), hint: t("only for a server of your own") },
 		].filter(Boolean);
 		formDialog(title, fields, async (given) => {
-			const made = await post("/channels", { type, ...given });
+			const made = await post("/channels", { type, ...given, api_url: given.api_url || undefined });
 			this.refresh();
 			return () => openDialog(t("Connect me"), (dialog) => showLink(dialog, made));
 		}, { above: h("p", t(how)), deed: "Connect" });
