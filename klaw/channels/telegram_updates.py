@@ -197,52 +197,49 @@ def _text(message: Json) -> str:
 
 def _body(message: Json) -> str:
     """Text or caption; links and code as Markdown."""
-    text = str(message.get("text", message.get("caption", "")))
-    for entity in sorted(_entities(message), key=lambda each: each["offset"], reverse=True):
-        before, inside, behind = _parted(text, entity)
+    text = _words(message)
+    for entity, before, inside in sorted(_entities(message), key=lambda each: len(each[1]), reverse=True):
+        behind = text[len(before) + len(inside) :]
         match entity:
             case {"type": "text_link", "url": url} if url.rstrip("/") != inside:
-                inside = f"{inside} ({url})"
+                inside = f"{inside} ({url})"  # noqa: PLW2901
             case {"type": "code"} if "`" not in inside:
-                inside = f"`{inside}`"
+                inside = f"`{inside}`"  # noqa: PLW2901
             case {"type": "pre"}:
-                newline = "\n" if before and not before.endswith("\n") else ""
-                inside = f"{newline}```{entity.get('language', '')}\n{inside}\n```"
-                behind = behind if behind.startswith("\n") or not behind else f"\n{behind}"
+                begin, end = "\n" * (before[-1:] not in ("", "\n")), "\n" * (behind[:1] not in ("", "\n"))
+                inside = f"{begin}```{entity.get('language', '')}\n{inside}\n```{end}"  # noqa: PLW2901
         text = before + inside + behind
     return text
 
 
-def _entities(message: Json) -> list[Json]:
-    return list(message.get("entities", message.get("caption_entities", ())))
+def _words(message: Json) -> str:
+    return str(message.get("text", message.get("caption", "")))
 
 
-def _parted(text: str, entity: Json) -> tuple[str, str, str]:
-    """What stands before, in, and behind an entity, which counts in UTF-16."""
-    units = text.encode("utf-16-le", "surrogatepass")
-    begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
-    return tuple(part.decode("utf-16-le", "replace") for part in (units[:begin], units[begin:end], units[end:]))  # type: ignore[return-value]
+def _entities(message: Json) -> Iterator[tuple[Json, str, str]]:
+    """Each with what stands before it and in it; the service counts in UTF-16."""
+    units = _words(message).encode("utf-16-le", "surrogatepass")
+    for entity in message.get("entities", message.get("caption_entities", ())):
+        begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
+        yield entity, units[:begin].decode("utf-16-le", "replace"), units[begin:end].decode("utf-16-le", "replace")
 
 
 def _command(message: Json, bot: Bot) -> tuple[str | None, bool]:
     """The text of a command, without the bot's name; and whether it is for another bot."""
-    text = str(message.get("text", message.get("caption", "")))
-    for entity in _entities(message):
-        if entity["type"] == "bot_command" and entity["offset"] == 0:
-            _, inside, behind = _parted(text, entity)
+    for entity, before, inside in _entities(message):
+        if entity["type"] == "bot_command" and not before:
             word, _, name = inside.partition("@")
             other = bool(name) and f"@{name}".lower() != bot.name.lower()
-            return (text if other else word + behind), other
+            return (inside if other else word) + _words(message)[len(inside) :], other
     return None, False
 
 
 def _mentions(message: Json, bot: Bot) -> bool:
-    text = str(message.get("text", message.get("caption", "")))
-    for entity in _entities(message):
-        by_name = entity["type"] == "mention" and _parted(text, entity)[1].lower() == bot.name.lower()
-        if by_name or str(entity.get("user", {}).get("id")) == bot.id:
-            return True
-    return False
+    return any(
+        (entity["type"] == "mention" and inside.lower() == bot.name.lower())
+        or str(entity.get("user", {}).get("id")) == bot.id
+        for entity, _, inside in _entities(message)
+    )
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
