@@ -40,20 +40,21 @@ def events(updates: Iterable[Json], bot: Bot) -> list[Event]:
             log.warning("telegram_update_unreadable")
             continue
         message = update.get("message", {})
-        album = message.get("media_group_id")
-        if isinstance(event, Incoming) and album in albums:
-            whole = found[albums[album]]
-            assert isinstance(whole, Incoming)
-            text = event.text if "caption" in message else whole.text
-            addressed = whole.addressed or event.addressed
-            found[albums[album]] = attrs.evolve(
-                whole, text=text, files=(*whole.files, *event.files), addressed=addressed
-            )
+        album = message.get("media_group_id", "")
+        if isinstance(event, Incoming) and album and album in albums:
+            found[albums[album]] = _joined(found[albums[album]], event, captioned="caption" in message)
         elif event is not None:
-            if album:
-                albums[album] = len(found)
+            albums[album] = len(found)
             found.append(event)
     return found
+
+
+def _joined(album: Event, more: Incoming, *, captioned: bool) -> Incoming:
+    assert isinstance(album, Incoming)
+    text = more.text if captioned else album.text
+    return attrs.evolve(
+        album, text=text, files=(*album.files, *more.files), addressed=album.addressed or more.addressed
+    )
 
 
 def _event(update: Json, bot: Bot) -> Event | None:
@@ -106,8 +107,8 @@ def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
     else:
         command, other = _command(message, bot)
         reply = _replied(message)
-        to_bot = _is_from(reply, bot) or _mentions(message, bot) or (command is not None and not other)
-        addressed = addressed or to_bot
+        is_for_bot = command is not None and not other
+        addressed = addressed or is_for_bot or _is_from(reply, bot) or _mentions(message, bot)
         said = message.get("quote", {}).get("text") or (reply and _body(reply))
         if command is not None:  # what it replies to would hide it
             text = command
@@ -126,15 +127,12 @@ def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
 
 def _conversation(message: Json) -> Conversation:
     chat = message["chat"]
-    title = chat.get("title") or _name(chat)
-    if not message.get("is_topic_message"):
-        return Conversation(id=str(chat["id"]), title=title, group=chat["type"] != "private")
-    topic = message.get("reply_to_message", {}).get("forum_topic_created", {}).get("name")
-    return Conversation(
-        id=f"{chat['id']} {message['message_thread_id']}",
-        title=f"{title}: {topic}" if topic else title,
-        group=chat["type"] != "private",
-    )
+    number, title = str(chat["id"]), chat.get("title") or _name(chat)
+    if message.get("is_topic_message"):
+        number += f" {message['message_thread_id']}"
+        topic = message.get("reply_to_message", {}).get("forum_topic_created", {}).get("name")
+        title += f": {topic}" if topic else ""
+    return Conversation(id=number, title=title, group=chat["type"] != "private")
 
 
 def _sender(message: Json) -> Sender:
@@ -213,7 +211,7 @@ def _body(message: Json) -> str:
 
 
 def _words(message: Json) -> str:
-    return str(message.get("text", message.get("caption", "")))
+    return str(message.get("text") or message.get("caption") or "")
 
 
 def _entities(message: Json) -> Iterator[tuple[Json, str, str]]:

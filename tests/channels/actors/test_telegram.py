@@ -616,7 +616,7 @@ async def test_no_error_and_no_log_line_holds_the_token(
     caplog.set_level("DEBUG", "klaw")
     async with talking() as (service, bot, _):
         BREAKS[how](service)
-        monkeypatch.setattr(module, "REQUEST_S", 0.2 if how == "silence" else 60.0)
+        monkeypatch.setattr(module, "LATE_S", 0.2 if how == "silence" else 60.0)
         with pytest.raises(ChannelError) as raised:
             await bot.receive("1")
         shown = "".join(traceback.format_exception(raised.value)) + repr((raised.value, bot, log_events, caplog.text))
