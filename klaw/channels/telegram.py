@@ -35,10 +35,12 @@ from klaw.channels.messenger import (
     WrongToken,
 )
 from klaw.channels.telegram_updates import UPDATES, Json, events
-from klaw.llm.providers.http import client_of, connection_failure
+from klaw.llm.providers.http import CONNECT_TIMEOUT_S, client_of, connection_failure
 
 API_URL = "https://api.telegram.org"
 POLL_S = 50
+LATE_S = 10.0
+"""A poll that is not answered so long after its time is over: the connection is dead."""
 REQUEST_S = 60.0
 """No byte for so long ends a request."""
 ALBUM_S = 1.0
@@ -199,13 +201,13 @@ class Telegram:
 
     async def _updates(self, asked: Json) -> list[dict[str, Any]]:
         try:
-            return list(await self._call("getUpdates", asked, wait_s=POLL_S + REQUEST_S))
+            return list(await self._call("getUpdates", asked, wait_s=POLL_S + LATE_S))
         except ReceivedElsewhere as error:
             if "webhook" not in str(error):
                 raise
         log.warning("telegram_webhook_removed")
         await self._call("deleteWebhook", {"drop_pending_updates": False})
-        return list(await self._call("getUpdates", asked, wait_s=POLL_S + REQUEST_S))
+        return list(await self._call("getUpdates", asked, wait_s=POLL_S + LATE_S))
 
     async def _say(self, method: str, members: Json, part: Part, conversation: str) -> Any:
         """Send or edit a text; without formatting, if the service does not understand that."""
@@ -229,9 +231,10 @@ class Telegram:
     ) -> Any:
         client = await self._connected()
         body: dict[str, Any] = {"data": members, "files": file} if file else {"json": members}
+        timeout = httpx2.Timeout(wait_s, connect=CONNECT_TIMEOUT_S)
         whole = BoundedBody(MAX_ANSWER_BYTES)
         with _translated():
-            async with client.stream("POST", f"{self._base()}/{method}", timeout=wait_s, **body) as response:
+            async with client.stream("POST", f"{self._base()}/{method}", timeout=timeout, **body) as response:
                 await whole.read(response.aiter_raw())
         answer = await read_input(len(whole.data), _read, bytes(whole.data))
         if answer.get("ok"):
@@ -285,7 +288,8 @@ def failure(status: int, said: str, about: Json, conversation: str | None) -> Ch
     if status == 429:
         return Limited(float(about.get("retry_after", 5)), conversation)
     if status >= 500 or not said:
-        return Unreachable(f"Telegram answered with status {status}; is the address of its API right?")
+        why = f": {said}" if said else "; is the address of its API right?"
+        return Unreachable(f"Telegram answered with status {status}{why}")
     text = f"Telegram says: {said}"
     if status == 401 or (status == 404 and said == "Not Found"):
         return WrongToken("Telegram does not know this token; ask @BotFather for a new one")

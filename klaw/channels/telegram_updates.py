@@ -40,20 +40,21 @@ def events(updates: Iterable[Json], bot: Bot) -> list[Event]:
             log.warning("telegram_update_unreadable")
             continue
         message = update.get("message", {})
-        album = message.get("media_group_id")
-        if isinstance(event, Incoming) and album in albums:
-            whole = found[albums[album]]
-            assert isinstance(whole, Incoming)
-            text = event.text if "caption" in message else whole.text
-            addressed = whole.addressed or event.addressed
-            found[albums[album]] = attrs.evolve(
-                whole, text=text, files=(*whole.files, *event.files), addressed=addressed
-            )
+        album = message.get("media_group_id", "")
+        if isinstance(event, Incoming) and album and album in albums:
+            found[albums[album]] = _joined(found[albums[album]], event, captioned="caption" in message)
         elif event is not None:
-            if album:
-                albums[album] = len(found)
+            albums[album] = len(found)
             found.append(event)
     return found
+
+
+def _joined(album: Event, more: Incoming, *, captioned: bool) -> Incoming:
+    assert isinstance(album, Incoming)
+    text = more.text if captioned else album.text
+    return attrs.evolve(
+        album, text=text, files=(*album.files, *more.files), addressed=album.addressed or more.addressed
+    )
 
 
 def _event(update: Json, bot: Bot) -> Event | None:
@@ -106,8 +107,8 @@ def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
     else:
         command, other = _command(message, bot)
         reply = _replied(message)
-        to_bot = _is_from(reply, bot) or _mentions(message, bot) or (command is not None and not other)
-        addressed = addressed or to_bot
+        is_for_bot = command is not None and not other
+        addressed = addressed or is_for_bot or _is_from(reply, bot) or _mentions(message, bot)
         said = message.get("quote", {}).get("text") or (reply and _body(reply))
         if command is not None:  # what it replies to would hide it
             text = command
@@ -126,15 +127,12 @@ def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
 
 def _conversation(message: Json) -> Conversation:
     chat = message["chat"]
-    title = chat.get("title") or _name(chat)
-    if not message.get("is_topic_message"):
-        return Conversation(id=str(chat["id"]), title=title, group=chat["type"] != "private")
-    topic = message.get("reply_to_message", {}).get("forum_topic_created", {}).get("name")
-    return Conversation(
-        id=f"{chat['id']} {message['message_thread_id']}",
-        title=f"{title}: {topic}" if topic else title,
-        group=chat["type"] != "private",
-    )
+    number, title = str(chat["id"]), chat.get("title") or _name(chat)
+    if message.get("is_topic_message"):
+        number += f" {message['message_thread_id']}"
+        topic = message.get("reply_to_message", {}).get("forum_topic_created", {}).get("name")
+        title += f": {topic}" if topic else ""
+    return Conversation(id=number, title=title, group=chat["type"] != "private")
 
 
 def _sender(message: Json) -> Sender:
@@ -197,52 +195,49 @@ def _text(message: Json) -> str:
 
 def _body(message: Json) -> str:
     """Text or caption; links and code as Markdown."""
-    text = str(message.get("text", message.get("caption", "")))
-    for entity in sorted(_entities(message), key=lambda each: each["offset"], reverse=True):
-        before, inside, behind = _parted(text, entity)
+    text = _words(message)
+    for entity, before, inside in sorted(_entities(message), key=lambda each: len(each[1]), reverse=True):
+        behind = text[len(before) + len(inside) :]
         match entity:
             case {"type": "text_link", "url": url} if url.rstrip("/") != inside:
-                inside = f"{inside} ({url})"
+                inside = f"{inside} ({url})"  # noqa: PLW2901
             case {"type": "code"} if "`" not in inside:
-                inside = f"`{inside}`"
+                inside = f"`{inside}`"  # noqa: PLW2901
             case {"type": "pre"}:
-                newline = "\n" if before and not before.endswith("\n") else ""
-                inside = f"{newline}```{entity.get('language', '')}\n{inside}\n```"
-                behind = behind if behind.startswith("\n") or not behind else f"\n{behind}"
+                begin, end = "\n" * (before[-1:] not in ("", "\n")), "\n" * (behind[:1] not in ("", "\n"))
+                inside = f"{begin}```{entity.get('language', '')}\n{inside}\n```{end}"  # noqa: PLW2901
         text = before + inside + behind
     return text
 
 
-def _entities(message: Json) -> list[Json]:
-    return list(message.get("entities", message.get("caption_entities", ())))
+def _words(message: Json) -> str:
+    return str(message.get("text") or message.get("caption") or "")
 
 
-def _parted(text: str, entity: Json) -> tuple[str, str, str]:
-    """What stands before, in, and behind an entity, which counts in UTF-16."""
-    units = text.encode("utf-16-le", "surrogatepass")
-    begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
-    return tuple(part.decode("utf-16-le", "replace") for part in (units[:begin], units[begin:end], units[end:]))  # type: ignore[return-value]
+def _entities(message: Json) -> Iterator[tuple[Json, str, str]]:
+    """Each with what stands before it and in it; the service counts in UTF-16."""
+    units = _words(message).encode("utf-16-le", "surrogatepass")
+    for entity in message.get("entities", message.get("caption_entities", ())):
+        begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
+        yield entity, units[:begin].decode("utf-16-le", "replace"), units[begin:end].decode("utf-16-le", "replace")
 
 
 def _command(message: Json, bot: Bot) -> tuple[str | None, bool]:
     """The text of a command, without the bot's name; and whether it is for another bot."""
-    text = str(message.get("text", message.get("caption", "")))
-    for entity in _entities(message):
-        if entity["type"] == "bot_command" and entity["offset"] == 0:
-            _, inside, behind = _parted(text, entity)
+    for entity, before, inside in _entities(message):
+        if entity["type"] == "bot_command" and not before:
             word, _, name = inside.partition("@")
             other = bool(name) and f"@{name}".lower() != bot.name.lower()
-            return (text if other else word + behind), other
+            return (inside if other else word) + _words(message)[len(inside) :], other
     return None, False
 
 
 def _mentions(message: Json, bot: Bot) -> bool:
-    text = str(message.get("text", message.get("caption", "")))
-    for entity in _entities(message):
-        by_name = entity["type"] == "mention" and _parted(text, entity)[1].lower() == bot.name.lower()
-        if by_name or str(entity.get("user", {}).get("id")) == bot.id:
-            return True
-    return False
+    return any(
+        (entity["type"] == "mention" and inside.lower() == bot.name.lower())
+        or str(entity.get("user", {}).get("id")) == bot.id
+        for entity, _, inside in _entities(message)
+    )
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -11,35 +11,13 @@ from hypothesis import strategies as st
 from klaw.channels.markup import StyledText, cut, is_blank, split, styled
 from klaw.channels.telegram import Telegram, to_html
 from tests.support.plugins.golden import Golden
+from tests.support.repository import REPOSITORY
 from tests.support.services.telegram_rules import MAX_UNITS, parsed, units
 
 TELEGRAM = Telegram("1:x")
 
-CONSTRUCTS = {
-    "emphasis": "*a* _a_ **b** __b__ ***c*** **b *bi* b** ~~s~~ ~s~ a*b*c snake_case_name 2*3*4",
-    "headings": "# One\n\ntext\n\n## Two *it* `code`\ntext\n\nThree\n=====\n\nFour\n---\n\n###### Six ######",
-    "paragraphs": "one\ntwo  \nthree\\\nfour\n\n\n\nfive",
-    "code": '`a < b && c` ``x ` y``\n\n```python\nif a < b:\n    print("&amp;")\n```\n\n~~~\nno language\n~~~\n\n    indented\n      more',
-    "fences": "```\n```\n\n```c++ {.line}\nint a;\n\n\nint b;\n```\n\n````\n```\ninside\n```\n````\n\n```sh\nnever closed",
-    "quotes": "> one\n> two\n>\n> three **b** [l](https://a.example)\n>\n> > nested\n> > more\n>\n> ```py\n> x\n> ```\n\nafter",
-    "long quote": "> " + "word " * 150,
-    "bullets": "- one\n- two\n  more\n  - in\n    - deep\n      - deeper\n- \n\n* other\n\n+ loose\n\n+ list\n\n  second paragraph",
-    "numbers": "1. one\n2. two\n   1. in\n   2. in\n\n7) seven\n8) eight\n\n1. x\n\n   ```\n   code\n   ```\n2. y\n   > quote",
-    "tasks": "- [ ] open\n- [x] done\n- [X] done too\n- [y] neither\n  - [ ] inner",
-    "tables": "| Name | Count | Middle |\n|:--|--:|:-:|\n| a `c` | 1 | x |\n| 日本語 **b** | 22 | [l](https://a.example) |\n| a\\|b | | |",
-    "rules": "a\n\n---\n\nb\n\n***\n\nc",
-    "links": '[text](https://a.example/x?a=1&b=2 "title") <https://b.example> https://c.example/a_b_c. [ref] [R][ref]\n'
-    "[`code`](https://d.example) [**b**](https://e.example) [](https://f.example) [rel](docs/a.md) [mail](mailto:a@b.example)\n"
-    "<a@b.example> [js](javascript:alert(1)) http://localhost:8080/x [local](http://localhost/x)\n\n[ref]: https://ref.example 'T'",
-    "pictures": "![alt](https://a.example/p.png) ![](https://a.example/q.png) [![in](https://b.example/i.png)](https://c.example)",
-    "escapes": r"\*not\* \# \[x\](y) \\ \< &amp; &lt; &copy; &#x1F600; &nope; 1\. a",
-    "html": "<b>bold</b> <script>alert(1)</script>\n\n<div>\nblock\n</div>\n\n<!-- comment --> a <br> vector<int> a & b",
-    "formulas": r"$x_1 + y^2$ and $$\sum_{i} a_i$$ and \(a*b*c\), $5 and $6" "\n\n" r"\[ \frac{a}{b} \]",
-    "footnotes": "Text[^1] and more[^note].\n\n[^1]: First *note*.\n[^note]: Second.",
-    "emoji": "👨‍👩‍👧‍👦 🇩🇪 👍🏽 é ☕️ **👩🏽‍💻** `🙂`",
-    "scripts": "Привет, **мир**!\n\nשלום *עולם*\n\nمرحبا **بالعالم**\n\n你好，**世界**。\n\nहिन्दी *में*",
-    "mixed": "# Plan\n\n1. **First**: `make test`\n   - see [docs](https://docs.example)\n2. Then:\n\n   ```sh\n   ls | wc\n   ```\n\n> *Note*: done.",
-}
+SECTIONS = re.split(r"^=== (.+)\n", (REPOSITORY / "tests/data/constructs.md").read_text("utf-8"), flags=re.MULTILINE)
+CONSTRUCTS = {name: text.removesuffix("\n") for name, text in zip(SECTIONS[1::2], SECTIONS[2::2], strict=True)}
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
@@ -135,7 +113,7 @@ def test_parts_are_short_and_whole(markdown: str, most: int) -> None:
     begins = {found.start() for found in regex.finditer(r"\X", whole.text)} | {len(whole.text)}
     longest = max((units(found[0]) for found in regex.finditer(r"\X", whole.text)), default=0)
     for part in parts:
-        text, entities = parsed(to_html(part), "HTML")
+        text, _ = parsed(to_html(part), "HTML")
         assert units(text) <= most
     for at in boundaries(whole.text, [part.text for part in parts]):
         assert longest > most or at in begins, "a grapheme was cut"

@@ -20,6 +20,7 @@ import json
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -268,6 +269,12 @@ class TelegramService:
         self.refused: list[str] = []
         """What it did not take (without faults that were asked for)."""
         self.confirmed = 0
+        self.at_once: deque[int] = deque()
+        """How many updates the next polls give at most."""
+        self.files_below = ""
+        """The folder of the files, of a Bot API server of one's own."""
+        self.silent = False
+        """Calls are never answered."""
         self.gone = False
         self._faults: list[_Fault] = []
         self._down: ApiError | None = None
@@ -275,6 +282,11 @@ class TelegramService:
         self._news = trio.Condition()
         self._poll: trio.CancelScope | None = None
         self._connections: set[trio.CancelScope] = set()
+
+    @property
+    def polled(self) -> bool:
+        """Whether somebody waits for updates."""
+        return self._poll is not None
 
     @property
     def url(self) -> str:
@@ -343,6 +355,8 @@ class TelegramService:
     # -- the API ---------------------------------------------------------------------------------------------------
 
     async def call(self, method: str, asked: Json, files: Mapping[str, StoredFile]) -> Any:
+        if self.silent:
+            await trio.sleep_forever()
         if self._down is not None:
             raise self._down
         for fault in self._faults:
@@ -393,7 +407,7 @@ class TelegramService:
             text = "terminated by other getUpdates request; make sure that only one bot instance is running"
             raise ApiError(409, f"Conflict: {text}")
         self._poll = None
-        return waiting()
+        return waiting()[: self.at_once.popleft() if self.at_once else None]
 
     async def _delete_webhook(self, asked: Json) -> Any:
         self.webhook = ""
@@ -477,7 +491,8 @@ class TelegramService:
         if len(file.data) > 20 * MB:
             raise bad_request("file is too big")
         key = asked["file_id"]
-        return {"file_id": key, "file_unique_id": key, "file_size": len(file.data), "file_path": f"{file.kind}s/{key}"}
+        path = f"{self.files_below}/{file.kind}s/{key}" if self.files_below else f"{file.kind}s/{key}"
+        return {"file_id": key, "file_unique_id": key, "file_size": len(file.data), "file_path": path}
 
     async def _leave_chat(self, asked: Json) -> Any:
         self._open_chat(asked).closed = "bot is not a member of the group chat"
