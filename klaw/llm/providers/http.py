@@ -323,7 +323,7 @@ def translated(timeout_s: float) -> Iterator[None]:
     except httpx2.TimeoutException as exc:
         raise ProviderTimeout(f"the LLM provider sent nothing for {timeout_s:g} s") from exc
     except httpx2.ConnectError as exc:
-        raise ProviderUnreachable(f"the LLM provider cannot be reached{_reason(exc)}") from exc
+        raise ProviderUnreachable(f"the LLM provider cannot be reached{reason_of(exc)}") from exc
     except httpx2.LocalProtocolError:
         # Not "from exc": its text quotes the header, which may be the key.
         raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
@@ -342,7 +342,7 @@ async def refusal(response: httpx2.Response) -> ProviderError:
     return refused(response.status_code, readable(bytes(body.data)), after_s)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The system's words on a connection that could not be made."""
     waiting, seen = [error], 0
     while waiting and seen < MAX_CAUSES:

@@ -1,0 +1,85 @@
+"""Markdown as messages of Matrix: HTML of the tags that clients show, beside the Markdown itself for all others. Pure."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from typing import Any
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+
+from klaw.channels.markup import MAX_CHARS, split
+from klaw.channels.messenger import Part
+from klaw.domain.text import clean
+from klaw.web.markdown_rules import environment, extras, formulas
+
+MAX_HTML_BYTES = 40_000
+MAX_PART_BYTES = 60_000
+"""Of HTML and Markdown together: an event has at most 65,536, with what the homeserver puts beside."""
+TAGS = {
+    "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
+    "pre", "span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+ATTRIBUTES = {"a": {"href"}, "code": {"class"}, "div": {"data-mx-maths"}, "ol": {"start"}, "span": {"data-mx-maths"}}
+SCHEMES = {"http", "https", "mailto"}
+
+
+def render(markdown: str) -> list[Part]:
+    """See ``Messenger.render``."""
+    pieces = split(clean(markdown), lambda piece: len(piece) <= MAX_CHARS and _fits(piece, to_html(piece)))
+    return [Part(text=piece, formatted=to_html(piece)) for piece in pieces]
+
+
+def _fits(markdown: str, html: str) -> bool:
+    own, all_ = (len(json.dumps(text, ensure_ascii=False).encode()) for text in (html, html + markdown))
+    return own <= MAX_HTML_BYTES and all_ <= MAX_PART_BYTES
+
+
+def to_html(markdown: str) -> str:
+    html = _reader().render(markdown, environment(markdown)).strip()
+    return nh3.clean(
+        html, tags=TAGS, attributes=ATTRIBUTES, attribute_filter=_attribute, url_schemes=SCHEMES, link_rel=None
+    )
+
+
+def _attribute(tag: str, name: str, value: str) -> str | None:
+    return value if name != "class" or value.startswith("language-") else None
+
+
+@cache
+def _reader() -> MarkdownIt:
+    options = {"html": False, "linkify": False, "breaks": True, "tasklists": True}
+    reader = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    formulas(reader)
+    extras(reader)
+    for name in ("formula", "formula_block"):
+        reader.add_render_rule(name, _formula)
+    reader.add_render_rule("footnote", _footnote)
+    reader.add_render_rule("image", _image)
+    reader.add_render_rule("list_item_open", _item)
+    return reader
+
+
+def _formula(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    token = tokens[index]
+    tag = "span" if token.type == "formula" else "div"
+    return f'<{tag} data-mx-maths="{escape(token.info)}"><code>{escape(token.content)}</code></{tag}>'
+
+
+def _footnote(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    return f"<sup>{escape(tokens[index].content)}</sup>"
+
+
+def _image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    """A link: a client would have to load it from elsewhere."""
+    address = str(tokens[index].attrs["src"])
+    return f'<a href="{escape(address)}">{escape(tokens[index].content or address)}</a>'
+
+
+def _item(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    checked = tokens[index].meta.get("checked")
+    mark = "" if checked is None else "☑ " if checked else "☐ "
+    return renderer.renderToken(tokens, index, options, env) + mark
