@@ -58,6 +58,8 @@ PURE = (
     "actor/backoff.py",
     "domain",
     "context",
+    "channels/markup.py",
+    "channels/telegram_updates.py",
     "chats/commands.py",
     "knowledge/citations.py",
     "knowledge/follow_up.py",

@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
-from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
 from klaw.domain.text import span
+from klaw.domain.text_width import harmless, width
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
 from klaw.operations.lines import MarkedLine, PlainLine, Table
 from klaw.operations.operation import OperationError

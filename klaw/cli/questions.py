@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from getpass import getpass
 from typing import TypeVar
 
-from klaw.client.text_width import harmless
+from klaw.domain.text_width import harmless
 from klaw.errors import KlawError
 
 FEW = 3

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from klaw.client.text_width import width_of
+from klaw.domain.text_width import width_of
 
 MAX_CHARACTERS = 100_000
 """More than a frame carries; what is typed beyond is ignored."""

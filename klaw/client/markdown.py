@@ -12,7 +12,7 @@ from typing import TypeAlias
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from klaw.client.text_width import harmless, width, wrap
+from klaw.domain.text_width import harmless, width, wrap
 from klaw.web.markdown_rules import formulas
 
 Span: TypeAlias = tuple[str, str]

@@ -20,7 +20,7 @@ from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, QUIT, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import run_until_first_ends
 from klaw.client.streams import Event
-from klaw.client.text_width import harmless
+from klaw.domain.text_width import harmless
 from klaw.errors import ConnectionLost, InputError
 from klaw.wire.frames import ApprovalFrame, Approve, MessageFrame, Stop
 

@@ -15,7 +15,7 @@ import attrs
 
 from klaw.client.editor import View
 from klaw.client.markdown import plain, render
-from klaw.client.text_width import harmless, height, least_width, shown, width, width_of, wrap
+from klaw.domain.text_width import harmless, height, least_width, shown, width, width_of, wrap
 from klaw.web.markdown_rules import whole_blocks
 
 _CLEAR_BELOW = "\x1b[J"

@@ -47,7 +47,8 @@ def environment(text: str, **more: Any) -> dict[str, Any]:
 
 
 @cache
-def _blocks() -> MarkdownIt:
+def outline() -> MarkdownIt:
+    """Reads blocks only, and nothing inside of them."""
     reader = MarkdownIt("commonmark", {"html": False}).enable("table").disable("inline")
     formulas(reader)
     return reader
@@ -56,7 +57,7 @@ def _blocks() -> MarkdownIt:
 def whole_blocks(text: str) -> int:
     """Characters of the blocks at the beginning of a text that no further text can change."""
     lines = _LINE.findall(text)
-    tokens = _blocks().parse("".join(lines), {"grows": True})
+    tokens = outline().parse("".join(lines), {"grows": True})
     begins = [token.map[0] for token in tokens if token.level == 0 and token.map and token.nesting >= 0]
     return sum(map(len, lines[: begins[-1]])) if len(begins) > 1 else 0
 

@@ -2,7 +2,7 @@
 
 import re
 
-from klaw.client.text_width import width_of
+from klaw.domain.text_width import width_of
 
 _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.client.editor import EditorKey, LineEditor
-from klaw.client.text_width import width
+from klaw.domain.text_width import width
 
 UP, DOWN, LEFT, RIGHT, HOME, END, DELETE = b"\x1b[A", b"\x1b[B", b"\x1b[D", b"\x1b[C", b"\x1b[H", b"\x1b[F", b"\x1b[3~"
 

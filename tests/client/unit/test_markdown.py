@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from klaw.client.editor import View
 from klaw.client.markdown import render
 from klaw.client.screen import Foot, Screen
-from klaw.client.text_width import width
+from klaw.domain.text_width import width
 from klaw.web.markdown_rules import whole_blocks
 from tests.client.unit.small_terminal import SmallTerminal
 

@@ -11,10 +11,10 @@ from klaw.client.editor import View
 from klaw.client.screen import Foot, Screen
 from klaw.client.streams import ConnectedEvent, DisconnectedEvent
 from klaw.client.terminal import Interrupts
-from klaw.client.text_width import wrap
 from klaw.client.transcript import ScreenTranscript
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import UsedPassage
+from klaw.domain.text_width import wrap
 from klaw.wire.frames import (
     DegradedPart,
     Delta,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from klaw.client.text_width import width, wrap
+from klaw.domain.text_width import width, wrap
 
 TEXTS = st.text(st.sampled_from("ab ,.(я日本。「」🙂👩\u200d🇷\u0301\ufe0f"), max_size=40)
 

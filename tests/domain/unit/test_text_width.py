@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.text_width import harmless, width
+from klaw.domain.text_width import harmless, width
 
 
 @pytest.mark.parametrize(
