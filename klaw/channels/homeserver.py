@@ -38,18 +38,19 @@ class Homeserver:
         await self._client.aclose()
 
     async def find(self) -> None:
-        """Learn the homeserver's own address from the domain, if that is what people gave. Raises ChannelError."""
-        if not await self.optional("/_matrix/client/versions"):
-            found = await self.optional("/.well-known/matrix/client")
+        """Learn the homeserver's own address from the domain, if that is what people gave; nobody is shown the token
+        before. Raises ChannelError."""
+        if not await self.optional("/_matrix/client/versions", is_public=True):
+            found = await self.optional("/.well-known/matrix/client", is_public=True)
             address = text_at(found, "m.homeserver", "base_url").rstrip("/")
             if urlsplit(address).scheme not in ("http", "https"):
                 raise Refused(f"{self._url} is not the address of a Matrix homeserver")
             self._url = address
 
-    async def optional(self, path: str) -> dict[str, Any]:
+    async def optional(self, path: str, **more: Any) -> dict[str, Any]:
         """What a GET brings; empty: it is refused."""
         try:
-            return await self.ask("GET", path)
+            return await self.ask("GET", path, **more)
         except Refused:
             return {}
 
@@ -71,10 +72,13 @@ class Homeserver:
         params: Mapping[str, str] | None = None,
         within_s: float = REQUEST_S,
         at_most: int = MAX_ANSWER_BYTES,
+        is_public: bool = False,
     ) -> bytearray:
-        """The body that a request brings. Raises ChannelError; Refused, too, if the body has more than ``at_most``
-        bytes."""
-        headers = {"authorization": f"Bearer {self._token}", "content-type": media_type}
+        """The body that a request brings; one that ``is_public`` needs no token. Raises ChannelError; Refused, too, if
+        the body has more than ``at_most`` bytes."""
+        headers = {"content-type": media_type}
+        if not is_public:
+            headers["authorization"] = f"Bearer {self._token}"
         opened = self._client.stream(method, self._url + path, content=content, params=params, headers=headers)
         try:
             with trio.move_on_after(within_s):

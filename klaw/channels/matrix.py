@@ -1,6 +1,7 @@
 """Matrix: the client-server API of a homeserver, over HTTP. Rooms that are encrypted end to end cannot be read."""
 
 import json
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from html import escape
@@ -48,16 +49,15 @@ _NO_ROOM = ("M_FORBIDDEN", "M_NOT_FOUND")
 _YES_NO = ("✅", "❌")
 _DIGITS = tuple(f"{digit}\N{VARIATION SELECTOR-16}\N{COMBINING ENCLOSING KEYCAP}" for digit in range(1, 10))
 _NOTHING: Mapping[str, Any] = {"types": []}
-_STATE = {"types": events.STATE, "lazy_load_members": True, "include_redundant_members": True}
 
 
-def _filter(timeline: Mapping[str, Any]) -> str:
-    room = {"timeline": timeline, "state": _STATE, "ephemeral": _NOTHING, "account_data": _NOTHING}
+def _filter(timeline: Mapping[str, Any], *more_types: str) -> str:
+    state = {"types": [*events.STATE, *more_types], "lazy_load_members": True, "include_redundant_members": True}
+    room = {"timeline": timeline, "state": state, "ephemeral": _NOTHING, "account_data": _NOTHING}
     return json.dumps({"room": room, "presence": _NOTHING, "account_data": _NOTHING})
 
 
 _NEW = _filter({"types": events.TIMELINE, "limit": PAGE})
-_ROOMS = _filter({"limit": 0})
 _MISSED = json.dumps({"types": events.TIMELINE, "lazy_load_members": True})
 
 
@@ -97,7 +97,8 @@ class Matrix:
 
     async def receive(self, position: str | None) -> Batch:
         if position is None or not self._knows_rooms:  # what a later answer says is only what has changed
-            answer = await self._sync(_ROOMS, timeout="0")
+            # Homeservers keep answers to the same question for minutes: who is in a room must not come from there.
+            answer = await self._sync(_filter({"limit": 0}, f"klaw.{secrets.token_hex(8)}"), timeout="0")
             for room_id, part in at(answer, "rooms", "join", of=dict).items():
                 self._learn(room_id, part, at(part, "state", "events", of=list))
             self._knows_rooms = True
@@ -109,6 +110,7 @@ class Matrix:
             found += await self._in_room(room_id, part, position)
         for room_id in at(answer, "rooms", "leave", of=dict):
             self._rooms.pop(room_id, None)
+            self._unreadable.discard(room_id)
             found.append(Left(conversation=room_id))
         return Batch(events=tuple(found), position=text_at(answer, "next_batch"))
 
@@ -222,26 +224,31 @@ class Matrix:
         await self._offer(conversation, message, key, buttons)
 
     async def upload(
-        self, conversation: str, name: str, type: str, data: bytes, key: str, *, voice: bool = False
+        self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
     ) -> str:
         if len(data) > self._upload_bytes:
             raise Refused(f"the homeserver takes files of at most {self._upload_bytes:,} bytes")
         answer = await self._server.ask(
-            "POST", "/_matrix/media/v3/upload", data, media_type=type, params={"filename": name}, within_s=TRANSFER_S
+            "POST",
+            "/_matrix/media/v3/upload",
+            data,
+            media_type=media_type,
+            params={"filename": name},
+            within_s=TRANSFER_S,
         )
-        kind = type.partition("/")[0]
+        kind = media_type.partition("/")[0]
         content: dict[str, Any] = {
             "msgtype": f"m.{kind}" if kind in ("image", "audio", "video") else "m.file",
             "body": name,
             "filename": name,
             "url": text_at(answer, "content_uri"),
-            "info": {"mimetype": type, "size": len(data)},
+            "info": {"mimetype": media_type, "size": len(data)},
         }
         if voice:
             content |= {"msgtype": "m.audio", "org.matrix.msc1767.audio": {}, "org.matrix.msc3245.voice": {}}
         return await self._send(conversation, "m.room.message", content | _in_thread(conversation), key)
 
-    async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open while it yields
+    async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open then
         place, most = file.place.removeprefix("mxc://"), self.limits.download_bytes
         try:
             answer = await self._server.exchange("GET", f"/_matrix/client/v1/media/download/{place}", at_most=most)
@@ -316,7 +323,8 @@ def _content(part: Part, buttons: Sequence[Button]) -> dict[str, Any]:
     """A message. Its mentions are none, so that an answer that names people does not ring at theirs."""
     pressable = _pressable(buttons)
     lines = [f"{emoji} {button.label}" for emoji, button in pressable]
-    content: dict[str, Any] = {"msgtype": "m.text", "body": "\n".join([part.text, *lines]), "m.mentions": {}}
+    body = "\n\n".join(filter(None, (part.text, "\n".join(lines))))
+    content: dict[str, Any] = {"msgtype": "m.text", "body": body, "m.mentions": {}}
     if part.formatted:
         html = "<br>".join(map(escape, lines))
         content |= {

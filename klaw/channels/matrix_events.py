@@ -76,14 +76,14 @@ class RoomState:
         self.members = sum(self._counts.values())
         self._heroes = [each for each in at(summary, "m.heroes", of=list) if isinstance(each, str)] or self._heroes
         for event in events:
-            content, key = at(event, "content", of=dict), event.get("state_key")
+            content, key, kind = at(event, "content", of=dict), event.get("state_key"), text_at(event, "type")
             if not isinstance(key, str):
                 continue
-            match event.get("type"):
+            match kind:
                 case "m.room.member":
                     self.names[key] = name_of(event)
                 case "m.room.name" | "m.room.canonical_alias":
-                    self._named[event["type"]] = text_at(content, "name") or text_at(content, "alias")
+                    self._named[kind] = text_at(content, "name") or text_at(content, "alias")
                 case "m.room.encryption":
                     self.encrypted = True
                 case "m.room.tombstone":

@@ -1,6 +1,7 @@
-"""Markdown as messages of Matrix: HTML of the tags that clients show, beside the Markdown itself for all others. Pure."""
+"""Markdown as messages of Matrix: HTML of the tags that clients show, and the Markdown itself for all others. Pure."""
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
@@ -11,31 +12,41 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from klaw.channels.markup import MAX_CHARS, split
+from klaw.channels.markup import split
 from klaw.channels.messenger import Part
 from klaw.domain.text import clean
 from klaw.web.markdown_rules import environment, extras, formulas
 
-MAX_HTML_BYTES = 40_000
-MAX_PART_BYTES = 60_000
-"""Of HTML and Markdown together: an event has at most 65,536, with what the homeserver puts beside."""
+PART_BYTES = 10_000
+"""Of Markdown in one message."""
+MAX_BYTES = 60_000
+"""Of Markdown and HTML together: an event has at most 65,536, with what the homeserver puts beside."""
 TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
-    "pre", "span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
+    "pre", "s", "span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = {"a": {"href"}, "code": {"class"}, "div": {"data-mx-maths"}, "ol": {"start"}, "span": {"data-mx-maths"}}
+ATTRIBUTES = {
+    "*": set[str](),
+    "a": {"href"},
+    "code": {"class"},
+    "div": {"data-mx-maths"},
+    "ol": {"start"},
+    "span": {"data-mx-maths"},
+}
 SCHEMES = {"http", "https", "mailto"}
+_ADDRESS = re.compile(rf"(?:{'|'.join(SCHEMES)}):", re.IGNORECASE)
 
 
 def render(markdown: str) -> list[Part]:
-    """See ``Messenger.render``."""
-    pieces = split(clean(markdown), lambda piece: len(piece) <= MAX_CHARS and _fits(piece, to_html(piece)))
-    return [Part(text=piece, formatted=to_html(piece)) for piece in pieces]
+    """See ``Messenger.render``. What HTML makes far longer, such as a table of empty cells, stays Markdown."""
+    pieces = split(clean(markdown), lambda text: len(text.encode()) <= PART_BYTES)
+    return [
+        Part(text=text, formatted=html if _fits(text, html) else "") for text in pieces for html in (to_html(text),)
+    ]
 
 
 def _fits(markdown: str, html: str) -> bool:
-    own, all_ = (len(json.dumps(text, ensure_ascii=False).encode()) for text in (html, html + markdown))
-    return own <= MAX_HTML_BYTES and all_ <= MAX_PART_BYTES
+    return len(json.dumps(markdown + html, ensure_ascii=False).encode()) <= MAX_BYTES
 
 
 def to_html(markdown: str) -> str:
@@ -45,8 +56,9 @@ def to_html(markdown: str) -> str:
     )
 
 
-def _attribute(tag: str, name: str, value: str) -> str | None:
-    return value if name != "class" or value.startswith("language-") else None
+def _attribute(_tag: str, name: str, value: str) -> str | None:
+    is_allowed = {"class": value.startswith("language-"), "href": bool(_ADDRESS.match(value))}
+    return value if is_allowed.get(name, True) else None
 
 
 @cache

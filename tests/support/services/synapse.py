@@ -18,7 +18,6 @@ import json
 import os
 import secrets
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,7 +87,9 @@ class Synapse:
             return
         command = [self._python, "-m", "synapse.app.homeserver", "--config-path", self._folder / "homeserver.yaml"]
         with (self._folder / "output").open("ab") as output:
-            self._process = subprocess.Popen(command, cwd=self._folder, stdout=output, stderr=output)
+            self._process = subprocess.Popen(  # noqa: ASYNC220  it outlives the test's loop
+                command, cwd=self._folder, stdout=output, stderr=output
+            )
         await until(self._answers, every_s=0.1)
 
     def stop(self) -> None:
@@ -103,7 +104,7 @@ class Synapse:
         async with httpx2.AsyncClient(base_url=self.url, trust_env=False) as client:
             nonce = (await client.get("/_synapse/admin/v1/register")).json()["nonce"]
             password = secrets.token_hex(8)
-            told = "\0".join((nonce, name, password, "notadmin")).encode()
+            told = f"{nonce}\0{name}\0{password}\0notadmin".encode()
             mac = hmac.new(SECRET.encode(), told, hashlib.sha1).hexdigest()
             asked = {"nonce": nonce, "username": name, "password": password, "admin": False, "mac": mac, **changes}
             answer = await client.post("/_synapse/admin/v1/register", json=asked)
@@ -152,7 +153,7 @@ class Person:
     ) -> str:
         algorithm = {"algorithm": "m.megolm.v1.aes-sha2"}
         state = [{"type": "m.room.encryption", "state_key": "", "content": algorithm}] if encrypted else []
-        body = {"preset": "trusted_private_chat", "invite": [each.id for each in invite], "initial_state": state}
+        body = {"preset": "private_chat", "invite": [each.id for each in invite], "initial_state": state}
         return str(
             (await self.ask("POST", "createRoom", {**body, **({"name": name} if name else {}), **more}))["room_id"]
         )
@@ -169,17 +170,17 @@ class Person:
     async def kick(self, room: str, whom: "Person") -> None:
         await self.ask("POST", f"rooms/{quote(room)}/kick", {"user_id": whom.id})
 
-    async def set_state(self, room: str, type: str, content: Mapping[str, Any]) -> str:
-        return str((await self.ask("PUT", f"rooms/{quote(room)}/state/{type}/", content))["event_id"])
+    async def set_state(self, room: str, kind: str, content: Mapping[str, Any]) -> str:
+        return str((await self.ask("PUT", f"rooms/{quote(room)}/state/{kind}/", content))["event_id"])
 
     async def rename(self, name: str) -> None:
         await self.ask("PUT", f"profile/{quote(self.id)}/displayname", {"displayname": name})
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    async def send(self, room: str, content: Mapping[str, Any], type: str = "m.room.message") -> str:
+    async def send(self, room: str, content: Mapping[str, Any], kind: str = "m.room.message") -> str:
         """Send an event; returns its id."""
-        path = f"rooms/{quote(room)}/send/{type}/{secrets.token_hex(8)}"
+        path = f"rooms/{quote(room)}/send/{kind}/{secrets.token_hex(8)}"
         return str((await self.ask("PUT", path, content))["event_id"])
 
     async def say(self, room: str, text: str, **content: Any) -> str:
@@ -209,19 +210,19 @@ class Person:
     async def redact(self, room: str, event: str) -> None:
         await self.ask("PUT", f"rooms/{quote(room)}/redact/{quote(event)}/{secrets.token_hex(8)}", {})
 
-    async def upload(self, data: bytes, type: str, name: str) -> str:
+    async def upload(self, data: bytes, media_type: str, name: str) -> str:
         """Keep a file on the homeserver; returns its ``mxc://`` address."""
         async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
-            headers = {"Authorization": f"Bearer {self.token}", "Content-Type": type}
+            headers = {"Authorization": f"Bearer {self.token}", "Content-Type": media_type}
             address = f"{self.url}/_matrix/media/v3/upload"
             answer = await client.post(address, content=data, params={"filename": name}, headers=headers)
         return str(answer.json()["content_uri"])
 
     async def send_file(
-        self, room: str, data: bytes, type: str, name: str, msgtype: str = "m.file", **content: Any
+        self, room: str, data: bytes, media_type: str, name: str, msgtype: str = "m.file", **content: Any
     ) -> str:
-        address = await self.upload(data, type, name)
-        info = {"mimetype": type, "size": len(data)}
+        address = await self.upload(data, media_type, name)
+        info = {"mimetype": media_type, "size": len(data)}
         return await self.send(room, {"msgtype": msgtype, "body": name, "url": address, "info": info, **content})
 
     async def download(self, address: str) -> bytes:
@@ -234,8 +235,8 @@ class Person:
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
-    async def event(self, room: str, id: str) -> dict[str, Any]:
-        return dict(await self.ask("GET", f"rooms/{quote(room)}/event/{quote(id)}"))
+    async def event(self, room: str, event: str) -> dict[str, Any]:
+        return dict(await self.ask("GET", f"rooms/{quote(room)}/event/{quote(event)}"))
 
     async def timeline(self, room: str) -> list[dict[str, Any]]:
         """The newest events of a room, the oldest first."""
@@ -280,7 +281,3 @@ class Person:
             if each["type"] == "m.typing"
         ]
         return list(found[-1]) if found else []
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
