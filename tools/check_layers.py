@@ -126,10 +126,10 @@ NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
 CALLS_WITH_TABLES = {"Rows", "insert", "upsert", "index_row", "unindex_row", "table", "full_text", "entries"}
 
 MOST_LINES = 400
-MOST_IN_FOLDER = 22
+MOST_IN_FOLDER = 24
 FULLER = {"domain"}
 """Folders with more modules; to become none."""
-MOST_MODULES = 500
+MOST_MODULES = 530
 """Python files below klaw/."""
 
 

@@ -17,7 +17,7 @@ from klaw.api.problems import MODEL_FAILED
 from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
-from klaw.chats.requests import Submit
+from klaw.chats.requests import HTTP, Submit
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import (
@@ -47,7 +47,6 @@ ANSWER_ROWS = 200
 LOOK_S = 5.0
 """Seconds without news after which it is checked whether anything still answers; after two such pauses nothing does."""
 UNANSWERED = "nothing answers this message: send another one or /retry to try again"
-CHANNEL = "http"
 
 ChatNews: TypeAlias = Message | ChatEvent
 
@@ -208,7 +207,7 @@ async def ask(
             await chats.retry(user, name)
             await asked.begin(again, again=True)
         elif replaced is not None:
-            said = Submit(id=message_id, text=text, files=files, channel=CHANNEL, instructions=instructions)
+            said = Submit(id=message_id, text=text, files=files, channel=HTTP, instructions=instructions)
             await chats.stop(user, name)  # who asks otherwise waits for no other answer
             wish = Wish(which=replaced.seq, edits=not same_question, files=files)
             open_question = await chats.vary(user, name, wish, said)
@@ -216,7 +215,7 @@ async def ask(
             await asked.begin(open_question.message, again=same_question)
         else:
             sent = await chats.send(
-                user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question
+                user, name, message_id, text, files, channel=HTTP, instructions=instructions, question=question
             )
             await asked.begin(sent.message, repeated=sent.repeated)
         yield asked

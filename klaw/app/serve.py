@@ -25,6 +25,7 @@ from klaw.admin import socket as admin_socket
 from klaw.admin.notify import Notifier
 from klaw.api.server import HttpServer
 from klaw.app.app import App, recover_chats, running
+from klaw.channels.channels import Channels
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
@@ -120,6 +121,7 @@ class _Server:
             http=self._http if app.core.config.gateway.http.enabled else None,
         )
         self.gateway = Gateway(self._services, self._listening)
+        self._channels = Channels(core=app.core, hub=app.hub, chats=app.chats, approvals=app.tools.approvals)
         app.core.changing.checks.append(self.gateway.check)
         app.core.changing.told.append(self._settings_changed)
 
@@ -133,9 +135,11 @@ class _Server:
             await core.supervisor.start(notify.spec(notifier, interval_s, checks))
         await core.supervisor.start(health.Notices(core, self._auth.owners).spec())
         await self._push.start()
+        await self._channels.start()
 
     async def stop(self) -> None:
         """No new connections and no new questions; what runs goes on in the stages of ``running``."""
+        await self._channels.stop()
         names = (health.NOTICES, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, self.gateway.mailbox.name)
         for name in (*names, self._push.mailbox.name):
             await self.app.core.supervisor.stop(name, "shutdown")
@@ -161,6 +165,7 @@ class _Server:
             add_token=self._auth.add,
             revoke=self._auth.revoke,
             make_code=self._auth.make_code,
+            channels=self._channels,
             check_up=partial(_check_up, self.app.core.paths, Threads("check-up", 1)),
         )
         return attrs.evolve(self.app, listeners=listeners)

@@ -156,6 +156,8 @@ class ChannelError(KlawError):
     """The service could not be asked, or has refused. The text says why, in the service's own words where they may be
     shown (secrets masked)."""
 
+    code = "channel_failed"
+
 
 class Unreachable(ChannelError):
     """No connection, a time-out, or an error of the service (5xx): the same request may work later."""
@@ -227,9 +229,10 @@ class Messenger(Protocol):
         ...
 
     async def upload(
-        self, conversation: str, name: str, type: str, data: bytes, key: str, *, voice: bool = False
+        self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
     ) -> str:
-        """Send a file, as picture or sound if it is one; with ``voice`` as a voice message. Returns the message's id."""
+        """Send a file, as picture or sound if it is one, with ``voice`` as a voice message. Returns the message's
+        id."""
         ...
 
     def download(self, file: IncomingFile) -> AsyncIterator[bytes]:

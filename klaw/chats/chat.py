@@ -18,10 +18,10 @@ from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
-from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, Vary
+from klaw.chats.requests import HTTP, Recover, StopTurn, Submit, Vary
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.events import Step, StepChanged, VariantShown
-from klaw.domain.message import MessageKind, NewMessage, Role, TurnStatus
+from klaw.domain.message import HEARD, MessageKind, NewMessage, Role, TurnStatus
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import AnswerRunning, CannotReplace, KlawError
 from klaw.store.kinds import attachments, messages
@@ -245,7 +245,8 @@ class _ChatActor:
         if not appended.repeated:
             self.wishes = submit if submit.instructions or submit.model else self.wishes
             now = trio.current_time()
-            (self.debounce.add if submit.channel == WEBSOCKET else self.debounce.hurry)(now)
+            if not submit.channel.startswith(HEARD):
+                (self.debounce.hurry if submit.channel == HTTP else self.debounce.add)(now)
             self.agent.memory.embedder.nudge()
             self._show_state()
             self.waiting.deadline = self._wake_at()

@@ -7,8 +7,8 @@ from klaw.domain.attachment import NamedFile
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.variants.replace import Wish
 
-WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages; other channels are answered at once."""
+WEBSOCKET, HTTP = "websocket", "http"
+"""Channels. A program that asks over HTTP is answered at once; people may write a thought in several messages."""
 
 
 @attrs.frozen(kw_only=True)

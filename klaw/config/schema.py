@@ -8,6 +8,7 @@ from typing import Literal
 
 import attrs
 
+from klaw.config.channels import ChannelsConfig
 from klaw.config.keys import DAY_S, YEAR_S, key, section
 from klaw.config.llm import BUILT_IN_MODEL, LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
@@ -221,6 +222,7 @@ class EngineConfig:
     local_model: LocalModelConfig = section(LocalModelConfig)
     embedding: EmbeddingConfig = section(EmbeddingConfig, restart=True)
     gateway: GatewayConfig = section(GatewayConfig)
+    channels: ChannelsConfig = section(ChannelsConfig)
     chats: ChatsConfig = section(ChatsConfig)
     attachments: AttachmentsConfig = section(AttachmentsConfig)
     store: StoreConfig = section(StoreConfig, restart=True)

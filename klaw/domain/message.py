@@ -56,6 +56,8 @@ SHOWN = "forgetting"
 """Key in the metadata of an answer that showed what would be forgotten: it goes with the next forgetting."""
 TOLD = "told"
 """Key in an answer's metadata: the digest of the streamed words, where those are not the words stored."""
+HEARD = "heard:"
+"""What the channel of a message begins with that is kept as context, and never answered."""
 SESSION_PAUSE_S = 3600
 """A longer pause in a chat ends a session; the default of ``topics.chunkIntervalSeconds``."""
 

@@ -69,6 +69,15 @@ NEW_CHAT = "chat-[0-9]" + 7 * "[0-9a-z]"
 only."""
 
 
+GROUP = "group-"
+"""What the names of users begin with that are groups of a messenger."""
+
+
+def is_group(user: UserId) -> bool:
+    """Whether a user is a group of people, who share one memory and see each other's messages."""
+    return user.startswith(GROUP)
+
+
 def new_chat_name() -> str:
     """A name for a chat that nobody names."""
     return f"chat-{secrets.randbelow(10)}{secrets.token_hex(4)[1:]}"

@@ -90,6 +90,9 @@ def _changes(raw: Any) -> dict[str, Any]:
 @attrs.frozen(kw_only=True)
 class TaskAdd(op.OfUser):
     fields: Annotated[NewTask, Form(_fields, dict)] = op.argument("the task", default=attrs.NOTHING)
+    channel: op.Name | None = op.argument(
+        "the messenger that gets the results, in your conversation there: klaw channels list", metavar="NAME"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -301,7 +304,15 @@ async def preview(asked: Any, caller: Caller, parts: Parts) -> PreviewedTrigger:
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
 async def add(asked: TaskAdd, caller: Caller, parts: Parts) -> OneTask:
     """Make a task: give --message and one of --when, --cron, --every and --at."""
-    return {"task": await parts.tasks.scheduling.add(caller.user, asked.fields)}
+    fields = dict(asked.fields)
+    if asked.channel is not None:
+        links = await parts.readers.run(stored.channels.links, asked.channel)
+        own = [each.chat for each in links if each.user == caller.user]
+        if not own:
+            text = "has no conversation with you; `klaw channels list` shows the channels"
+            raise op.OperationError("unknown_channel", text, field="channel")
+        fields["injectInto"] = own[0]
+    return {"task": await parts.tasks.scheduling.add(caller.user, fields)}
 
 
 @NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)

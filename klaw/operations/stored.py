@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from klaw.store import originals as originals
+    from klaw.store.kinds import channels as channels
     from klaw.store.kinds import chats as chats
     from klaw.store.kinds import core_memory as core_memory
     from klaw.store.kinds import facts as facts

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from klaw.convert import Converter
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId, UserId, is_group
 from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
 from klaw.json_schema import schema_of
@@ -248,6 +248,8 @@ class Toolbox:
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
         enabled = (s for s in self.all() if not any(fnmatchcase(s.name, pattern) for pattern in self.disabled))
         allowed = (s for s in enabled if not (context.temporary and s.permission is Permission.WRITE))
+        if is_group(context.user):  # anybody there could give the permission
+            allowed = (s for s in allowed if s.permission is not Permission.APPROVAL)
         return tuple(spec for spec in allowed if spec.when is None or spec.when(context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:

@@ -111,8 +111,8 @@ async def phone(asked: PhoneToAdd, caller: Caller, parts: Parts) -> PhoneCode:
         raise OperationError("only_this_computer", text)
     code, until = parts.listeners.make_code(caller.user, operator=asked.operator, asked_with=caller.token)
     url = f"{found[0]}/#/code/{code}"
-    picture = await parts.core.files.run(_picture, url)
-    return {"user": caller.user, "url": url, "picture": picture, "expires_at": until, "addresses": found}
+    made = await parts.core.files.run(picture, url)
+    return {"user": caller.user, "url": url, "picture": made, "expires_at": until, "addresses": found}
 
 
 def own_addresses(listening: str) -> list[str]:
@@ -144,7 +144,8 @@ def _of_this_machine(version: int) -> list[str]:
     return found
 
 
-def _picture(url: str) -> str:
+def picture(url: str) -> str:
+    """The QR code of an address, an SVG as a data URL. Blocks."""
     import segno
 
     made: str = segno.make(url, micro=False).svg_data_uri(border=4, light="#fff", omitsize=True)

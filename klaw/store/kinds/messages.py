@@ -12,7 +12,7 @@ from klaw.convert import JOURNAL, Wire
 from klaw.domain.branch import REPLACED
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import Message, MessageKind, NewMessage, Role, ThinkingLevel, TurnRecord, is_searchable
+from klaw.domain.message import HEARD, Message, MessageKind, NewMessage, Role, ThinkingLevel, TurnRecord, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.notes import Quotes
 from klaw.errors import IdConflict
@@ -334,8 +334,8 @@ def ids_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> 
     return [str(each) for (each,) in connection.execute(_IDS, (user, json.dumps(list(rowids))))]
 
 
-HERE = f"channel NOT GLOB '{ORIGIN}*'"
-"""Condition of a message that was not imported."""
+HERE = f"channel NOT GLOB '{ORIGIN}*' AND channel NOT GLOB '{HEARD}*'"
+"""Condition of a message that is to be answered: it was neither imported nor only heard."""
 PENDING = f"""
 WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {HERE}
     AND seq > coalesce(

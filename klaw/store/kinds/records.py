@@ -11,6 +11,7 @@ from klaw.store.changes import Change, Kind, earlier
 from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import (
+    channels,
     chats,
     core_memory,
     facts,
@@ -40,6 +41,8 @@ KINDS: list[Kind[Any]] = [
     tasks.TASK,
     tasks.SETTINGS,
     tasks.SUBSCRIPTION,
+    channels.LINK,
+    channels.POSITION,
     summaries.SUMMARY,
     summaries.NOTE,
     topic_changes.TOPIC,

@@ -9,6 +9,7 @@ export const VIEWS = [
   { path: "tasks", name: "Tasks" },
   { path: "usage", name: "Usage", rare: true },
   { path: "system", name: "System", operator: true, rare: true },
+  { path: "channels", name: "Channels", within: "system" },
   { path: "access", name: "Access", within: "system" },
   { path: "import", name: "Import", within: "system" },
   { path: "backups", name: "Backups", within: "system", operator: true },

@@ -46,6 +46,12 @@ def shipped_endpoints():
     return "kb:\n  endpoints:\n" + re.sub(r"^# ", "", block[0], flags=re.MULTILINE)
 
 
+def shipped_channel():
+    """The commented account of a messenger of the shipped file, uncommented."""
+    block = re.search(r"^#     telegram:\n(#     .*\n)+", SHIPPED, re.MULTILINE)
+    return "channels:\n  accounts:\n" + re.sub(r"^# ", "", block[0], flags=re.MULTILINE)
+
+
 def test_the_shipped_file_parses_to_the_defaults_without_a_warning():
     assert parse(SHIPPED, {}) == (EngineConfig(), [])
 
@@ -60,6 +66,8 @@ def test_the_shipped_file_has_every_key():
     given |= {f"mcp.servers.<name>.{name}" for server in servers.values() for name in server}
     endpoints = yaml.safe_load(shipped_endpoints())["kb"]["endpoints"]
     given |= {f"kb.endpoints.<name>.{name}" for name in endpoints["museum"]}
+    accounts = yaml.safe_load(shipped_channel())["channels"]["accounts"]
+    given |= {f"channels.accounts.<name>.{name}" for name in accounts["telegram"]}
     assert given == set(EVERY_PATH)
 
 
@@ -73,6 +81,12 @@ def test_the_shipped_example_of_an_endpoint_works():
     made, _ = parse(shipped_endpoints(), {"MUSEUM_PASSWORD": "geheim"})
     assert made.kb.endpoints["museum"].password.reveal("") == "geheim"
     assert show(made)["kb"]["endpoints"]["museum"]["password"] == "***"
+
+
+def test_the_shipped_example_of_a_channel_works():
+    made, _ = parse(shipped_channel(), {"KLAW_CHANNEL_TELEGRAM_TOKEN": "geheim"})
+    assert made.channels.accounts["telegram"].token.reveal("") == "geheim"
+    assert show(made)["channels"]["accounts"]["telegram"]["token"] == "***"
 
 
 @pytest.mark.parametrize("given", ["user: klaw", "password: secret"])

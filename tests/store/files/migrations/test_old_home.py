@@ -18,7 +18,7 @@ NOT_IN_LOGS = {"vectors"}
 """Tables that are made by the model."""
 SINCE = {"changes of tasks", "chats", "knowledge bases", "sources of knowledge bases", "traits"}
 SINCE |= {"uses of documents", "user settings", "branches", "replaced messages", "replaced turns", "hidden things"}
-SINCE |= {"browsers that are notified"}
+SINCE |= {"browsers that are notified", "linked conversations", "read positions"}
 """Tables that this home does not have yet."""
 WIDER = {"sessions", "tasks"}
 """Tables with a column that this home does not have yet."""

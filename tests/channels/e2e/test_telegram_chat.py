@@ -1,0 +1,223 @@
+"""People talk with a real server in Telegram: a strict emulator of its Bot API stands for the service."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from klaw.cli.admin_call import call
+from klaw.config.paths import Paths
+from tests.support.llm_server import LlmServer, Text, Tool, Wait, serve_llm, text_reply, tool_reply
+from tests.support.server import Server, served, write_home
+from tests.support.services.telegram import Chat, Person, Shown, TelegramService, serve_telegram
+from tests.support.waiting import until
+
+
+@attrs.define
+class World:
+    server: Server
+    telegram: TelegramService
+    llm: LlmServer
+
+    async def ask(self, operation: str, **args: Any) -> dict[str, Any]:
+        """Carry out an operation as the operator."""
+        paths = Paths.resolve(self.server.home, {})
+        return await trio.to_thread.run_sync(lambda: call(paths, operation, timeout_s=120, **args))
+
+    async def connect(self) -> dict[str, Any]:
+        given = {"type": "telegram", "api_url": self.telegram.url, "token": self.telegram.token}
+        return await self.ask("channels_add", **given, user="local")
+
+    async def paired(self, name: str = "Anna", user: str = "local", language: str = "en") -> Person:
+        """Somebody who came by the link of a user."""
+        person = self.telegram.person(name, language)
+        code = (await self.ask("channels_invite", name="telegram", user=user))["code"]
+        await person.starts(code)
+        await said(person.chat, "connected" if language == "en" else "подключены")
+        return person
+
+
+async def said(chat: Chat, words: str) -> Shown:
+    """The message of the bot with these words, once it is there."""
+    return await until(lambda: next((each for each in chat.of_bot if words in each.text), None))
+
+
+@asynccontextmanager
+async def telegram_world(home: Path, **sections: Any) -> AsyncIterator[World]:
+    async with (
+        serve_llm() as llm,
+        serve_telegram() as telegram,
+        served(write_home(home, llm=llm.url, **sections)) as server,
+    ):
+        yield World(server, telegram, llm)
+
+
+async def test_a_stranger_gets_a_code_and_is_let_in(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        made = await world.connect()
+        assert made["bot"] == "@klaw_bot" and made["code"] in made["url"]
+        anna = world.telegram.person("Anna")
+        await anna.says("Hello?")
+        told = await said(anna.chat, "code is")
+        code = told.text.split("Your code is ")[1][:8]
+        await anna.says("Hello??")
+        world.llm.replies.append(text_reply("Good morning, Anna."))
+        paired = await world.ask("channels_pair", code=code.lower(), user="anna")
+        assert paired["user"] == "anna" and paired["title"] == "Anna"
+        await said(anna.chat, "You are connected")
+        await anna.says("Good morning")
+        await said(anna.chat, "Good morning, Anna.")
+        assert len(anna.chat.of_bot) == 3  # the second Hello was not answered at all
+        assert world.llm.requests[-1].last_user.endswith("Good morning")
+        listed = await world.ask("channels_list")
+        assert [each["bot"] for each in listed["channels"]] == ["@klaw_bot"]
+        assert [(each["user"], each["chat"]) for each in listed["conversations"]] == [("anna", "Telegram")]
+        assert world.telegram.refused == []
+        assert world.telegram.token not in world.server.stderr
+
+
+async def test_a_link_pairs_in_the_language_of_the_person(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        made = await world.connect()
+        boris = world.telegram.person("Борис", "ru")
+        world.llm.replies.append(text_reply("Привет, Борис!"))
+        await boris.starts(made["code"])
+        await said(boris.chat, "Готово, вы подключены")
+        await boris.says("Привет")
+        await said(boris.chat, "Привет, Борис!")
+        clara = world.telegram.person("Clara")
+        await clara.starts(made["code"])  # it was used up
+        await said(clara.chat, "I do not know you yet")
+        assert any(each["command"] == "remind" for each in world.telegram.commands["ru"])
+
+
+async def test_an_answer_grows_and_stays_one_message(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        rest = trio.Event()
+        steps = (Text("The **first** half"), Wait(rest), Text(" and the second."))
+        world.llm.replies.append(attrs.evolve(text_reply(), steps=steps))
+        await anna.says("Tell me")
+        draft = await said(anna.chat, "The first half …")
+        rest.set()
+        await until(lambda: draft.text == "The first half and the second.")
+        assert [each.id for each in anna.chat.of_bot].count(draft.id) == 1
+        assert sum("first half" in each.text for each in anna.chat.of_bot) == 1
+
+
+async def test_a_tool_asks_with_buttons(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path, tools={"exec": {"enabled": True, "sandbox": "off"}}) as world:
+        await world.connect()
+        anna = await world.paired()
+        call_it = Tool(id="c1", name="host_exec", arguments='{"command": "echo hello"}')
+        world.llm.replies += [tool_reply(call_it), text_reply("It said hello.")]
+        await anna.says("Run echo")
+        asked = await said(anna.chat, "May I use host_exec")
+        assert "echo hello" in asked.text and asked.labels == ["Allow", "Refuse"]
+        stranger = world.telegram.person("Eve")
+        stranger.chat.messages.append(asked)
+        await anna.presses(asked, "Allow")
+        await said(anna.chat, "It said hello.")
+        await until(lambda: "Allowed by Anna" in asked.text)
+        assert not asked.buttons
+
+
+async def test_a_group_is_a_user_of_its_own(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        world.llm.replies.append(text_reply("I will keep that to myself."))
+        await anna.says("My secret is the word ostrich")
+        await said(anna.chat, "keep that")
+        group = world.telegram.group("Family")
+        await group.adds_bot(anna)
+        await anna.says("hello all", chat=group)
+        await anna.says("@klaw_bot hello", chat=group)
+        told = await said(group, "Its code is")
+        code = told.text.split("Its code is ")[1][:8]
+        paired = await world.ask("channels_pair", code=code)
+        assert paired["group"] and paired["user"].startswith("group-")
+        await said(group, "This group is connected")
+        world.llm.replies.append(text_reply("I know no secret of this group."))
+        boris = world.telegram.person("Boris")
+        await boris.says("The ostrich is none of the bot's business", chat=group)  # not addressed
+        await boris.says("@klaw_bot what is the secret word?", chat=group)
+        await said(group, "I know no secret")
+        asked = world.llm.requests[-1]
+        assert "ostrich" not in str(asked.body) and "Boris: " in asked.last_user
+
+
+async def test_what_was_said_while_klaw_was_dead_is_answered_once(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        await world.server.kill()
+        await anna.says("Are you there?")
+        world.llm.replies.append(text_reply("Here I am again."))
+        await world.server.start()
+        await said(anna.chat, "Here I am again.")
+        assert sum("Here I am" in each.text for each in anna.chat.of_bot) == 1
+        assert len(world.llm.requests) == 1
+
+
+async def test_an_edited_question_is_answered_anew(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        world.llm.replies += [text_reply("Lima."), text_reply("Quito.")]
+        asked = await anna.says("What is the capital of Peru?")
+        await said(anna.chat, "Lima.")
+        await anna.edits(asked, "What is the capital of Ecuador?")
+        await said(anna.chat, "Quito.")
+        assert "Peru" not in str(world.llm.requests[-1].body)
+
+
+async def test_commands_chats_and_files(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        await anna.says("/chat Garden")
+        await said(anna.chat, "You are now in the chat Garden")
+        world.llm.replies.append(text_reply("A note about tomatoes."))
+        await anna.sends_file("document", b"Tomatoes want sun.", "notes.txt", "text/plain", caption="What is this?")
+        await said(anna.chat, "about tomatoes")
+        assert "Tomatoes want sun." in str(world.llm.requests[-1].body)
+        await anna.says("/help")
+        await said(anna.chat, "Commands:")
+        await anna.says("/chat")
+        listed = await said(anna.chat, "Your chats:")
+        assert "Garden" in listed.text
+        found = await world.ask("chats_messages", chat="Garden", user="local")
+        assert found["messages"][0]["text"] == "What is this?"
+        assert found["messages"][0]["files"][0]["name"] == "notes.txt"
+
+
+async def test_an_hour_without_the_service(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        world.telegram.loses_network()
+        await world.server.status_when(lambda status: any("telegram" in each["text"] for each in status["degraded"]))
+        await anna.says("Anybody?")
+        world.llm.replies.append(text_reply("Yes, me."))
+        world.telegram.comes_up()
+        await said(anna.chat, "Yes, me.")
+        await world.server.status_when(
+            lambda status: not any("telegram" in each["text"] for each in status["degraded"])
+        )
+
+
+async def test_removing_an_account_ends_its_conversations(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        removed = await world.ask("channels_remove", name="telegram")
+        assert [each["title"] for each in removed["ended"]] == ["Anna"]
+        await said(anna.chat, "no longer connected")
+        assert (await world.ask("channels_list"))["channels"] == []
+        secrets = (world.server.home / "config" / "secrets.env").read_text()
+        assert world.telegram.token not in secrets
