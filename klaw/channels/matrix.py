@@ -8,8 +8,6 @@ from html import escape
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import attrs
-
 from klaw.channels import matrix_events as events
 from klaw.channels import matrix_html
 from klaw.channels.homeserver import REQUEST_S, Homeserver
@@ -127,22 +125,25 @@ class Matrix:
     async def _invitations(self, answer: Event) -> list[Any]:
         found: list[Any] = []
         for room_id, part in at(answer, "rooms", "invite", of=dict).items():
-            room, sender, is_direct = events.invitation(room_id, at(part, "invite_state", "events", of=list), self._me)
+            room, sender = events.invitation(room_id, at(part, "invite_state", "events", of=list), self._me)
             old = next((each.id for each in self._rooms.values() if each.successor == room_id), None)
             if old is not None:
                 found += await self._moved(old, room_id)
                 continue
             self._unreadable.update([room_id] if room.encrypted else ())
-            conversation = attrs.evolve(room.conversation(), group=not is_direct)
-            found.append(Joined(conversation=conversation, sender=sender, unreadable=room.encrypted))
+            found.append(Joined(conversation=room.conversation(), sender=sender, unreadable=room.encrypted))
         return found
 
     async def _in_room(self, room_id: str, part: Event, since: str) -> list[Any]:
         new = await self._timeline(room_id, at(part, "timeline", of=dict), since)
         room = self._learn(room_id, part, [*at(part, "state", "events", of=list), *new])
-        begin = events.entered(new, self._me) or 0
-        found: list[Any] = [each for event in new[begin:] for each in await self._read(room, event)]
-        if room.members == 1 and any(event.get("type") == events.MEMBER for event in new[begin:]):
+        begin, found = events.entered(new, self._me), list[Any]()
+        if begin is not None and room.is_group and new[begin].get("sender") != self._me:
+            # Only now it is known who else is there.
+            found.append(Joined(conversation=room.conversation(), sender=room.sender(text_at(new[begin], "sender"))))
+        for event in new[begin or 0 :]:
+            found += await self._read(room, event)
+        if room.members == 1 and any(event.get("type") == events.MEMBER for event in new):
             found.append(Left(conversation=room_id))
         return found
 

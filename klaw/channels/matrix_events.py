@@ -70,9 +70,9 @@ class RoomState:
 
     def learn(self, summary: Event, events: Iterable[Event]) -> None:
         """Take in what a ``/sync`` says of the room. Its summary has only what is new."""
-        for key in ("m.joined_member_count", "m.invited_member_count"):
-            if key in summary:
-                self._counts[key] = at(summary, key, of=int)
+        for count in ("m.joined_member_count", "m.invited_member_count"):
+            if count in summary:
+                self._counts[count] = at(summary, count, of=int)
         self.members = sum(self._counts.values())
         self._heroes = [each for each in at(summary, "m.heroes", of=list) if isinstance(each, str)] or self._heroes
         for event in events:
@@ -91,6 +91,10 @@ class RoomState:
         heroes = [self.sender(each).name for each in self._heroes if each != self.bot]
         self.title = title(self._named.get(NAME) or self._named.get(ALIAS) or ", ".join(heroes[:3]))
 
+    @property
+    def is_group(self) -> bool:
+        return self.members != 2
+
     def sender(self, user: str) -> Sender:
         return Sender(id=user, name=self.names.get(user) or user.removeprefix("@").partition(":")[0])
 
@@ -98,19 +102,20 @@ class RoomState:
         """That of an event: its thread, if it has one."""
         content = at(event, "content", of=dict)
         root = thread_root(content)
-        return Conversation(id=f"{self.id} {root}" if root else self.id, title=self.title, group=self.members != 2)
+        return Conversation(id=f"{self.id} {root}" if root else self.id, title=self.title, group=self.is_group)
 
 
 def title(text: str) -> str:
     return cut(one_line(clean(text)), MAX_NAME)
 
 
-def invitation(room_id: str, stripped: Sequence[Event], bot: str) -> tuple[RoomState, Sender, bool]:
-    """The room that the bot is invited to, who invites it, and whether to a conversation of two."""
+def invitation(room_id: str, stripped: Sequence[Event], bot: str) -> tuple[RoomState, Sender]:
+    """The room that the bot is invited to, and who invites it. How many are there is told to members only: it counts
+    as a conversation of two."""
     room = RoomState(room_id, bot)
-    room.learn({}, stripped)
+    room.learn({"m.joined_member_count": 2}, stripped)
     own = next((each for each in stripped if each.get("type") == MEMBER and each.get("state_key") == bot), {})
-    return room, room.sender(text_at(own, "sender")), at(own, "content", of=dict).get("is_direct") is True
+    return room, room.sender(text_at(own, "sender"))
 
 
 def entered(events: Sequence[Event], bot: str) -> int | None:
@@ -198,7 +203,7 @@ def said(
         at=at(event, "origin_server_ts", of=int) / 1000,
         text=command or text,
         files=() if file is None else (file,),
-        addressed=is_addressed or room.members == 2,
+        addressed=is_addressed or not room.is_group,
         edits=message_id(of_edit) if of_edit else None,
     )
 

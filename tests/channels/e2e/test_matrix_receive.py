@@ -46,6 +46,17 @@ async def test_invitation_is_reported_and_what_was_said_since_is_received(synaps
         assert "long before" not in [getattr(event, "text", "") for event in klaw.events]
 
 
+async def test_invitation_into_a_group_is_told_again_once_the_group_is_seen(synapse: Synapse) -> None:
+    async with account(synapse) as klaw:
+        anna, boris = await synapse.person("anna"), await synapse.person("boris")
+        room = await anna.create_room(invite=[boris, klaw.person])
+        assert not (await klaw.next(Joined)).conversation.group
+        await klaw.matrix.join(room)
+        joined = await klaw.next(Joined)
+        assert joined.conversation.group
+        assert joined.sender.id == anna.id
+
+
 async def test_invitation_that_stood_before_the_first_start_is_reported(synapse: Synapse) -> None:
     anna, klaw = await synapse.person("anna"), await synapse.person("klaw")
     room = await anna.create_room(invite=[klaw])
