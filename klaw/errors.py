@@ -353,6 +353,10 @@ class AttachmentRefused(CodedError):
     """A file of a message is not taken, or is not there."""
 
 
+class VoiceError(CodedError):
+    """A sound cannot be written down, or a text not be read aloud. The text is for its user alone."""
+
+
 class TooManyChats(KlawError):
     """The user has ``chats.maxPerUser`` chats already."""
 

@@ -16,15 +16,15 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
-from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, rest
+from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, rest, voice
 from klaw.api.problems import of_error, problem
 from klaw.api.request_auth import Api, connection_of, refuse_too_fast
 from klaw.errors import HttpRefusal
 from klaw.gateway.origin_check import written
 
 _POLICY = (
-    b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
-    b"object-src 'none'"
+    b"default-src 'self'; img-src 'self' data: blob:; media-src blob:; frame-ancestors 'none'; base-uri 'none'; "
+    b"form-action 'self'; object-src 'none'"
 )
 _HEADERS = (
     (b"content-security-policy", _POLICY),
@@ -51,6 +51,7 @@ def make_app(api: Api) -> ASGIApp:
         *conversation.routes(api),
         *files.routes(api),
         *rags.routes(api),
+        *voice.routes(api),
         *rest.routes(api),
         *page.routes(api),
     ]

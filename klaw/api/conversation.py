@@ -185,6 +185,7 @@ async def ask(
     files: tuple[NamedFile, ...] = (),
     *,
     question: bool = False,
+    transcribed: bool = False,
     again: Message | None = None,
     replaced: Message | None = None,
     same_question: bool = False,
@@ -194,6 +195,7 @@ async def ask(
     Args:
         instructions: of the program that asks; they are not stored.
         question: it is never a command.
+        transcribed: a model heard the text in a file.
         again: nothing is sent; this message of the chat, whose turn failed, is to be answered.
         replaced: the message takes the place of this one; with ``same_question`` that is to be answered again.
 
@@ -215,7 +217,15 @@ async def ask(
             await asked.begin(open_question.message, again=same_question)
         else:
             sent = await chats.send(
-                user, name, message_id, text, files, channel=HTTP, instructions=instructions, question=question
+                user,
+                name,
+                message_id,
+                text,
+                files,
+                channel=HTTP,
+                instructions=instructions,
+                question=question,
+                transcribed=transcribed,
             )
             await asked.begin(sent.message, repeated=sent.repeated)
         yield asked
@@ -233,6 +243,8 @@ class MessageBody:
     """Not blank, unless there are files."""
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] = ()
     """Uploaded before. A message with files is never a command."""
+    transcribed: bool = False
+    """A model heard the text in a file (``voice_transcribe``)."""
     stream: bool = False
     wait: bool = True
 
@@ -258,7 +270,7 @@ def routes(api: Api) -> list[Route]:
         new = await api.json(request, partial(REQUESTS.read, cls=MessageBody))
         chat = FRAMES.read(request.path_params["chat"], ChatName)
         frame = Send(id=message_id(request.headers, api), chat=chat, text=new.text, files=new.files)
-        asking = ask(services, user, frame.chat, frame.id, frame.text, files=new.files)
+        asking = ask(services, user, frame.chat, frame.id, frame.text, files=new.files, transcribed=new.transcribed)
         if new.stream or "text/event-stream" in request.headers.get("accept", ""):
             return cast("Response", Stream(partial(_tell, asking)))
         async with asking as asked:

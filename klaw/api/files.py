@@ -68,7 +68,9 @@ def routes(api: Api) -> list[Route]:
         name = _name_of(request) if asked.name is None else asked.name
         async with aclosing(request.stream()) as stream:
             kept = await api.services.attachments.keep(user, name, _PacedBody(request, stream))
-        return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept)), "reading": reading(kept)}, 201)
+        return JSONResponse(
+            {"file": FRAMES.write(FileOfMessage.of(kept)), "reading": reading(kept, hears=api.parts.voice.hears)}, 201
+        )
 
     async def fetch(request: Request) -> Response:
         user = api.grant(request).user

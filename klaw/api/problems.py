@@ -23,7 +23,7 @@ _CODES = {
         *("person_exists", "run_over", "same_person", "several_bases", "several_people", "task_exists"),
         *("answer_running", "cannot_replace", "not_shown", "nothing_said", "too_many_chats"),
     ),
-    413: ("file_too_large", "files_too_large"),
+    413: ("file_too_large", "files_too_large", "sound_too_large"),
     429: ("too_much_today",),
     500: ("internal",),
     503: ("busy", "no_database", "not_started", "storage", "unavailable"),

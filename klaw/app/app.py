@@ -29,6 +29,7 @@ from klaw.knowledge import parts as knowledge_parts
 from klaw.llm import client as llm_client
 from klaw.llm.router import configured_models
 from klaw.llm.trial import try_abilities
+from klaw.llm.voice import Voice
 from klaw.memory import parts as memory_parts
 from klaw.operations.handler import Parts
 from klaw.operations.slash import OperationCommands
@@ -116,6 +117,7 @@ def build(core: Core, hub: Hub) -> App:
         agent=made,
         tasks=tasks,
         chats=ChatDirectory(made, slash),
+        voice=Voice(llm),
     )
     slash.parts = app
     return app

@@ -121,7 +121,9 @@ class _Server:
             http=self._http if app.core.config.gateway.http.enabled else None,
         )
         self.gateway = Gateway(self._services, self._listening)
-        self._channels = Channels(core=app.core, hub=app.hub, chats=app.chats, approvals=app.tools.approvals)
+        self._channels = Channels(
+            core=app.core, hub=app.hub, chats=app.chats, approvals=app.tools.approvals, voice=app.voice
+        )
         app.core.changing.checks.append(self.gateway.check)
         app.core.changing.told.append(self._settings_changed)
 

@@ -13,6 +13,7 @@ from klaw.config.channels import ChannelConfig
 from klaw.core import Core
 from klaw.domain.message import HEARD
 from klaw.gateway.hub import Hub
+from klaw.llm.voice import Voice
 from klaw.toolbox.approvals import Approvals
 
 log = structlog.get_logger("klaw.channels")
@@ -28,6 +29,7 @@ class Account:
     hub: Hub
     chats: ChatDirectory
     approvals: Approvals
+    voice: Voice
     codes: PairingCodes
     menu: Callable[[], Mapping[str, Mapping[str, str]]]
     """Commands by language. Blocks."""

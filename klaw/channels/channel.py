@@ -22,7 +22,6 @@ from klaw.channels.messenger import (
     ChannelError,
     Conversation,
     Incoming,
-    IncomingFile,
     Joined,
     Left,
     Limited,
@@ -48,6 +47,7 @@ from klaw.errors import (
     InvalidName,
     TooManyChats,
     TooMuchToday,
+    VoiceError,
 )
 from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import channels, chats, messages
@@ -168,19 +168,24 @@ class Channel:
             await self._say_in_chat(there, event, text)
 
     async def _say_in_chat(self, there: Delivery, event: Incoming, text: str) -> None:
-        link, spoken, keep = there.link, False, self.account.core.attachments.keep
+        link, spoken, unheard, keep = there.link, False, False, self.account.core.attachments.keep
         files: list[NamedFile] = []
         for each in event.files[:MAX_FILES]:
             try:
                 kept = await keep(link.user, each.name, self.account.messenger.download(each))
                 files.append(NamedFile(sha256=kept.sha256, name=kept.name))
-                if each.voice and (words := await self._heard_in(there, each, kept.sha256)):
+                if each.voice:
+                    sound = await self.account.core.attachments.read(link.user, kept.sha256)
+                    words = await self.account.voice.transcribe(sound, each.name, each.type, user=link.user)
                     text, spoken = f"{text}\n\n{words}".strip(), True
+            except VoiceError as error:
+                await self._say(event, "not_heard", why=error)
+                unheard = not text
             except (AttachmentRefused, ChannelError) as error:
                 text += "\n" + say("no_file", link.language, name=each.name, why=error)
         if not text.strip() and not files:
             return
-        answered = event.addressed and self.account.core.clock.now() - event.at < OLD_S
+        answered = event.addressed and not unheard and self.account.core.clock.now() - event.at < OLD_S
         is_command = isinstance(parse(text, _COMMANDS), SlashCommand | UnknownCommand) and not files
         if link.is_group and not is_command:
             text = f"{' '.join(event.sender.name.split())[:64] or '?'}: {text}"
@@ -193,7 +198,8 @@ class Channel:
 
         async def send() -> None:
             with suppress(IdConflict):
-                await self.account.chats.send(link.user, there.link.chat, at_id, text, tuple(files), channel)
+                message = (at_id, text, tuple(files), channel)
+                await self.account.chats.send(link.user, there.link.chat, *message, transcribed=spoken)
 
         try:
             await self.conversations.surely(send)
@@ -248,9 +254,6 @@ class Channel:
             return
         await self.conversations.go(there, name)
         await self._say(event, "now_in", chat=escaped(name))
-
-    async def _heard_in(self, there: Delivery, file: IncomingFile, sha256: str) -> str:
-        raise NotImplementedError
 
     # -- questions ---------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from klaw.core import Core
 from klaw.domain.text import one_line
 from klaw.errors import ConfigError
 from klaw.gateway.hub import Hub
+from klaw.llm.voice import Voice
 from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import channels
 from klaw.store.kinds.channels import LinkedConversation
@@ -66,6 +67,7 @@ class Channels:
     hub: Hub
     chats: ChatDirectory
     approvals: Approvals
+    voice: Voice
     make: Callable[[ChannelConfig, str], Messenger] = messenger_of
     running: dict[str, Channel] = attrs.field(factory=dict, init=False)
     """By the accounts' names."""
@@ -139,6 +141,7 @@ class Channels:
             hub=self.hub,
             chats=self.chats,
             approvals=self.approvals,
+            voice=self.voice,
             codes=self.codes,
             menu=menu,
         )

@@ -32,6 +32,7 @@ class Conversations:
     _nursery: trio.Nursery
     deliveries: dict[str, Delivery] = attrs.field(factory=dict, init=False)
     """By the messenger's id of the conversation."""
+    _linking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def start(self) -> None:
         for link in await self._account.core.readers.run(channels.links, self._account.name):
@@ -50,13 +51,16 @@ class Conversations:
         if there is not None and there.link.is_group == conversation.group:
             return there if there.link.is_group or there.link.sender == sender.id else None
         if there is not None:  # somebody else has come in: what is private is not for them
-            await self.unlink(lambda link: link.id == there.link.id)
+            await self.unlink(lambda link: link.conversation == conversation.id)
             return None
         room = conversation.id.partition(" ")[0]
-        for each in list(self.deliveries.values()):
-            same_room = each.link.is_group and each.link.conversation.partition(" ")[0] == room
-            if same_room if conversation.group else each.link.sender == sender.id:
-                return await self.link(each.link.user, conversation, sender)
+        async with self._linking:
+            if (there := self.deliveries.get(conversation.id)) is not None:
+                return there
+            for each in list(self.deliveries.values()):
+                same_room = each.link.is_group and each.link.conversation.partition(" ")[0] == room
+                if same_room if conversation.group else each.link.sender == sender.id:
+                    return await self._link(each.link.user, conversation, sender)
         return None
 
     def group_user(self, conversation: Conversation) -> UserId:
@@ -65,6 +69,10 @@ class Conversations:
 
     async def link(self, user: UserId, conversation: Conversation, sender: Sender) -> Delivery:
         """Let a user talk in a conversation, from now on."""
+        async with self._linking:
+            return await self._link(user, conversation, sender)
+
+    async def _link(self, user: UserId, conversation: Conversation, sender: Sender) -> Delivery:
         name, old = self._account.name, self.deliveries.get(conversation.id)
         if old is not None:
             self._end(old)

@@ -19,6 +19,7 @@ from klaw.actor.failure import error_class
 from klaw.channels.account import Account
 from klaw.channels.messenger import Button, ChannelError, Closed, ConversationMoved, Limited, Part, Refused, Unreachable
 from klaw.channels.wording import escaped, say
+from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import (
     Approval,
     ApprovalAsked,
@@ -32,7 +33,7 @@ from klaw.domain.events import (
 )
 from klaw.domain.message import Message, MessageKind, Role, TurnStatus, is_searchable
 from klaw.domain.names import ChatId, chat_id
-from klaw.errors import KlawError
+from klaw.errors import KlawError, VoiceError
 from klaw.gateway.answers import StoredOnce
 from klaw.store.kinds import channels, tasks
 from klaw.store.kinds.channels import LinkedConversation
@@ -91,7 +92,8 @@ class Delivery:
             case TurnStarted():
                 self._works = True
             case TextStreamed(turn=turn):
-                self._growing = turn
+                if turn != self._growing:  # an answer that is there at once comes whole
+                    self._growing, self._edited_at = turn, trio.current_time()
             case TurnEnded():
                 self._works, self._growing = False, None
                 self._ended = None if event.status is TurnStatus.DONE else event
@@ -202,6 +204,27 @@ class Delivery:
             await self.change(**done, draft="")
         if parts and message.role is Role.ASSISTANT:
             self._shown = ""
+            await self._speak(message)
+
+    async def _speak(self, answer: Message) -> None:
+        """Say an answer aloud too, where a voice message is answered."""
+        account, link = self._account, self.link
+        if not account.config.speak or not account.voice.speaks or answer.type is not MessageKind.TEXT:
+            return
+        before = await account.chats.before(self.chat, answer.seq, PAGE)
+        asked = next((each for each in reversed(before) if each.role is Role.USER), None)
+        if asked is None or not asked.metadata.get(TRANSCRIBED):
+            return
+        try:
+            sound, kind = await account.voice.speak(answer.content, user=link.user)
+        except VoiceError as error:
+            log.warning("not_spoken", channel=account.name, link=link.id, code=error.code)
+            return
+        name = f"{account.bot.name.strip('@') if account.bot is not None else 'klaw'}.ogg"
+        with suppress(Refused):
+            await account.messenger.upload(
+                link.conversation, name, kind, sound, f"{link.id}-{answer.seq}-v", voice=True
+            )
 
     async def _put(self, part: Part, key: str, draft: str = "") -> None:
         conversation = self.link.conversation

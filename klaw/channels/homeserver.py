@@ -13,7 +13,7 @@ from klaw.bounded_body import BoundedBody
 from klaw.channels.matrix_events import at, text_at
 from klaw.channels.messenger import ChannelError, Limited, Refused, Unreachable, WrongToken
 from klaw.errors import ToolRefused
-from klaw.llm.providers.http import parse_retry_after, reason_of
+from klaw.llm.providers.http import parse_retry_after, connection_failure
 from klaw.llm.providers.refusals import error_text, readable, shown
 
 REQUEST_S = 60.0
@@ -93,7 +93,7 @@ class Homeserver:
         except httpx2.TimeoutException:
             pass
         except (httpx2.TransportError, httpx2.InvalidURL, ToolRefused) as error:
-            raise Unreachable(f"the homeserver {self._url} cannot be reached{reason_of(error)}") from None
+            raise Unreachable(f"the homeserver {self._url} cannot be reached{connection_failure(error)}") from None
         raise Unreachable(f"the homeserver {self._url} does not answer")
 
     def _refusal(self, response: httpx2.Response, payload: object) -> ChannelError:

@@ -18,20 +18,17 @@ from klaw.web.markdown_rules import environment, extras, formulas, outline
 MAX_CHARS = 20_000
 """Of Markdown that is read at once: markdown-it takes quadratic time for some texts."""
 MAX_FENCE = 30
-"""Characters of what is repeated where a fence goes on: a longer one is cut like text."""
+"""Characters of what is repeated where a fence goes on."""
 _BULLETS = "•◦▪"
-_RULE = "─" * 12
 _ADDRESS = re.compile(r"https?://(?:\[|[^/?#\s]*[^/?#\s.]\.[^/?#\s])|tg://\w", re.IGNORECASE)
 """Of a link; services drop others, and those to a host without a dot."""
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
+_SCHEME = re.compile(r"https?://|mailto:", re.IGNORECASE)
 _BLANK = regex.compile(r"[\s\p{Cc}\p{Cf}\p{Mn}\u115f\u1160\u2800\u3164\uffa0]*")
 """Messengers take text of nothing else for empty."""
 _SPACE = regex.compile(r"(?:\s(?![\p{M}\u200d]))*")
-_GRAPHEME = regex.compile(r"\X")
-_BREAKS = tuple(
-    re.compile(pattern)
-    for pattern in (r"(?=\n\s*\n)", r"(?=\n)", r"(?<=[.!?…])[\"'»”’)\]]*(?=\s)|(?<=[。！？])", r"(?=\s)")
-)
+_SENTENCE = r"(?<=[.!?…])[\"'»”’)\]]*(?=\s)|(?<=[。！？])"
+_BREAKS = tuple(map(re.compile, (r"(?=\n\s*\n)", r"(?=\n)", _SENTENCE, r"(?=\s)")))
 """Where text is cut, the best first: between paragraphs, lines, sentences, words."""
 _LINK = re.compile(r"!?\[[^\[\]\n]*\]\([^()\n]*\)|<?https?://[^\s<>]+>?", re.IGNORECASE)
 _UNSHOWN = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F)], "")
@@ -83,7 +80,7 @@ class StyledText:
         """The text, with the addresses of its links behind them."""
         text = self.text
         for begin, end, link in reversed(list(self.ranges("link"))):
-            if text[begin:end] not in link.value:
+            if not _says(text[begin:end], link.value):
                 text = f"{text[:end]} ({link.value}){text[end:]}"
         return text
 
@@ -132,10 +129,12 @@ class _Writer:
         elif token.type in ("fence", "code_block"):
             self._verbatim(token.content, "".join(_LANGUAGE.findall(token.info)[:1]))
         else:
-            self._write(token.content if token.type == "formula_block" else _RULE)
+            self._write(token.content if token.type == "formula_block" else "─" * 12)
             self._end_block()
 
     def _open_block(self, token: Token) -> None:
+        if self._lists and token.type.endswith("list_open"):
+            self._lines = min(self._lines, 1)
         match token.type:
             case "heading_open":
                 self._open(Style("strong"))
@@ -220,17 +219,13 @@ class _Writer:
                 case "strong_close" | "em_close" | "s_close":
                     self._close()
                 case "link_open":
-                    address = str(token.attrs["href"])
-                    self._open(Style("link", address) if _ADDRESS.match(address) else None)
-                    links.append((len(self.runs), address))
+                    links.append(self._begin_link(str(token.attrs["href"])))
                 case "link_close":
                     self._end_link(*links.pop())
                 case "image":
-                    address = str(token.attrs["src"])
-                    self._open(Style("link", address) if _ADDRESS.match(address) else None)
-                    begun = len(self.runs)
+                    picture = self._begin_link(str(token.attrs["src"]))
                     self._write(token.content)
-                    self._end_link(begun, address)
+                    self._end_link(*picture)
                 case "code_inline":
                     self._code(token.content, Style("code"))
                 case "softbreak" | "hardbreak":
@@ -240,12 +235,16 @@ class _Writer:
                 case _:
                     self._write(token.content)
 
+    def _begin_link(self, address: str) -> tuple[int, str]:
+        self._open(Style("link", address) if _ADDRESS.match(address) else None)
+        return len(self.runs), address
+
     def _end_link(self, begun: int, address: str) -> None:
         readable = _reader().normalizeLinkText(address)
         shown = "".join(text for text, _ in self.runs[begun:])
         if is_blank(shown):
             self._write(readable)
-        if self._close() is None and not is_blank(shown) and shown not in readable:
+        if self._close() is None and not is_blank(shown) and not _says(shown, readable):
             self._write(f" ({readable})")
 
     def _open(self, style: Style | None) -> None:
@@ -279,14 +278,18 @@ class _Writer:
 
     def _code(self, code: str, style: Style) -> None:
         self._flush()
-        if any(each.kind == "link" for each in self._styles):
-            self._put(code.translate(_UNSHOWN))
-        else:
-            quotes = [each for each in self._styles if each.kind == "quote"]
-            self.runs.append((code.translate(_UNSHOWN), (*quotes, style)))
+        quotes = [each for each in self._styles if each.kind == "quote"]
+        in_link = any(each.kind == "link" for each in self._styles)
+        self.runs.append((code.translate(_UNSHOWN), tuple(self._styles) if in_link else (*quotes, style)))
 
     def _put(self, text: str) -> None:
         self.runs.append((text, tuple(self._styles)))
+
+
+def _says(shown: str, address: str) -> bool:
+    """Whether the text of a link is its address."""
+    bare = (_SCHEME.sub("", each).rstrip("/") for each in (shown, _reader().normalizeLinkText(address)))
+    return len(set(bare)) == 1
 
 
 def _aligned(text: str, wide: int, side: str) -> str:
@@ -298,9 +301,6 @@ def _aligned(text: str, wide: int, side: str) -> str:
 def is_blank(text: str) -> bool:
     """Whether nobody sees anything of a text."""
     return _BLANK.fullmatch(text) is not None
-
-
-# -- cutting -----------------------------------------------------------------------------------------------------------
 
 
 def cut(whole: StyledText, fits: Callable[[StyledText], bool]) -> list[StyledText]:
@@ -357,7 +357,6 @@ def split(markdown: str, fits: Callable[[str], bool]) -> list[str]:
 class _Fence:
     begin: int
     end: int
-    """Of its code."""
     opening: str
     closing: str
 
@@ -389,12 +388,12 @@ def _longest(text: str, begin: int, fits: Callable[[int, int], bool]) -> int:
 def _best_cut(text: str, begin: int, most: int, links: Collection[tuple[int, int]]) -> int:
     """Where to cut, at most at ``most``."""
     half = (begin + most) // 2
-    graphemes = takewhile(lambda at: at <= most, (found.start() for found in _GRAPHEME.finditer(text, begin)))
+    graphemes = takewhile(lambda at: at <= most, (found.start() for found in regex.finditer(r"\X", text, pos=begin)))
     possible = {at for at in graphemes if at > begin}
     near = ((first, end) for first, end in links if first < most and end > begin)
-    whole = possible.difference(*(range(first + 1, end) for first, end in near))
+    allowed = possible.difference(*(range(first + 1, end) for first, end in near)) or possible
     for pattern, least in (*((each, half) for each in _BREAKS), (_BREAKS[-1], begin + 1)):
         found = (match.end() for match in pattern.finditer(text, begin, most + 2))
-        if best := max((at for at in found if at >= least and at in whole), default=0):
+        if best := max((at for at in found if at >= least and at in allowed), default=0):
             return best
-    return max(whole, default=0) or max(possible, default=0) or most
+    return max(allowed, default=most)

@@ -20,6 +20,7 @@ from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommand
 from klaw.chats.debounce import Debounce
 from klaw.chats.requests import HTTP, Recover, StopTurn, Submit, Vary
 from klaw.chats.turn import Turn, leave_unanswered
+from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import Step, StepChanged, VariantShown
 from klaw.domain.message import HEARD, MessageKind, NewMessage, Role, TurnStatus
 from klaw.domain.names import ChatId, user_of
@@ -387,7 +388,8 @@ class _ChatActor:
         self.vitals.doing(self.handle.state)
 
     def _message(self, submit: Submit, kind: MessageKind) -> NewMessage:
-        return self.agent.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text)
+        metadata = {TRANSCRIBED: True} if submit.transcribed else {}
+        return self.agent.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text, metadata)
 
     def _system(self, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return self.agent.composer.own(self.chat, Role.SYSTEM, kind, text, metadata)

@@ -65,13 +65,16 @@ class ChatDirectory:
         reply: Reply[AppendedMessage],
         files: tuple[NamedFile, ...] = (),
         model: str | None = None,
+        *,
+        transcribed: bool = False,
     ) -> None:
         """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
         ActorStopped: nothing was stored.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
         ``MessageStored`` was emitted before, unless ``repeated``."""
-        self._hand_over(chat, Submit(id=message_id, text=text, reply=reply, files=files, model=model))
+        submit = Submit(id=message_id, text=text, reply=reply, files=files, model=model, transcribed=transcribed)
+        self._hand_over(chat, submit)
 
     async def send(
         self,
@@ -84,12 +87,19 @@ class ChatDirectory:
         instructions: str = "",
         *,
         question: bool = False,
+        transcribed: bool = False,
     ) -> AppendedMessage:
         """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
         ``submit``. The id makes a repetition safe."""
         await self.start(user, name)
         submit = Submit(
-            id=message_id, text=text, files=files, channel=channel, instructions=instructions, question=question
+            id=message_id,
+            text=text,
+            files=files,
+            channel=channel,
+            instructions=instructions,
+            question=question,
+            transcribed=transcribed,
         )
         self._hand_over(names.chat_id(user, name), submit)
         return await submit.reply.wait()

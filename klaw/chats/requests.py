@@ -25,6 +25,8 @@ class Submit:
     """Never read as a command, whatever it begins with."""
     model: str | None = None
     """The model that answers it; None: the chat's."""
+    transcribed: bool = False
+    """A model heard the text in its file."""
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from klaw.client.ask import ShownAnswer
 from klaw.client.screen import Screen, Style
 from klaw.client.streams import ConnectedEvent, DisconnectedEvent, Event
-from klaw.domain.attachment import PICTURES
+from klaw.domain.attachment import word_of
 from klaw.domain.context_used import place_of
 from klaw.domain.message import MessageKind
 from klaw.wire import frames
@@ -287,7 +287,8 @@ class ScreenTranscript:
             if entry.id in self._mine:
                 self._mine.discard(entry.id)
             else:
-                lines = filter(None, (entry.content, *map(_label, entry.files or ())))
+                heard = "[transcribed]" if entry.transcribed else ""
+                lines = filter(None, (entry.content, *map(_label, entry.files or ()), heard))
                 self._screen.line(_quoted("\n".join(lines)), Style.BOLD)
         elif entry.kind == "session_break":
             self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
@@ -366,4 +367,4 @@ def _quoted(text: str) -> str:
 
 
 def _label(file: frames.FileOfMessage) -> str:
-    return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
+    return f"[{word_of(file.type)} {file.name}]"

@@ -73,6 +73,24 @@ class RoutingConfig:
 
 
 @attrs.frozen(kw_only=True)
+class VoiceConfig:
+    """Listening and speaking, by models of providers with OpenAI's API (docs/voice.md)."""
+
+    transcribe: str | None = key(
+        "The model that writes down what is said in a sound, as provider/model; null: Klaw cannot listen.",
+        None,
+        **_ROUTE,
+    )
+    speak: str | None = key(
+        "The model that reads answers aloud, as provider/model; null: Klaw cannot speak.", None, **_ROUTE
+    )
+    voice: str = key(
+        "The voice that reads aloud, as the provider calls it.", "alloy", pattern=r"\S{1,100}", hint="have no spaces"
+    )
+    max_bytes: int = key("Bytes of a sound that is written down.", 10_000_000, within=(1, 1_000_000_000))
+
+
+@attrs.frozen(kw_only=True)
 class ProviderModelConfig:
     """What is known of one model of a provider."""
 

@@ -367,19 +367,25 @@ def _between_sections(sections: Mapping[str, Any], tree: Mapping[str, Any]) -> I
             yield Problem(path, f"the provider must be {LOCAL_PROVIDER!r} or {known}, got {_shown(name)}")
         elif provider == LOCAL_PROVIDER and local is not INVALID and model != local.model:
             yield Problem(path, f"the local model must be localModel.model ({local.model!r}), got {_shown(name)}")
-    embedding, recall = sections.get("embedding"), sections.get("auto_rag")
     providers: Any = sections.get("providers", {})
-    asked = []
-    if embedding not in (None, INVALID):
-        asked.append(("embedding", embedding.provider, (tree["embedding"] or {}).get("model")))
-    if recall not in (None, INVALID):
-        asked.append(("autoRag.rerank", recall.rerank.provider, recall.rerank.model))
-    for path, name, model in asked:
-        if name is None:
-            continue
+    for path, name, missing in _asked_beside_chats(sections, tree):
         if name not in given:
-            yield Problem(f"{path}.provider", f"must be {known}, got {_shown(name)}")
+            yield Problem(path, f"must be {known}, got {_shown(name)}")
         elif providers is not INVALID and providers[name].type != "openai":
-            yield Problem(f"{path}.provider", "must name a provider of type 'openai'")
-        if model is None:
-            yield Problem(f"{path}.model", "is required beside provider")
+            yield Problem(path, "must name a provider of type 'openai'")
+        if missing:
+            yield Problem(missing, "is required beside provider")
+
+
+def _asked_beside_chats(sections: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The providers of models that do not chat: key, name, and the key of the model if that is missing."""
+    found: list[Any] = [sections.get(name) or INVALID for name in ("embedding", "auto_rag", "voice")]
+    embedding, recall, voice = found
+    if embedding is not INVALID and embedding.provider is not None:
+        has_model = (tree["embedding"] or {}).get("model") is not None
+        yield "embedding.provider", embedding.provider, "" if has_model else "embedding.model"
+    if recall is not INVALID and recall.rerank.provider is not None:
+        yield "autoRag.rerank.provider", recall.rerank.provider, "" if recall.rerank.model else "autoRag.rerank.model"
+    for name in ("transcribe", "speak") if voice is not INVALID else ():
+        if (model := getattr(voice, name)) is not None:
+            yield f"voice.{name}", model.partition("/")[0], ""

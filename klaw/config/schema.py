@@ -4,13 +4,21 @@
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
 from klaw.config.channels import ChannelsConfig
 from klaw.config.keys import DAY_S, YEAR_S, key, section
-from klaw.config.llm import BUILT_IN_MODEL, LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
+from klaw.config.llm import (
+    BUILT_IN_MODEL,
+    LOCAL_PROVIDER,
+    LlmConfig,
+    LocalModelConfig,
+    ProviderConfig,
+    RoutingConfig,
+    VoiceConfig,
+)
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
 from klaw.config.tools import KnowledgeConfig, McpConfig, ToolsConfig
 from klaw.domain.names import zone
@@ -197,6 +205,9 @@ class LoggingConfig:
     )
 
 
+EndpointPath: TypeAlias = Literal["embeddings", "rerank", "audio/transcriptions", "audio/speech"]
+"""What a model that does not chat is asked at, below ``baseUrl``."""
+
 HELD_ROWS = 1_000
 """Messages that are read for a turn at most while messages stay until they are summarised."""
 
@@ -217,6 +228,7 @@ class EngineConfig:
         names_hint=f"be letters, digits, '.', '_' or '-', and not {LOCAL_PROVIDER!r}, which is the built-in model",
     )
     llm: LlmConfig = section(LlmConfig)
+    voice: VoiceConfig = section(VoiceConfig)
     tools: ToolsConfig = section(ToolsConfig)
     mcp: McpConfig = section(McpConfig)
     local_model: LocalModelConfig = section(LocalModelConfig)
@@ -235,14 +247,22 @@ class EngineConfig:
     logging: LoggingConfig = section(LoggingConfig)
 
     @property
-    def endpoints(self) -> Mapping[Literal["embeddings", "rerank"], tuple[str, str]]:
+    def endpoints(self) -> Mapping[EndpointPath, tuple[str, str]]:
         """Provider and model of what is asked beside chats."""
-        found: dict[Literal["embeddings", "rerank"], tuple[str, str]] = {}
+        found: dict[EndpointPath, tuple[str, str]] = {}
         if self.embedding.enabled and self.embedding.provider is not None:
             found["embeddings"] = self.embedding.provider, self.embedding.model
         rerank = self.auto_rag.rerank
         if self.auto_rag.enabled and rerank.provider is not None and rerank.model is not None:
             found["rerank"] = rerank.provider, rerank.model
+        voices: dict[EndpointPath, str | None] = {
+            "audio/transcriptions": self.voice.transcribe,
+            "audio/speech": self.voice.speak,
+        }
+        for path, name in voices.items():
+            provider, _, model = (name or "").partition("/")
+            if name is not None:
+                found[path] = provider, model
         return found
 
     def is_built_in(self, name: str) -> bool:

@@ -7,7 +7,7 @@ import attrs
 from klaw.context.inputs import Snapshot
 from klaw.context.request import shorten
 from klaw.domain import tokens
-from klaw.domain.attachment import MAX_PICTURE_BYTES, Attachment, files_of
+from klaw.domain.attachment import MAX_PICTURE_BYTES, TRANSCRIBED, Attachment, files_of
 from klaw.domain.message import Message, Role
 from klaw.domain.text import quoted
 from klaw.llm.providers.adapt import IMAGE_TOKENS
@@ -55,7 +55,8 @@ def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
         if not files and not images:
             return message
         here = shown[message.rowid]
-        lines = [_line(file, given=file.sha256 in here, sees=snapshot.sees, room=room) for file in files]
+        heard = bool(message.metadata.get(TRANSCRIBED))
+        lines = [_line(file, given=file.sha256 in here, sees=snapshot.sees, heard=heard, room=room) for file in files]
         text = "\n".join(filter(None, (message.content, *lines)))
         return attrs.evolve(message, content=text, tokens=tokens.estimate(text) + IMAGE_TOKENS * len(images))
 
@@ -67,7 +68,9 @@ def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
     )
 
 
-def _line(file: Attachment, *, given: bool, sees: bool, room: int) -> str:
+def _line(file: Attachment, *, given: bool, sees: bool, heard: bool, room: int) -> str:
+    if file.is_sound and heard:
+        return f"[sound {file.name}: spoken; the text above is what a speech model heard in it]"
     if file.is_picture:
         why = ""
         if not sees:

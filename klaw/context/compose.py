@@ -20,9 +20,11 @@ class Composer:
     clock: Clock
     new_id: Callable[[], str]
 
-    def from_user(self, chat: ChatId, message_id: str, channel: str, kind: MessageKind, text: str) -> NewMessage:
+    def from_user(
+        self, chat: ChatId, message_id: str, channel: str, kind: MessageKind, text: str, metadata: dict[str, Any]
+    ) -> NewMessage:
         """A message of the chat's user, with the id that their client chose."""
-        return self._message(chat, message_id, channel, Role.USER, kind, text, {})
+        return self._message(chat, message_id, channel, Role.USER, kind, text, metadata)
 
     def own(self, chat: ChatId, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         """A message that Klaw makes. Calls in the metadata, and what goes back with them, count as tokens."""

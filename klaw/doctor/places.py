@@ -287,11 +287,18 @@ def _check_remote(name: str, stored: str | None) -> Finding:
     return ok("embedding_model", f"{name}, to which all messages are sent; `klaw models test {name}` asks it")
 
 
-def check_reranker(config: EngineConfig) -> Finding | None:
-    if (named := config.endpoints.get("rerank")) is None:
-        return None
-    name = "/".join(named)
-    return ok("reranker", f"{name}, to which what recall found is sent; `klaw models test {name}` asks it")
+_SENT = {
+    "rerank": ("reranker", "what recall found"),
+    "audio/transcriptions": ("listening", "what people say"),
+    "audio/speech": ("speaking", "what is read aloud"),
+}
+
+
+def check_endpoints(config: EngineConfig) -> list[Finding]:
+    """The providers' models that do not chat, as far as that can be seen without asking them."""
+    named = {path: "/".join(names) for path, names in config.endpoints.items() if path in _SENT}
+    told = "{0}, to which {1} is sent; `klaw models test {0}` asks it"
+    return [ok(_SENT[path][0], told.format(name, _SENT[path][1])) for path, name in named.items()]
 
 
 def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Finding | None:

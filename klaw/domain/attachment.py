@@ -22,6 +22,16 @@ MAX_NAME = 120
 MAX_PICTURE_BYTES = 3_750_000
 """5 MB as base64, which is what the strictest providers take."""
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+SOUNDS = {
+    "audio/ogg": "ogg", "audio/mpeg": "mp3", "audio/wav": "wav", "audio/mp4": "m4a", "audio/aac": "aac",
+    "audio/webm": "webm", "audio/flac": "flac",
+}  # fmt: skip
+"""Media types, and how names of such files end: services go by that."""
+TRANSCRIBED = "transcribed"
+"""Key in the metadata of a message: its text is what a model heard in its file."""
+CANNOT_LISTEN = (
+    "Klaw cannot listen yet: it needs a model that writes down speech. Set voice.transcribe (docs/voice.md)."
+)
 TEXT = "text/plain"
 OTHER = "application/octet-stream"
 
@@ -49,7 +59,7 @@ class Attachment:
     name: str
     """Never a path."""
     type: str
-    """Media type by its content: one of ``PICTURES``, ``application/pdf``, ``TEXT`` or ``OTHER``."""
+    """Media type by its content: one of ``PICTURES`` or ``SOUNDS``, ``application/pdf``, ``TEXT`` or ``OTHER``."""
     bytes: int
     text: Annotated[str, OMIT] = attrs.field(default="", repr=False)
     """The beginning of a text; ``cut``: it goes on."""
@@ -59,9 +69,20 @@ class Attachment:
     def is_picture(self) -> bool:
         return self.type in PICTURES
 
+    @property
+    def is_sound(self) -> bool:
+        return self.type in SOUNDS
 
-def reading(file: Attachment) -> str:
-    """What a model gets of a file, for who attaches it."""
+
+def word_of(media_type: str) -> str:
+    """What people call a file of this type."""
+    return "picture" if media_type in PICTURES else "sound" if media_type in SOUNDS else "file"
+
+
+def reading(file: Attachment, *, hears: bool = False) -> str:
+    """What a model gets of a file, for who attaches it. ``hears``: a sound can be written down."""
+    if file.is_sound:
+        return "What is said in it can be written down." if hears else CANNOT_LISTEN
     if file.is_picture:
         if file.bytes > MAX_PICTURE_BYTES:
             return "Too large for a model: only its name is passed on."
@@ -82,7 +103,7 @@ def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 
 def names_of(metadata: Mapping[str, Any]) -> list[str]:
-    return [f"[{'picture' if each.is_picture else 'file'} {each.name}]" for each in files_of(metadata)]
+    return [f"[{word_of(each.type)} {each.name}]" for each in files_of(metadata)]
 
 
 _MAGIC = (
@@ -91,6 +112,15 @@ _MAGIC = (
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
     (re.compile(rb"%PDF-"), "application/pdf"),
+    (re.compile(rb"OggS.{24}(?:OpusHead|\x01vorbis|\x7fFLAC|Speex)", re.DOTALL), "audio/ogg"),
+    # Without an ID3 tag only what cannot be the beginning of a text in windows-1251.
+    (re.compile(rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xdf]"), "audio/mpeg"),
+    (re.compile(rb"\xff[\xf0\xf1\xf8\xf9][\x40-\x7f]"), "audio/aac"),
+    (re.compile(rb"RIFF.{4}WAVE", re.DOTALL), "audio/wav"),
+    (re.compile(rb"fLaC"), "audio/flac"),
+    # These may hold pictures too, which the beginning tells.
+    (re.compile(rb".{4}ftyp(?:M4[AB] |(?=.*soun)(?!.*vide))", re.DOTALL), "audio/mp4"),
+    (re.compile(rb"\x1a\x45\xdf\xa3(?=.*A_(?:OPUS|VORBIS))(?!.*V_(?:VP|AV1|MPEG))", re.DOTALL), "audio/webm"),
 )
 
 

@@ -161,7 +161,7 @@ def refusal_of(error: Exception) -> ErrorAnswer:
         case errors.TooMuchToday(code=code, wait_s=wait_s):
             # Not retryable: a client that repeats by itself would wait for hours without a word.
             return ErrorAnswer(code, str(error), wait_s=wait_s)
-        case errors.ProtocolError(code=code) | errors.AttachmentRefused(code=code):
+        case errors.ProtocolError(code=code) | errors.AttachmentRefused(code=code) | errors.VoiceError(code=code):
             return ErrorAnswer(code, str(error))
         case errors.StorageError(code=code) if code:
             return ErrorAnswer(code, str(error))

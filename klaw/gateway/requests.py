@@ -108,7 +108,9 @@ class Sending:
         self._under_way[frame.chat] = sent
         self._delivery.expect(chat, frame.id)
         reply = Reply[AppendedMessage]().then(partial(self._answered, sent))
-        self._chats.submit(chat, frame.id, frame.text, reply, frame.files or (), frame.model)
+        self._chats.submit(
+            chat, frame.id, frame.text, reply, frame.files or (), frame.model, transcribed=bool(frame.transcribed)
+        )
         return True
 
     async def _prepare(self, frame: frames.Send) -> None:

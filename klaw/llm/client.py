@@ -1,7 +1,7 @@
 """The one way to ask a model: a call is checked against the daily limits, goes through the models of its route until
 one answers, and is counted and priced. A piece of work (a turn, a run, a step in the background) has one ``Meter``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,12 +10,15 @@ import structlog
 import trio
 
 from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
 from klaw.domain.message import ThinkingLevel
+from klaw.domain.names import ChatId, UserId
 from klaw.domain.usage import UsageSum
+from klaw.errors import KlawError
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
@@ -28,10 +31,14 @@ from klaw.llm.router import Router, Task
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Delta, Model, OnDelta, ReasoningDelta, Request, Route, Usage
 from klaw.store.engine import meta
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
 
 T = TypeVar("T")
+
+WRITE_S = 5.0
+"""Longest wait for the note on what was spent, while everything ends."""
 
 log = structlog.get_logger("klaw.llm")
 
@@ -118,17 +125,22 @@ class Meter:
         within_s: float,
     ) -> T:
         """``ModelEndpoint.post``, counted where its price is known. Raises OverBudget: nothing was sent."""
-        prices = self._registry.facts(endpoint.name).prices
+        return await self.counted(endpoint.name, partial(endpoint.post, members, read, within_s), prompt_tokens)
+
+    async def counted(self, name: str, ask: Callable[[], Awaitable[tuple[T, Usage | None]]], prompt_tokens: int) -> T:
+        """What ``ask`` gives beside what the provider counted; where that is nothing, ``prompt_tokens`` count. Nothing
+        is counted where the price of the model (``provider/model``) is unknown. Raises OverBudget: nothing was sent."""
+        prices = self._registry.facts(name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
         with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
             try:
-                outcome, used = await endpoint.post(members, read, within_s)
+                outcome, used = await ask()
             except trio.Cancelled:  # nobody waits for it any more, but it was sent and costs
                 if prices is not None:
-                    self.count(endpoint.name, estimate, estimated=True)
+                    self.count(name, estimate, estimated=True)
                 raise
         if prices is not None:
-            self.count(endpoint.name, used or estimate, estimated=used is None)
+            self.count(name, used or estimate, estimated=used is None)
         return outcome
 
     def count(self, model: str, used: Usage, *, estimated: bool) -> None:
@@ -183,6 +195,22 @@ class Meter:
         spent = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
         dearest, longest = max(each.cost_nano for each in spent), max(each.unpriced_tokens for each in spent)
         return UsageSum(cost_nano=dearest, unpriced_tokens=longest)
+
+
+async def note_spending(
+    record: Mapping[str, Any], writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
+) -> None:
+    """Keep what a piece of work has spent (``Meter.record``), if it was anything; also when cancelled, for which it
+    waits up to ``WRITE_S``."""
+    if not (models := record.get("models")):
+        return
+    with trio.move_on_after(WRITE_S, shield=True) as scope:
+        try:
+            await writer.run(stored_usage.note_spent, source, user, chat, models, at)
+        except KlawError as error:  # the daily limit has it; only a restart would forget it
+            log.warning("spending_not_noted", error=error_class(error), name=source)
+    if scope.cancelled_caught:  # it may be stored all the same
+        log.warning("spending_not_noted", error="TooSlow", name=source)
 
 
 CORRECTION_TURNS = 200

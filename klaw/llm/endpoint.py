@@ -1,21 +1,21 @@
-"""Models that answer with numbers: OpenAI's ``/embeddings``, and ``/rerank`` as llama.cpp, vLLM, Infinity, Jina and
-Cohere serve it.
+"""Models that do not chat: OpenAI's ``/embeddings``, ``/rerank`` as llama.cpp, vLLM, Infinity, Jina and Cohere serve
+it, and sound (``klaw.llm.voice``).
 
-The answer is not trusted: each result must name a text that was sent, once, and hold nothing but finite numbers.
+Numbers are not trusted: each result must name a text that was sent, once, and hold nothing but finite numbers.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
 from klaw.llm.errors import ContextTooLong, ProviderError, ProviderMalformed, ProviderRefused
+from klaw.llm.providers.http import ReadReply, Sent
 from klaw.llm.service import Service
 from klaw.llm.types import Usage
 
 T = TypeVar("T")
-Path: TypeAlias = Literal["embeddings", "rerank"]
 
 _OF_THE_TEXT = frozenset({400, 413, 422})
 
@@ -38,6 +38,10 @@ class ModelEndpoint:
             return read(answer), _usage(answer)
 
         return await self.service.call(lambda provider: provider.post(self.model, members, whole, within_s))
+
+    async def exchange(self, sent: Sent, read: ReadReply[T], within_s: float, **headers: str) -> T:
+        """``HttpProvider.exchange``. Raises ProviderError."""
+        return await self.service.call(lambda made: made.exchange(self.model, sent, read, within_s, **headers))
 
 
 class NotNumbers(ProviderMalformed):

@@ -82,7 +82,7 @@ def merged(name: str, sources: Iterable[ModelFacts]) -> ModelFacts:
 class ModelCheck:
     """One ability of a model."""
 
-    name: Literal["chat", "stream", "tools", "images", "json", "embeddings", "rerank"]
+    name: Literal["chat", "stream", "tools", "images", "json", "embeddings", "rerank", "transcribe", "speak"]
     state: Literal["works", "fails", "not tried"]
     text: str
     seconds: float | None = None

@@ -12,10 +12,10 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
-from klaw.config.schema import EngineConfig
+from klaw.config.schema import EndpointPath, EngineConfig
 from klaw.domain.message import ThinkingLevel
 from klaw.errors import ConfigError
-from klaw.llm.endpoint import ModelEndpoint, Path
+from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.facts import ModelFacts
 from klaw.llm.provider_record import secrets_of
@@ -35,10 +35,11 @@ _NOTHING_WORKS = frozenset({401, 402, 403})
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker", "expansion"]
 
 
-def configured_models(config: EngineConfig) -> list[str]:
-    """``provider/model``: routes first, each once."""
+def configured_models(config: EngineConfig, *, chat: bool = False) -> list[str]:
+    """``provider/model``: routes first, each once; with ``chat`` only those that may answer in chats."""
     names = [name for _, name in config.routing.places()]
-    names += [f"{provider}/{model}" for provider, model in config.endpoints.values()]
+    others = [f"{provider}/{model}" for provider, model in config.endpoints.values()]
+    names += [] if chat else others
     names += [f"{provider}/{model}" for provider, settings in config.providers.items() for model in settings.models]
     return list(dict.fromkeys(names))
 
@@ -81,7 +82,7 @@ class Router:
         stand_ins = tuple(self._model(other, "routing", thinking) for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
-    def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
+    def endpoint(self, provider: str, model: str, path: EndpointPath) -> ModelEndpoint:
         name = f"{provider}/{model}"
         key = f"{name} ({path})"
         if key not in self._endpoints:
@@ -135,7 +136,7 @@ class Router:
         for provider in providers:
             await provider.aclose()
 
-    def _make(self, name: str, path: Path | None = None) -> HttpProvider:
+    def _make(self, name: str, path: EndpointPath | None = None) -> HttpProvider:
         """Raises ConfigError: a secret is missing, or the provider was taken out of the configuration."""
         settings = self._config.providers.get(name)
         if settings is None:
@@ -207,7 +208,7 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
     return (known and known.context_tokens) or config.context.default_budget_tokens
 
 
-def _make(name: str, config: ProviderConfig, path: Path | None = None, **learning: Any) -> HttpProvider:
+def _make(name: str, config: ProviderConfig, path: EndpointPath | None = None, **learning: Any) -> HttpProvider:
     """A provider, or one of its addresses. Raises ConfigError for a secret. Reads files, so it is for a thread."""
     api_key, headers = secrets_of(name, config)
     settings = HttpSettings(

@@ -2,10 +2,11 @@
 
 import base64
 import json
+import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -14,14 +15,17 @@ from klaw.config.document import join_path
 from klaw.config.keys import file_key
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.domain.tokens import estimate
-from klaw.llm.endpoint import ModelEndpoint, Path, read_scores, read_vectors
+from klaw.llm import voice
+from klaw.llm.endpoint import ModelEndpoint, read_scores, read_vectors
 from klaw.llm.errors import ProviderError, ProviderRefused
 from klaw.llm.facts import ModelCheck
 from klaw.llm.types import ChatMessage, Completion, Image, JsonSchema, Request, Route, ToolDescription
 
 if TYPE_CHECKING:
-    from klaw.config.schema import EngineConfig
-    from klaw.llm.client import LlmClient
+    from klaw.config.schema import EndpointPath, EngineConfig
+    from klaw.llm.client import LlmClient, Meter
+
+T = TypeVar("T")
 
 MAX_TOKENS = 512
 ENDPOINT_S = 30.0
@@ -59,7 +63,7 @@ Trial: TypeAlias = Callable[[], Awaitable[list[ModelCheck]]]
 def trials_of(config: "EngineConfig", llm: "LlmClient", name: str) -> list[Trial]:
     """All tests of a model, ``provider/model``. Raises ConfigError: there is no such model."""
     trials: list[Trial] = [
-        partial(_try_endpoint, llm, llm.router.endpoint(*named, path), path, config.embedding.dimensions)
+        partial(_try_endpoint, llm, llm.router.endpoint(*named, path), path, config)
         for path, named in config.endpoints.items()
         if "/".join(named) == name
     ]
@@ -181,21 +185,47 @@ _TRIES: Mapping[_Ability, tuple[dict[str, Any], Callable[[Completion], tuple[boo
 }
 
 
-async def _try_endpoint(llm: "LlmClient", endpoint: ModelEndpoint, path: Path, size: int | None) -> list[ModelCheck]:
-    began, count = trio.current_time(), len(TEXTS)
-    asked: dict[str, Any] = {"query": QUESTION, "documents": list(TEXTS), "top_n": count}
-    read: Callable[[Mapping[str, Any]], Any] = partial(read_scores, count=count)
-    if path == "embeddings":
-        asked = {"input": list(TEXTS)} | ({} if size is None else {"dimensions": size})
-        read = partial(read_vectors, count=count, dimension=size)
-    tokens = sum(map(estimate, (QUESTION, *TEXTS)))
+async def _try_endpoint(
+    llm: "LlmClient", endpoint: ModelEndpoint, path: "EndpointPath", config: "EngineConfig"
+) -> list[ModelCheck]:
+    began, meter, said = trio.current_time(), llm.meter(), ""
+    name = _TRIED_AS[path]
     try:
-        found = await llm.meter().post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
+        if path == "embeddings":
+            size = config.embedding.dimensions
+            asked: dict[str, Any] = {"input": list(TEXTS)} | ({} if size is None else {"dimensions": size})
+            vectors = await _posted(meter, endpoint, asked, partial(read_vectors, count=len(TEXTS), dimension=size))
+            said = f"vectors of {len(vectors[0])} numbers"
+        elif path == "rerank":
+            asked = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
+            scores = await _posted(meter, endpoint, asked, partial(read_scores, count=len(TEXTS)))
+            right = max(scores, key=lambda at: scores[at]) == 0
+            said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
+        elif path == "audio/transcriptions":
+            await voice.listen(meter, endpoint, _SILENCE, "wav", "audio/wav")
+            said = "it listens"
+        else:
+            sound, kind = await voice.say(meter, endpoint, "Hello.", {"voice": config.voice.voice})
+            said = f"it speaks: {len(sound):,} bytes of {kind}"
     except ProviderError as error:
-        return [ModelCheck(path, "fails", error.told())]
-    if path == "embeddings":
-        said = f"vectors of {len(found[0])} numbers"
-    else:
-        right = max(found, key=lambda at: found[at]) == 0
-        said = "it puts the answer first" if right else "it answers, but ranks the wrong text first"
-    return [ModelCheck(path, "works", said, trio.current_time() - began)]
+        return [ModelCheck(name, "fails", error.told())]
+    return [ModelCheck(name, "works", said, trio.current_time() - began)]
+
+
+def _posted(
+    meter: "Meter", endpoint: ModelEndpoint, asked: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T]
+) -> Awaitable[T]:
+    tokens = sum(map(estimate, (QUESTION, *TEXTS)))
+    return meter.post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
+
+
+_TRIED_AS: Mapping["EndpointPath", Literal["embeddings", "rerank", "transcribe", "speak"]] = {
+    "embeddings": "embeddings",
+    "rerank": "rerank",
+    "audio/transcriptions": "transcribe",
+    "audio/speech": "speak",
+}
+_SECOND = 32_000
+_SOUND = b"RIFF", 36 + _SECOND, b"WAVEfmt ", 16, 1, 1, 16_000, _SECOND, 2, 16, b"data", _SECOND
+_SILENCE = struct.pack("<4sI8sIHHIIHH4sI", *_SOUND) + bytes(_SECOND)
+"""A second of it as a WAV file."""

@@ -3,34 +3,29 @@
 What a piece of work spends is kept for good: ``klaw usage`` shows it by source, and the daily limits know of it also
 after a restart. A failed attempt counts as far as it is known, with an estimate if it broke off."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import structlog
 import trio
 
 from klaw.actor.clock import Clock, iso
-from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Vitals
 from klaw.domain import tokens
 from klaw.domain.names import ChatId, UserId
-from klaw.errors import KlawError
 from klaw.llm.ask_json import ask_json
-from klaw.llm.client import LlmClient, Meter
+from klaw.llm.client import LlmClient, Meter, note_spending
 from klaw.llm.errors import ProviderTimeout
 from klaw.llm.router import Task
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Route, ToolDescription
 from klaw.prompts import prompt
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import usage
 
 ANSWER_S = 900.0
 """A model that does not answer within this time has failed; that of a small machine reads a long prompt for minutes."""
-WRITE_S = 5.0
-"""Longest wait for the note on what was spent, while everything ends."""
 CONTEXT_SHARE = 0.9
 
 T = TypeVar("T")
@@ -117,22 +112,6 @@ class Asker:
             with trio.move_on_after(ANSWER_S):
                 return await meter.stream(route, request, lambda _delta: None)
         raise ProviderTimeout(f"no answer within {ANSWER_S:g} s")
-
-
-async def note_spending(
-    record: Mapping[str, Any], writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
-) -> None:
-    """Keep what a piece of work has spent (``Meter.record``), if it was anything; also when cancelled, for which it
-    waits up to ``WRITE_S``."""
-    if not (models := record.get("models")):
-        return
-    with trio.move_on_after(WRITE_S, shield=True) as scope:
-        try:
-            await writer.run(usage.note_spent, source, user, chat, models, at)
-        except KlawError as error:  # the daily limit has it; only a restart would forget it
-            log.warning("spending_not_noted", error=error_class(error), name=source)
-    if scope.cancelled_caught:  # it may be stored all the same
-        log.warning("spending_not_noted", error="TooSlow", name=source)
 
 
 def question(name: str, material: str) -> tuple[ChatMessage, ...]:

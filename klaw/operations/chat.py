@@ -79,12 +79,15 @@ class ChatModel(TypedDict):
 
 
 class ChatModels(TypedDict):
-    """``providers``: their names; a model of theirs may be chosen, too."""
+    """``providers``: their names; a model of theirs may be chosen, too. ``hears``, ``speaks``: a model is set that
+    writes down sounds, that reads aloud."""
 
     models: list[ChatModel]
     this_chat: str
     default: str
     providers: list[str]
+    hears: bool
+    speaks: bool
 
 
 class Stopping(TypedDict):
@@ -335,13 +338,15 @@ async def _models_of(chat: ChatId, parts: Parts) -> ChatModels:
 
     config, session = parts.llm.core.config, await parts.readers.run(stored.messages.session, chat)
     used = (session.model if session is not None else None) or config.routing.default
-    names = list(dict.fromkeys([*configured_models(config), used]))
+    names = list(dict.fromkeys([*configured_models(config, chat=True), used]))
     await parts.llm.registry.know(*names, hurry=True)
     return {
         "models": [_known(parts.llm, name) for name in names],
         "this_chat": used,
         "default": config.routing.default,
         "providers": sorted(config.providers),
+        "hears": parts.voice.hears,
+        "speaks": parts.voice.speaks,
     }
 
 

@@ -9,7 +9,7 @@ import attrs
 from attrs.filters import include
 
 from klaw.convert import Bounds, Check
-from klaw.domain.attachment import files_of
+from klaw.domain.attachment import TRANSCRIBED, files_of
 from klaw.domain.events import ChatChanged
 from klaw.domain.message import ECHO, MAX_TITLE, SHOWN, Message, MessageKind, Role, chat_title
 from klaw.domain.names import name_of
@@ -338,7 +338,8 @@ def _markdown(message: Message, *, replaced: bool) -> str:
     author = _AUTHORS[message.role] + (f", task {task}" if task else "")
     files = ", ".join(escaped(each.name) for each in files_of(message.metadata))
     parts = [_quoted(message.content)] if message.content else []
-    parts += [f"Files: {files}"] if files else []
+    heard = " (transcribed)" if message.metadata.get(TRANSCRIBED) else ""
+    parts += [f"Files: {files}{heard}"] if files else []
     calls = message.metadata.get("calls", ()) if message.type is MessageKind.TOOL_CALL else ()
     folded = [_folded(f"Call of {call.get('name')} · {about}", str(call.get("arguments"))) for call in calls]
     said = "\n\n".join([f"**{author}** · {about}", *parts])

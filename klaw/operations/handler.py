@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from klaw.llm.budget import DailyBudget
     from klaw.llm.client import Llm
     from klaw.llm.registry import Registry
+    from klaw.llm.voice import Voice
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.parts import MemoryParts
     from klaw.memory.recall.recall import Recall
@@ -146,6 +147,7 @@ class Parts:
     agent: "Agent"
     tasks: "TaskParts"
     chats: "ChatDirectory"
+    voice: "Voice"
     _listeners: Listeners | None = None
 
     readers: "Readers" = attrs.field(init=False, default=_at("core.readers"))

@@ -1,8 +1,7 @@
 """The frames of the wire protocol, version 2; docs/protocol.md tells what they and their fields mean.
 
 Values only: ``codec`` turns them into text and back. A frame's ``type`` is its tag on the wire; optional fields that
-are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more.
-"""
+are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more."""
 
 import base64
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import attrs
 
 from klaw.convert import Bounds, Check, Form
 from klaw.domain import context_used
-from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile, files_of
+from klaw.domain.attachment import MAX_FILES, TRANSCRIBED, Attachment, NamedFile, files_of
 from klaw.domain.branch import Variant
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message
@@ -26,8 +25,6 @@ MAX_RESULT_CHARS = 8_000_000
 
 
 def _named(code: str, check: Callable[[str], str]) -> Check:
-    """A check of a name, with the code of its error."""
-
     def checked(name: str) -> str:
         try:
             return check(name)
@@ -86,6 +83,7 @@ class Send:
     text: str
     files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
     model: Annotated[str, Bounds(1, 200)] | None = None
+    transcribed: bool | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.text.strip() and not self.files:
@@ -190,6 +188,7 @@ class StoredMessage:
     turn: str | None = None
     task: str | None = None
     files: list[FileOfMessage] | None = None
+    transcribed: bool | None = None
     calls: list[StoredCall] | None = None
     context_used: ContextUsed | None = None
     variant: Variant | None = None
@@ -212,6 +211,7 @@ class StoredMessage:
             content=message.content,
             created_at=message.created_at,
             files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
+            transcribed=message.metadata.get(TRANSCRIBED) is True or None,
             calls=calls_of(message) or None,
             context_used=context_used.read(message.metadata),
             **more | texts,
@@ -249,8 +249,8 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class RenderedFrame:
-    """An answer as HTML: ``html`` of its characters from ``offset`` to ``end``, which stays, and ``rest`` of those from
-    there to ``shown``, which the next frame replaces. With ``seq`` it is complete, and stored as that message."""
+    """An answer as HTML: ``html`` of its characters from ``offset`` to ``end``, which stays, and ``rest`` of those to
+    ``shown``, which the next frame replaces. With ``seq`` it is complete, and stored as that message."""
 
     type: ClassVar[str] = "rendered"
     chat: str

@@ -137,13 +137,15 @@ def echo_reply(request: "Recorded") -> Reply:
 class Recorded:
     """A request as the server saw it."""
 
-    def __init__(self, method: str, path: str, headers: dict[str, str], body: dict[str, Any]) -> None:
+    def __init__(self, method: str, path: str, headers: dict[str, str], body: dict[str, Any], raw: bytes = b"") -> None:
         self.method = method
         self.path = path
         self.headers = headers
         """Names in lower case."""
         self.body = body
         """Parsed JSON; empty when there was none."""
+        self.raw = raw
+        """The body as it came."""
         self.gone = trio.Event()
         """Set when the client closed the connection before the reply was complete."""
 
@@ -247,8 +249,9 @@ class LlmServer:
             elif isinstance(event, h11.EndOfMessage):
                 assert head is not None
                 headers = {name.decode(): value.decode() for name, value in head.headers}
-                parsed = json.loads(body) if body else {}
-                return Recorded(head.method.decode(), head.target.decode(), headers, parsed)
+                is_form = headers.get("content-type", "").startswith("multipart/form-data")
+                parsed = json.loads(body) if body and not is_form else {}
+                return Recorded(head.method.decode(), head.target.decode(), headers, parsed, bytes(body))
             else:
                 return None
 

@@ -10,8 +10,11 @@ from klaw.llm.providers.refusals import CODE, error_text, is_json, parsed, refus
 from klaw.llm.providers.thinking import ThinkSplitter
 from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, TakenBack, TextDelta, ToolCall, Usage
 
+JSON = "application/json"
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 """Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
+MAX_SOUND_BYTES = 32 * 1024 * 1024
+"""More than the longest text that is read aloud has, also without compression."""
 MAX_TOOL_CALLS = 128
 """As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -43,7 +43,7 @@ from klaw.llm.errors import (
     RateLimited,
 )
 from klaw.llm.providers.adapt import MAX_TRIES, Habits, is_about_length, learned
-from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
+from klaw.llm.providers.dialect import JSON, MAX_REPLY_BYTES, MAX_SOUND_BYTES, Dialect, encode, parse
 from klaw.llm.providers.ollama import OllamaDialect
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import AnswerReader
@@ -63,6 +63,9 @@ MAX_RETRY_AFTER_S = 30.0
 """A longer pause is not waited for: somebody looks at the screen."""
 
 T = TypeVar("T")
+Sent: TypeAlias = bytes | dict[str, Any]
+ReadReply: TypeAlias = Callable[[bytes, str], T]
+ReadObject: TypeAlias = Callable[[Mapping[str, Any]], T]
 
 log = structlog.get_logger("klaw.llm")
 
@@ -136,12 +139,14 @@ class HttpProvider:
         echo = completion.echo and attrs.evolve(completion.echo, model=name)
         return attrs.evolve(completion, model=name, echo=echo, adapted=habits.told())
 
-    async def post(
-        self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
-    ) -> T:
-        body = encode({"model": model, **members}, self._settings.extra_body)
+    async def post(self, model: str, members: Mapping[str, Any], read: ReadObject[T], within_s: float) -> T:
+        return await self.exchange(model, {"model": model, **members}, partial(_read, read=read), within_s)
+
+    async def exchange(self, model: str, sent: Sent, read: ReadReply[T], within_s: float, **headers: str) -> T:
+        """Send JSON, or bytes of any type; ``read`` gets the answer's bytes and media type, in a thread."""
+        body = sent if isinstance(sent, bytes) else encode(sent, self._settings.extra_body)
         with trio.move_on_after(within_s):
-            return await self._repeating(model, lambda: self._exchange(body, read))
+            return await self._repeating(model, lambda: self._exchange(body, read, headers))
         late = ProviderTimeout(f"the LLM provider did not answer within {within_s:.3g} s")
         self._explain(late, model)
         raise late
@@ -187,10 +192,10 @@ class HttpProvider:
         return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
 
     @asynccontextmanager
-    async def _response(self, body: bytes, url: str) -> AsyncIterator[httpx2.Response]:
+    async def _response(self, body: bytes, url: str, **headers: str) -> AsyncIterator[httpx2.Response]:
         """Open the response; translate every exception of the library, in the body too."""
         with translated(self._settings.timeout_s):
-            async with self._connected().stream("POST", url, content=body) as response:
+            async with self._connected().stream("POST", url, content=body, headers=headers) as response:
                 yield response
 
     def _connected(self) -> httpx2.AsyncClient:
@@ -199,7 +204,7 @@ class HttpProvider:
         if self._client is None:
             settings = self._settings
             headers = {
-                "content-type": "application/json",
+                "content-type": JSON,
                 "accept": "text/event-stream, application/json",
                 **self._dialect.headers(settings.api_key),
                 **settings.headers,
@@ -255,21 +260,21 @@ class HttpProvider:
                     await answer.read_events(response)
                 elif content_type == "application/x-ndjson":
                     await answer.read_lines(response)
-                elif content_type == "application/json":
+                elif content_type == JSON:
                     await answer.read_whole(response)
                 else:
                     raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
             return answer.completion()
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
 
-    async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
-        whole = BoundedBody(MAX_REPLY_BYTES)
-        async with self._response(body, self._url) as response:
-            if await self._accepted(response) != "application/json":
-                raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
+    async def _exchange(self, body: bytes, read: ReadReply[T], headers: Mapping[str, str]) -> T:
+        async with self._response(body, self._url, **headers) as response:
+            media_type = await self._accepted(response)
+            most = MAX_REPLY_BYTES if media_type == JSON else MAX_SOUND_BYTES
+            whole = BoundedBody(most)
             if not await whole.read(response.aiter_raw()):
-                raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-        return await _READING.run(_read, bytes(whole.data), read, abandon=True)
+                raise ProviderMalformed(f"the LLM provider's answer is longer than {most} bytes")
+        return await _READING.run(read, bytes(whole.data), media_type, abandon=True)
 
 
 @attrs.define
@@ -289,7 +294,9 @@ _READING = Threads("answers", 2)
 """Megabytes of numbers would hold up the event loop."""
 
 
-def _read(body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
+def _read(body: bytes, media_type: str, read: ReadObject[T]) -> T:
+    if media_type != JSON:
+        raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
     answer = parse(body.decode("utf-8", "replace"))
     if not isinstance(answer, dict):
         raise ProviderMalformed("the LLM provider's answer is not a JSON object")
@@ -323,7 +330,7 @@ def translated(timeout_s: float) -> Iterator[None]:
     except httpx2.TimeoutException as exc:
         raise ProviderTimeout(f"the LLM provider sent nothing for {timeout_s:g} s") from exc
     except httpx2.ConnectError as exc:
-        raise ProviderUnreachable(f"the LLM provider cannot be reached{reason_of(exc)}") from exc
+        raise ProviderUnreachable(f"the LLM provider cannot be reached{connection_failure(exc)}") from exc
     except httpx2.LocalProtocolError:
         # Not "from exc": its text quotes the header, which may be the key.
         raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
@@ -342,8 +349,8 @@ async def refusal(response: httpx2.Response) -> ProviderError:
     return refused(response.status_code, readable(bytes(body.data)), after_s)
 
 
-def reason_of(error: BaseException) -> str:
-    """The system's words on a connection that could not be made."""
+def connection_failure(error: BaseException) -> str:
+    """The system's words on a connection that could not be made, behind a colon; nothing if it has none."""
     waiting, seen = [error], 0
     while waiting and seen < MAX_CAUSES:
         cause, seen = waiting.pop(0), seen + 1

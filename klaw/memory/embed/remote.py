@@ -20,10 +20,9 @@ from klaw.config.schema import EngineConfig
 from klaw.domain import tokens
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ModelAway, ModelError
-from klaw.llm.client import LlmClient, Meter
+from klaw.llm.client import LlmClient, Meter, note_spending
 from klaw.llm.endpoint import ModelEndpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
-from klaw.memory.background_llm import note_spending
 from klaw.memory.embed.calibration import Kind, calibrate
 from klaw.memory.embed.passage import RECIPE, PassageText
 from klaw.memory.embed.token_coder import Floats, Reading, TokenCoder, unit

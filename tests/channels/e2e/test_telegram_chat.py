@@ -47,26 +47,27 @@ async def said(chat: Chat, words: str) -> Shown:
 
 @asynccontextmanager
 async def telegram_world(home: Path, **sections: Any) -> AsyncIterator[World]:
-    async with (
-        serve_llm() as llm,
-        serve_telegram() as telegram,
-        served(write_home(home, llm=llm.url, **sections)) as server,
-    ):
-        yield World(server, telegram, llm)
+    async with serve_llm() as llm, serve_telegram() as telegram:
+        stub = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True, "images": False}}}
+        async with served(write_home(home, providers={"stub": stub}, **sections)) as server:
+            yield World(server, telegram, llm)
 
 
 async def test_a_stranger_gets_a_code_and_is_let_in(tmp_path: Path) -> None:
     async with telegram_world(tmp_path) as world:
         made = await world.connect()
-        assert made["bot"] == "@klaw_bot" and made["code"] in made["url"]
+        assert made["bot"] == "@klaw_bot"
+        assert made["code"] in made["url"]
         anna = world.telegram.person("Anna")
         await anna.says("Hello?")
         told = await said(anna.chat, "code is")
         code = told.text.split("Your code is ")[1][:8]
         await anna.says("Hello??")
+        await until(lambda: not world.telegram.updates)  # they are taken, and were not stored
         world.llm.replies.append(text_reply("Good morning, Anna."))
         paired = await world.ask("channels_pair", code=code.lower(), user="anna")
-        assert paired["user"] == "anna" and paired["title"] == "Anna"
+        assert paired["user"] == "anna"
+        assert paired["title"] == "Anna"
         await said(anna.chat, "You are connected")
         await anna.says("Good morning")
         await said(anna.chat, "Good morning, Anna.")
@@ -110,16 +111,15 @@ async def test_an_answer_grows_and_stays_one_message(tmp_path: Path) -> None:
 
 
 async def test_a_tool_asks_with_buttons(tmp_path: Path) -> None:
-    async with telegram_world(tmp_path, tools={"exec": {"enabled": True, "sandbox": "off"}}) as world:
+    async with telegram_world(tmp_path, tools={"exec": {"enabled": True, "sandbox": "none"}}) as world:
         await world.connect()
         anna = await world.paired()
         call_it = Tool(id="c1", name="host_exec", arguments='{"command": "echo hello"}')
         world.llm.replies += [tool_reply(call_it), text_reply("It said hello.")]
         await anna.says("Run echo")
         asked = await said(anna.chat, "May I use host_exec")
-        assert "echo hello" in asked.text and asked.labels == ["Allow", "Refuse"]
-        stranger = world.telegram.person("Eve")
-        stranger.chat.messages.append(asked)
+        assert "echo hello" in asked.text
+        assert asked.labels == ["Allow", "Refuse"]
         await anna.presses(asked, "Allow")
         await said(anna.chat, "It said hello.")
         await until(lambda: "Allowed by Anna" in asked.text)
@@ -140,7 +140,8 @@ async def test_a_group_is_a_user_of_its_own(tmp_path: Path) -> None:
         told = await said(group, "Its code is")
         code = told.text.split("Its code is ")[1][:8]
         paired = await world.ask("channels_pair", code=code)
-        assert paired["group"] and paired["user"].startswith("group-")
+        assert paired["group"]
+        assert paired["user"].startswith("group-")
         await said(group, "This group is connected")
         world.llm.replies.append(text_reply("I know no secret of this group."))
         boris = world.telegram.person("Boris")
@@ -148,7 +149,8 @@ async def test_a_group_is_a_user_of_its_own(tmp_path: Path) -> None:
         await boris.says("@klaw_bot what is the secret word?", chat=group)
         await said(group, "I know no secret")
         asked = world.llm.requests[-1]
-        assert "ostrich" not in str(asked.body) and "Boris: " in asked.last_user
+        assert "ostrich" not in str(asked.body)
+        assert "Boris: " in asked.last_user
 
 
 async def test_what_was_said_while_klaw_was_dead_is_answered_once(tmp_path: Path) -> None:
@@ -192,8 +194,12 @@ async def test_commands_chats_and_files(tmp_path: Path) -> None:
         listed = await said(anna.chat, "Your chats:")
         assert "Garden" in listed.text
         found = await world.ask("chats_messages", chat="Garden", user="local")
-        assert found["messages"][0]["text"] == "What is this?"
+        assert found["messages"][0]["content"] == "What is this?"
         assert found["messages"][0]["files"][0]["name"] == "notes.txt"
+
+
+def is_degraded(status: dict[str, Any]) -> bool:
+    return any("telegram" in each["text"] for each in status["degraded"])
 
 
 async def test_an_hour_without_the_service(tmp_path: Path) -> None:
@@ -201,7 +207,7 @@ async def test_an_hour_without_the_service(tmp_path: Path) -> None:
         await world.connect()
         anna = await world.paired()
         world.telegram.loses_network()
-        await world.server.status_when(lambda status: any("telegram" in each["text"] for each in status["degraded"]))
+        await world.server.status_when(is_degraded)
         await anna.says("Anybody?")
         world.llm.replies.append(text_reply("Yes, me."))
         world.telegram.comes_up()
