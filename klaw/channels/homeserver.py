@@ -13,7 +13,7 @@ from klaw.bounded_body import BoundedBody
 from klaw.channels.matrix_events import at, text_at
 from klaw.channels.messenger import ChannelError, Limited, Refused, Unreachable, WrongToken
 from klaw.errors import ToolRefused
-from klaw.llm.providers.http import parse_retry_after, connection_failure
+from klaw.llm.providers.http import connection_failure, parse_retry_after
 from klaw.llm.providers.refusals import error_text, readable, shown
 
 REQUEST_S = 60.0

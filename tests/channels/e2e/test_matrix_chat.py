@@ -1,5 +1,7 @@
 """People talk with a real server in rooms of a real Matrix homeserver."""
 
+import os
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +12,18 @@ import trio
 
 from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
-from tests.support.llm_server import LlmServer, Text, Tool, Wait, serve_llm, text_reply, tool_reply
+from tests.support.llm_server import (
+    LlmServer,
+    Pause,
+    Recorded,
+    Reply,
+    Text,
+    Tool,
+    Wait,
+    serve_llm,
+    text_reply,
+    tool_reply,
+)
 from tests.support.server import Server, served, write_home
 from tests.support.services.synapse import Person, Synapse
 from tests.support.waiting import until
@@ -60,10 +73,12 @@ class World:
 @asynccontextmanager
 async def matrix_world(home: Path, synapse: Synapse, **sections: Any) -> AsyncIterator[World]:
     klaw = await synapse.person("klaw")
-    async with serve_llm() as llm, served(write_home(home, llm=llm.url, **sections)) as server:
-        world = World(server, synapse, llm, klaw)
-        await world.connect()
-        yield world
+    async with serve_llm() as llm:
+        stub = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True, "images": False}}}
+        async with served(write_home(home, providers={"stub": stub}, **sections)) as server:
+            world = World(server, synapse, llm, klaw)
+            await world.connect()
+            yield world
         assert klaw.token not in server.stderr
         assert server.events("event_not_taken") == []
 
@@ -296,23 +311,44 @@ async def test_an_invitation_while_klaw_was_dead_for_the_first_time_is_accepted(
 
 
 async def test_kills_double_and_lose_nothing(tmp_path: Path, synapse: Synapse) -> None:
+    """The environment's KLAW_TEST_KILLS says how many, KLAW_TEST_PEOPLE how many talk meanwhile."""
+    kills, many = int(os.environ.get("KLAW_TEST_KILLS", "3")), int(os.environ.get("KLAW_TEST_PEOPLE", "2"))
+    chance = random.Random(7)
     async with matrix_world(tmp_path, synapse) as world:
-        anna, room = await world.paired()
-        world.llm.respond = lambda request: text_reply("answer to ", request.last_user.split()[-1], ".")
-        for number in range(6):
-            await anna.say(room, f"question q{number}")
-            if number % 2:
-                await world.says(anna, room, "answer")
-            await world.server.kill()
-            await world.server.start()
-        await anna.say(room, "last qlast")
-        await world.says(anna, room, "answer to qlast.")
-        found = await world.ask("chats_messages", chat="Matrix", user="local")
-        asked = [
-            each["content"] for each in found["messages"] if each["role"] == "user" and "question" in each["content"]
-        ]
-        assert asked == [f"question q{number}" for number in range(6)]
-        told = [text for text in await anna.texts(room, world.klaw) if text.startswith("answer")]
-        stored = [each["content"] for each in found["messages"] if each["role"] == "assistant" and each["content"]]
-        assert told == [text for text in stored if text.startswith("answer")]
-        assert len(set(told)) == len(told)
+        talks = [await world.paired(f"p{number}", f"user{number}") for number in range(many)]
+        greeted = [len(await person.texts(room, world.klaw)) for person, room in talks]
+
+        def answer(request: Recorded) -> Reply:
+            about = request.last_user.split()[-1]
+            steps = Text("An answer "), Pause(chance.random()), Text(f"to {about}.")
+            return attrs.evolve(text_reply(), steps=steps)
+
+        world.llm.respond = answer
+        asked: list[list[str]] = [[] for _ in talks]
+        over = trio.Event()
+
+        async def talk(number: int) -> None:
+            person, room = talks[number]
+            while not over.is_set():
+                asked[number].append(f"question q{len(asked[number])}")
+                await person.say(room, asked[number][-1])
+                await trio.sleep(chance.random() * many)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(many):
+                nursery.start_soon(talk, number)
+            for _ in range(kills):
+                await trio.sleep(0.3 + 2 * chance.random())
+                await world.server.kill()
+                await world.server.start()
+            over.set()
+        for number, (person, room) in enumerate(talks):
+            await person.say(room, "question qlast")
+            await world.says(person, room, "to qlast.")
+            page = await world.ask("chats_messages", chat="Matrix", user=f"user{number}", limit=1000)
+            stored = [each for each in page["messages"] if each["type"] == "text"]
+            questions = [each["content"] for each in stored if each["role"] == "user"]
+            assert [each for each in questions if "question" in each] == [*asked[number], "question qlast"]
+            answers = [each["content"] for each in stored if each["role"] == "assistant"]
+            told = await person.texts(room, world.klaw)
+            assert told[greeted[number] :] == answers
