@@ -13,11 +13,10 @@ from klaw.bounded_body import BoundedBody
 from klaw.channels.matrix_events import at, text_at
 from klaw.channels.messenger import ChannelError, Limited, Refused, Unreachable, WrongToken
 from klaw.errors import ToolRefused
-from klaw.llm.providers.http import connection_failure, parse_retry_after
+from klaw.llm.providers.http import client_of, connection_failure, parse_retry_after
 from klaw.llm.providers.refusals import error_text, readable, shown
 
 REQUEST_S = 60.0
-CONNECT_S = 10.0
 MAX_ANSWER_BYTES = 64 << 20
 UNKNOWN_PAUSE_S = 5.0
 _BAD_TOKEN = ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED")
@@ -28,11 +27,7 @@ class Homeserver:
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url.rstrip("/"), token
-        self._client = httpx2.AsyncClient(
-            headers={"accept-encoding": "gzip", "user-agent": "klaw"},
-            timeout=httpx2.Timeout(REQUEST_S, connect=CONNECT_S),
-            verify=urlsplit(url).scheme == "https",  # loading certificates takes a tenth of a second
-        )
+        self._client = client_of(url, {}, REQUEST_S)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -45,7 +40,8 @@ class Homeserver:
             address = text_at(found, "m.homeserver", "base_url").rstrip("/")
             if urlsplit(address).scheme not in ("http", "https"):
                 raise Refused(f"{self._url} is not the address of a Matrix homeserver")
-            self._url = address
+            await self._client.aclose()
+            self._url, self._client = address, client_of(address, {}, REQUEST_S)
 
     async def optional(self, path: str, **more: Any) -> dict[str, Any]:
         """What a GET brings; empty: it is refused."""
@@ -83,7 +79,7 @@ class Homeserver:
         try:
             with trio.move_on_after(within_s):
                 async with opened as response:
-                    body = BoundedBody(at_most, response.headers.get("content-encoding", "identity"))
+                    body = BoundedBody(at_most, response.headers.get("content-encoding", ""))
                     is_whole = await body.read(response.aiter_raw())
                 if response.status_code != 200:
                     raise self._refusal(response, readable(bytes(body.data)))

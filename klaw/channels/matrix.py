@@ -31,7 +31,7 @@ from klaw.channels.messenger import (
 )
 from klaw.domain.text import cut
 
-CLIENT = "/_matrix/client/v3"
+CLIENT, MEDIA, OLD_MEDIA = "/_matrix/client/v3", "/_matrix/client/v1/media", "/_matrix/media/v3"
 POLL_S = 30.0
 TRANSFER_S = 600.0
 TYPING_S = 8.0
@@ -82,9 +82,7 @@ class Matrix:
         profile = await self._server.optional(f"{CLIENT}/profile/{_path(self._me)}")
         local = self._me.removeprefix("@").partition(":")[0]
         self._names = [name for name in (self._me, local, text_at(profile, "displayname").strip()) if name]
-        media = await self._server.optional("/_matrix/client/v1/media/config") or await self._server.optional(
-            "/_matrix/media/v3/config"
-        )
+        media = await self._server.optional(f"{MEDIA}/config") or await self._server.optional(f"{OLD_MEDIA}/config")
         self._upload_bytes = min(self.limits.upload_bytes, at(media, "m.upload.size", of=int) or self._upload_bytes)
         return Bot(id=self._me, name=self._me, link=f"https://matrix.to/#/{self._me}")
 
@@ -207,7 +205,7 @@ class Matrix:
 
     async def post(self, conversation: str, part: Part, key: str, *, buttons: Sequence[Button] = ()) -> str:
         content = _content(part, buttons) | _in_thread(conversation)
-        message = await self._send(conversation, "m.room.message", content, key)
+        message = await self._send(conversation, content, key)
         await self._offer(conversation, message, key, buttons)
         return message
 
@@ -221,7 +219,7 @@ class Matrix:
             "m.new_content": _content(part, buttons),
             "m.relates_to": {"rel_type": "m.replace", "event_id": message},
         }
-        await self._send(conversation, "m.room.message", content, key)
+        await self._send(conversation, content, key)
         await self._offer(conversation, message, key, buttons)
 
     async def upload(
@@ -247,22 +245,22 @@ class Matrix:
         }
         if voice:
             content |= {"msgtype": "m.audio", "org.matrix.msc1767.audio": {}, "org.matrix.msc3245.voice": {}}
-        return await self._send(conversation, "m.room.message", content | _in_thread(conversation), key)
+        return await self._send(conversation, content | _in_thread(conversation), key)
 
     async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open then
-        place, most = file.place.removeprefix("mxc://"), self.limits.download_bytes
+        path, most = f"download/{file.place.removeprefix('mxc://')}", self.limits.download_bytes
         try:
-            answer = await self._server.exchange("GET", f"/_matrix/client/v1/media/download/{place}", at_most=most)
+            answer = await self._server.exchange("GET", f"{MEDIA}/{path}", at_most=most)
         except Refused as error:
             if error.code != "M_UNRECOGNIZED":
                 raise
-            answer = await self._server.exchange("GET", f"/_matrix/media/v3/download/{place}", at_most=most)
+            answer = await self._server.exchange("GET", f"{OLD_MEDIA}/{path}", at_most=most)
         for begin in range(0, len(answer), PIECE_BYTES):
             yield bytes(answer[begin : begin + PIECE_BYTES])
 
     async def working(self, conversation: str) -> None:
         body = {"typing": True, "timeout": int(TYPING_S * 1000)}
-        await self._server.ask("PUT", f"{CLIENT}/rooms/{_path(_room(conversation))}/typing/{_path(self._me)}", body)
+        await self._put(conversation, f"typing/{_path(self._me)}", body)
 
     async def confirm(self, pressed: Pressed, text: str) -> None:
         """Nothing: the message itself says what came of it."""
@@ -277,10 +275,13 @@ class Matrix:
         """Matrix has no menu; these words also count as commands with ``!`` in front."""
         self._commands = frozenset(word for words in commands.values() for word in words)
 
-    async def _send(self, conversation: str, kind: str, content: Event, key: str) -> str:
+    async def _send(self, conversation: str, content: Event, key: str, kind: str = "m.room.message") -> str:
+        return text_at(await self._put(conversation, f"send/{kind}/{_path(key)}", content), "event_id")
+
+    async def _put(self, conversation: str, path: str, body: Event) -> Event:
         room = _room(conversation)
         try:
-            answer = await self._server.ask("PUT", f"{CLIENT}/rooms/{_path(room)}/send/{kind}/{_path(key)}", content)
+            return await self._server.ask("PUT", f"{CLIENT}/rooms/{_path(room)}/{path}", body)
         except Refused as error:
             if error.code not in _NO_ROOM:
                 raise
@@ -288,14 +289,13 @@ class Matrix:
             if known is not None and known.successor and await self._moved(room, known.successor):
                 raise ConversationMoved(known.successor) from None
             raise Closed(str(error)) from None
-        return text_at(answer, "event_id")
 
     async def _offer(self, conversation: str, message: str, key: str, buttons: Sequence[Button]) -> None:
         """React to an own message with what people press, so that they only tap."""
         for emoji, _ in _pressable(buttons):
             relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
             with suppress(Refused, Closed):  # it is there already, or only people may react here
-                await self._send(conversation, "m.reaction", {"m.relates_to": relation}, f"{key}.{emoji}")
+                await self._send(conversation, {"m.relates_to": relation}, f"{key}.{emoji}", "m.reaction")
 
 
 def _room(conversation: str) -> str:

@@ -45,9 +45,9 @@ def message_id(event_id: str) -> str:
     return f"mx:{hashlib.sha256(event_id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def name_of(event: Event) -> str:
-    """How an ``m.room.member`` event calls its person."""
-    return cut(one_line(clean(text_at(event, "content", "displayname"))), MAX_NAME)
+def shown(name: str) -> str:
+    """A name that somebody chose, on one line."""
+    return cut(one_line(clean(name)), MAX_NAME)
 
 
 @attrs.define
@@ -81,7 +81,7 @@ class RoomState:
                 continue
             match kind:
                 case "m.room.member":
-                    self.names[key] = name_of(event)
+                    self.names[key] = shown(text_at(content, "displayname"))
                 case "m.room.name" | "m.room.canonical_alias":
                     self._named[kind] = text_at(content, "name") or text_at(content, "alias")
                 case "m.room.encryption":
@@ -89,7 +89,7 @@ class RoomState:
                 case "m.room.tombstone":
                     self.successor = text_at(content, "replacement_room")
         heroes = [self.sender(each).name for each in self._heroes if each != self.bot]
-        self.title = title(self._named.get(NAME) or self._named.get(ALIAS) or ", ".join(heroes[:3]))
+        self.title = shown(self._named.get(NAME) or self._named.get(ALIAS) or ", ".join(heroes[:3]))
 
     @property
     def is_group(self) -> bool:
@@ -103,10 +103,6 @@ class RoomState:
         content = at(event, "content", of=dict)
         root = thread_root(content)
         return Conversation(id=f"{self.id} {root}" if root else self.id, title=self.title, group=self.is_group)
-
-
-def title(text: str) -> str:
-    return cut(one_line(clean(text)), MAX_NAME)
 
 
 def invitation(room_id: str, stripped: Sequence[Event], bot: str) -> tuple[RoomState, Sender]:

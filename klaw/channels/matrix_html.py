@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from klaw.channels.markup import split
 from klaw.channels.messenger import Part
 from klaw.domain.text import clean
-from klaw.web.markdown_rules import environment, extras, formulas
+from klaw.web.markdown_rules import environment, extras, footnote, formulas, list_item
 
 PART_BYTES = 10_000
 """Of Markdown in one message."""
@@ -69,9 +69,9 @@ def _reader() -> MarkdownIt:
     extras(reader)
     for name in ("formula", "formula_block"):
         reader.add_render_rule(name, _formula)
-    reader.add_render_rule("footnote", _footnote)
+    reader.add_render_rule("footnote", footnote)
     reader.add_render_rule("image", _image)
-    reader.add_render_rule("list_item_open", _item)
+    reader.add_render_rule("list_item_open", list_item)
     return reader
 
 
@@ -81,17 +81,7 @@ def _formula(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: A
     return f'<{tag} data-mx-maths="{escape(token.info)}"><code>{escape(token.content)}</code></{tag}>'
 
 
-def _footnote(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
-    return f"<sup>{escape(tokens[index].content)}</sup>"
-
-
 def _image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
     """A link: a client would have to load it from elsewhere."""
     address = str(tokens[index].attrs["src"])
     return f'<a href="{escape(address)}">{escape(tokens[index].content or address)}</a>'
-
-
-def _item(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    checked = tokens[index].meta.get("checked")
-    mark = "" if checked is None else "☑ " if checked else "☐ "
-    return renderer.renderToken(tokens, index, options, env) + mark

@@ -42,7 +42,7 @@ UNLIMITED = {"per_second": 100_000, "burst_count": 100_000}
 def environment() -> Path | None:
     """The folder of Synapse's Python environment, if it is there."""
     folder = Path(os.environ.get("KLAW_TEST_SYNAPSE") or Path.home() / ".cache" / "klaw-tests" / "synapse")
-    return folder if (folder / "bin" / "python").exists() else None
+    return folder if (folder / "bin" / "synapse_homeserver").exists() else None
 
 
 class Synapse:
