@@ -35,9 +35,10 @@ from klaw.channels.pairing import LENGTH, Stranger
 from klaw.channels.wording import escaped, language_of, say
 from klaw.chats.commands import SlashCommand, UnknownCommand, parse
 from klaw.chats.requests import Submit
+from klaw.domain import tokens
 from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import Outcome
-from klaw.domain.message import Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import (
     AnswerRunning,
@@ -292,8 +293,7 @@ class Channel:
         code = words[-1] if words and len(words) <= 2 and len(words[-1]) == LENGTH else ""
         user = self.account.codes.invited(code, self.account.name) if code and not event.conversation.group else None
         if user is not None:
-            await self.conversations.link(user, event.conversation, event.sender)
-            await self._say(event, "paired")
+            await self._greet(await self.conversations.link(user, event.conversation, event.sender))
         elif event.addressed:
             stranger = Stranger(account=self.account.name, conversation=event.conversation, sender=event.sender)
             if (made := self.account.codes.ask(stranger)) is not None:
@@ -302,10 +302,24 @@ class Channel:
     async def pair(self, stranger: Stranger, user: UserId) -> LinkedConversation:
         """Let somebody who asked for a code, or a group, write from now on, and tell them."""
         there = await self.conversations.link(user, stranger.conversation, stranger.sender)
-        text = say("group_paired" if there.link.is_group else "paired", there.link.language)
-        key = f"{there.link.id}-{there.link.created_at}"
-        await self.conversations.post(there.link.conversation, text, key)
+        await self._greet(there)
         return there.link
+
+    async def _greet(self, there: Delivery) -> None:
+        """The first message of the chat, so that tasks can bring their results there."""
+        text = say("group_paired" if there.link.is_group else "paired", there.link.language)
+        new = NewMessage(
+            id=self.account.core.new_id(),
+            chat=there.chat,
+            user=there.link.user,
+            channel=self.account.kind,
+            role=Role.SYSTEM,
+            type=MessageKind.COMMAND,
+            content=text,
+            tokens=tokens.estimate(text),
+            created_at=self._now(),
+        )
+        await self.conversations.surely(lambda: self.account.core.writer.run(messages.append, [new]))
 
     async def _joined(self, event: Joined) -> None:
         """Somebody invites Klaw. A person may, to be told a code; into a group only who is known already."""

@@ -124,7 +124,7 @@ class Conversations:
     async def go(self, there: Delivery, chat: str) -> None:
         """Move a conversation to another chat of its user."""
         fields: Mapping[str, Any] = {"chat": chat, "delivered": await self.head(there.link.user, chat)}
-        await self.surely(lambda: there.change(**fields, parts=0, draft=""))
+        await self.surely(lambda: there.change(there.chat, **fields, parts=0, draft=""))
         there.reopen()
 
     async def surely(self, store: Callable[[], Awaitable[object]]) -> None:

@@ -31,8 +31,9 @@ from klaw.domain.events import (
     TurnEnded,
     TurnStarted,
 )
-from klaw.domain.message import Message, MessageKind, Role, TurnStatus, is_searchable
+from klaw.domain.message import Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import ChatId, chat_id
+from klaw.domain.task import NOTICE_ORIGIN
 from klaw.errors import KlawError, VoiceError
 from klaw.gateway.answers import StoredOnce
 from klaw.store.kinds import channels, tasks
@@ -75,6 +76,7 @@ class Delivery:
         self._ended: TurnEnded | None = None
         """A turn that ended without an answer."""
         self._closed = False
+        self._changing = trio.Lock()
         self.scope = trio.CancelScope()
 
     @property
@@ -123,11 +125,14 @@ class Delivery:
         if asked in self._questions:
             self._questions[asked].who = who
 
-    async def change(self, **fields: Any) -> None:
-        """Store another state of the conversation. Raises StorageError."""
-        link = attrs.evolve(self.link, **fields)
-        await self._account.core.writer.run(channels.put_link, link, self._now())
-        self.link = link
+    async def change(self, of: ChatId, **fields: Any) -> None:
+        """Store another state of the conversation, unless it has gone on to another chat than ``of``. Raises
+        StorageError."""
+        async with self._changing:
+            if of == self.chat:
+                link = attrs.evolve(self.link, **fields)
+                await self._account.core.writer.run(channels.put_link, link, self._now())
+                self.link = link
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +192,8 @@ class Delivery:
                 if not newer and (held_s := await self._held_s(message)):
                     return held_s
                 await self._deliver(message)
+                if message.chat != self.chat:
+                    return 0.0
                 self._seen = message.seq
         return float("inf")
 
@@ -201,7 +208,7 @@ class Delivery:
                 log.warning("message_refused", channel=self._account.name, link=self.link.id, reason=str(error)[:200])
                 await self._put_notice(key)
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
-            await self.change(**done, draft="")
+            await self.change(message.chat, **done, draft="")
         if parts and message.role is Role.ASSISTANT:
             self._shown = ""
             await self._speak(message)
@@ -245,15 +252,14 @@ class Delivery:
         if message.role is Role.USER:
             here = message.channel in (self._account.kind, self._account.heard) or message.type is MessageKind.COMMAND
             return "" if here else "\n".join(f"> {line}" for line in message.content.splitlines())
-        if message.role is Role.SYSTEM:
-            return message.content if message.type in (MessageKind.COMMAND, MessageKind.TEXT) else ""
-        said = is_searchable(message.role, message.type) or message.type is MessageKind.TOOL_CALL
-        return message.content if said and message.role is Role.ASSISTANT else ""
+        of_tools = message.role is Role.TOOL or message.type is MessageKind.TOOL_RESULT
+        return "" if of_tools or message.type is MessageKind.SESSION_BREAK else message.content
 
     async def _held_s(self, message: Message) -> float:
         """How long a message is to wait for the end of the quiet hours; 0: not at all."""
         quiet = self._account.core.config.channels.quiet
-        if quiet is None or message.type is not MessageKind.SCHEDULED:
+        is_notice = message.metadata.get("origin") == NOTICE_ORIGIN
+        if quiet is None or not (is_notice or message.type is MessageKind.SCHEDULED):
             return 0.0
         read = self._account.core.readers.run
         task = await read(tasks.get, self.link.user, str(message.metadata.get("task", "")))
@@ -266,7 +272,8 @@ class Delivery:
 
     async def _tell_progress(self) -> float:
         """Show that an answer is being written, and how far it is. Returns when to look again."""
-        running = self._account.hub.running(self.chat)
+        chat = self.chat
+        running = self._account.hub.running(chat)
         if not self._works or running is None:
             return float("inf")
         if running.turn != self._growing or not running.text or running.text == self._shown:
@@ -284,7 +291,7 @@ class Delivery:
                     await self._account.messenger.edit(self.link.conversation, self.link.draft, parts[0], key)
                 else:
                     made = await self._account.messenger.post(self.link.conversation, parts[0], key)
-                    await self.change(draft=made)
+                    await self.change(chat, draft=made)
         self._shown, self._edited_at = text, trio.current_time()
         return self._account.messenger.limits.edit_pause_s
 
@@ -323,7 +330,7 @@ class Delivery:
             for part in messenger.render(self._shown)[:1]:
                 with suppress(Refused):
                     await messenger.edit(conversation, self.link.draft, part, f"{key}-e")
-            await self.change(draft="")
+            await self.change(self.chat, draft="")
         if ended.status is TurnStatus.FAILED:
             text = say("failed", self.link.language, why=escaped(ended.text or ended.code or ""))
             for number, part in enumerate(messenger.render(text)):

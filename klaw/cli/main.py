@@ -81,12 +81,12 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
 
     known = [("operations", each) for each in modules()] + [("cli", each) for each in LOCAL]
     named = {IN_MODULE.get(each, each) for each in words[:1]}
-    for folder, name in [each for each in known if each[1].rpartition(".")[2] in named] or known:
-        module = f"klaw.{folder}.{name}"
-        for noun in nouns_of(module):
-            group = operations.add(commands, noun)
-            if noun.word == "mcp":
-                _mcp_serve(group)
+    chosen = [each for each in known if each[1].rpartition(".")[2] in named] or known
+    every = [noun for folder, name in chosen for noun in nouns_of(f"klaw.{folder}.{name}")]
+    for noun in dict.fromkeys(every):  # once all modules are there: one may add to the noun of another
+        group = operations.add(commands, noun)
+        if noun.word == "mcp":
+            _mcp_serve(group)
 
 
 def _command(commands: Any, name: str, text: str, group: str = "") -> Parser:

@@ -264,7 +264,7 @@ class Operation:
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class Noun:
     """What operations are about; on the command line the word before theirs."""
 
@@ -276,8 +276,8 @@ class Noun:
     """Only the command line has its operations, and they need no server (``cli.operations.command``)."""
     of_machine: bool = False
     """It is about the whole machine, not one installation: root stays root."""
-    operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    operations: list[Operation] = attrs.field(factory=list, init=False, repr=False)
+    records: list[Any] = attrs.field(factory=list, init=False, repr=False)
     """The ``Records`` that can be listed."""
 
     @overload

@@ -136,6 +136,7 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 
 
 IN_MODULE: Mapping[str, str] = {
+    "chats": "variants",
     "fetch": "search",
     "health": "server",
     "import": "imports",
@@ -148,7 +149,7 @@ IN_MODULE: Mapping[str, str] = {
     "snooze": "runs",
     "zone": "runs",
 }
-"""Words of nouns whose module has another name: the command line imports only that module."""
+"""Words of nouns of which another module has all words: the command line imports only that module."""
 
 
 @cache
@@ -165,7 +166,7 @@ def nouns_of(module: str) -> list[Noun]:
 
 @cache
 def nouns() -> tuple[Noun, ...]:
-    return tuple(noun for module in modules() for noun in nouns_of(f"klaw.operations.{module}"))
+    return tuple(dict.fromkeys(noun for module in modules() for noun in nouns_of(f"klaw.operations.{module}")))
 
 
 @cache

@@ -201,11 +201,25 @@ class ModelToTest:
 
 
 class KnownValue(TypedDict):
-    """``source``: config, tried, service, prices or default; ``at``: when it was tried or the service said it."""
+    """``source``: config, tried, service, prices or default; ``at``: when it was tried or the service said it.
+    ``title`` and ``said_by`` are for people."""
 
     value: int | bool | str
     source: str
     at: str | None
+    title: str
+    said_by: str
+
+
+_TITLES = {
+    "context_tokens": "Context", "longest_context": "Longest context", "output_tokens": "Longest answer",
+    "tools": "tools", "images": "images", "thinking": "thinking", "json_schema": "JSON schema",
+    "embedding": "embeddings", "prices": "Prices",
+}  # fmt: skip
+_SAID_BY = {
+    "config": "set in the configuration", "service": "the service says so", "prices": "from the price list",
+    "tried": "tried", "default": "assumed",
+}  # fmt: skip
 
 
 class KnownModel(TypedDict):
@@ -267,7 +281,9 @@ def _known(registry: "Registry", name: str) -> KnownModel:
     for field in facts.known():
         if field != "embedding" or facts.embedding:  # as hardly any
             value = told_prices(facts.prices) if field == "prices" and facts.prices else getattr(facts, field)
-            values[field] = {"value": value, "source": facts.origins[field].source, "at": facts.origins[field].at}
+            source, at = facts.origins[field].source, facts.origins[field].at
+            words = {"title": _TITLES.get(field, field), "said_by": _SAID_BY[source]}
+            values[field] = {"value": value, "source": source, "at": at, **words}
     return {"name": name, "values": values, "left_out": list(registry.left_out(name))}
 
 

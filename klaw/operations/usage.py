@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 import attrs
 
@@ -41,7 +41,17 @@ class Spending(UsageSum):
 
 @attrs.frozen(kw_only=True)
 class SpendingOf(Spending):
+    """``title``: what people call the source, where they are asked for by source."""
+
     key: str | None
+    title: NotRequired[str]
+
+
+_SOURCES = {
+    "turn": "answers in chats", "run": "runs of tasks", "summary": "summaries", "titles": "titles",
+    "topics": "making topics", "facts": "learning facts", "reranker": "choosing what is recalled",
+    "embedding": "vectors of messages and questions",
+}  # fmt: skip
 
 
 class UsageAnswer(TypedDict):
@@ -122,6 +132,10 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
     ]
 
 
+def _title(by: str, key: str | None) -> dict[str, str]:
+    return {"title": _SOURCES.get(key, key)} if by == "source" and key else {}
+
+
 def spent_json(spent: UsageSum, **more: str | None) -> Any:
     return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
 
@@ -140,7 +154,7 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
         "days": asked.days,
         "user": user,
         "by": asked.by,
-        "groups": [spent_json(group.spent, key=group.key) for group in groups],
+        "groups": [spent_json(group.spent, key=group.key, **_title(asked.by, group.key)) for group in groups],
         "total": spent_json(total),
         # It sums up what all users spent.
         "budget": parts.budget.report() if parts.budget is not None and caller.operator else None,

@@ -275,6 +275,7 @@ def _receipt(answer: dict[str, Any]) -> Lines:
 async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnRecord:
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message import explain_message, with_search
+    from klaw.operations.explain.receipt_text import tell_reasons
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise op.OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
@@ -286,6 +287,7 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnR
     answer = attrs.asdict(turn)
     if asked.texts:
         answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)
+        tell_reasons(answer["receipt"])
     if asked.why is None:
         return cast("TurnRecord", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None

@@ -18,8 +18,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,7 +27,8 @@ import trio
 
 from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
-from tests.support.repository import REPOSITORY
+from tests.support.forks import Fork
+from tests.support.processes import KLAW, completed, start
 from tests.support.waiting import HANG_S, until
 
 UNLIMITED = {"connectsPerSecond": 10_000, "userMessagesPerSecond": 100_000, "userBytesPerSecond": 1_000_000_000}
@@ -88,7 +87,7 @@ def clean_environ() -> dict[str, str]:
 
 def klaw_command(*arguments: str) -> list[str]:
     """A ``klaw`` command with this Python."""
-    return [sys.executable, "-m", "klaw", *arguments]
+    return [*KLAW, *arguments]
 
 
 class DidNotStart(Exception):
@@ -103,10 +102,10 @@ class Server:
         self.config: dict[str, Any] = json.loads((home / "config" / "engine.yaml").read_text())
         self.stdout = b""
         """Of all processes so far."""
-        self.process: trio.Process | None = None
+        self.process: trio.Process | Fork | None = None
         self.environ = dict(environ)
         """Of the processes to come."""
-        self.program: tuple[str, ...] = (sys.executable, "-m", "klaw")
+        self.program: tuple[str, ...] = KLAW
         """What is started; a drill puts something around it."""
         self._nursery = nursery
         self._log_path = home / "server.log"
@@ -145,16 +144,12 @@ class Server:
         assert not self.running
         self._ready, self._read_all = trio.Event(), trio.Event()
         self._spawned_at = len(self.stdout)
-        with self._log_path.open("ab") as log:
-            self.process = await trio.lowlevel.open_process(
-                [*self.program, "serve", "--home", str(self.home)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=REPOSITORY,
-                env=self.environ,
-            )
-        self._nursery.start_soon(self._read, self.process)
+        reading, writing = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        log = os.open(self._log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        command = [*self.program, "serve", "--home", str(self.home)]
+        self.process = await start(command, (nothing, writing, log), self.environ)
+        self._nursery.start_soon(self._read, trio.lowlevel.FdStream(reading))
 
     async def ready(self) -> None:
         """Wait until the server listens.
@@ -204,11 +199,10 @@ class Server:
             self.process.send_signal(number)
         return await self.wait()
 
-    async def _read(self, process: trio.Process) -> None:
-        assert process.stdout is not None
+    async def _read(self, stdout: trio.lowlevel.FdStream) -> None:
         ready, read_all = self._ready, self._read_all
-        async with process.stdout:
-            async for chunk in process.stdout:
+        async with stdout:
+            async for chunk in stdout:
                 self.stdout += chunk
                 if b"\n" in self.stdout[self._spawned_at :].partition(READY)[2]:
                     ready.set()
@@ -241,14 +235,5 @@ async def run_klaw(
     *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run a ``klaw`` command to its end. Returns exit code, standard output and standard error."""
-    with trio.fail_after(HANG_S):
-        done = await trio.run_process(
-            klaw_command(*arguments),
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            cwd=REPOSITORY,
-            env={**clean_environ(), **(environ or {})},
-        )
+    done = await completed(klaw_command(*arguments), stdin, {**clean_environ(), **(environ or {})})
     return done.returncode, done.stdout.decode(), done.stderr.decode()

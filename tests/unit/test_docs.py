@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import subprocess
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -73,9 +74,12 @@ def _command_lines(page: Path) -> list[str]:
     return [found.group(1) for part in parts if (found := _COMMAND.match(part))]
 
 
+_whole_parser = cache(parser)
+
+
 def _is_accepted(words: list[str]) -> bool:
     try:
-        parser().parse_args(words)
+        _whole_parser().parse_args(words)
     except SystemExit as ended:
         return not ended.code
     return True

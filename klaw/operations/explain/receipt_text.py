@@ -45,12 +45,12 @@ _ASKED = {
 }
 _BECAUSE = {
     "not_chosen": "the reranker left it out",
-    "too_far": "neither its vector nor its words show that it is about the question",
+    "too_far": "neither its vector nor its words fit",
     "over_count": "enough better ones were found",
-    "over_budget": "it does not fit into what was left of topics.maxTokens",
-    "in_context": "all of its messages stand in the prompt anyway",
+    "over_budget": "no room was left",
+    "in_context": "all of its messages are in the prompt anyway",
     "unwanted": "you said that it is never to be recalled",
-    "gone": "it was gone, or could not be read in time",
+    "gone": "it was gone",
 }
 
 
@@ -113,6 +113,25 @@ def _knowledge(used: ContextUsed) -> list[Line]:
     out += [f"        {plural(used.removed, 'invalid citation')} removed"] if used.removed else []
     out += ["        the answer refers to none of them"] if used.uncited else []
     return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
+
+
+_TITLES = {
+    "system_prompt": "System prompt", "core_memory": "Core memory and facts", "summary": "Summaries",
+    "topics": "Topics", "recall": "Recalled", "window": "Conversation", "pending": "Question", "tools": "Tools",
+}  # fmt: skip
+
+
+def tell_reasons(receipt: dict[str, Any]) -> None:
+    """Add to what was found, and to knowledge that gave nothing, ``because``: why, in words; to layers their titles."""
+    recall, used = receipt.get("recall", {}), receipt.get("context_used", {})
+    for each in receipt.get("layers", ()):
+        each["title"] = _TITLES.get(each["name"], each["name"])
+    for at, each in enumerate(recall.get("candidates", ())):
+        each["because"] = reason(recall, at)
+    for each in receipt.get("topics", {}).get("candidates", ()):
+        each["because"] = _BECAUSE.get(each["decision"], each["decision"])
+    if used.get("nothing"):
+        used["because"] = _NOTHING.get(used["nothing"], used["nothing"])
 
 
 def _turn(answer: Mapping[str, Any]) -> Table:

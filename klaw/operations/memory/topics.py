@@ -317,7 +317,8 @@ async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> Rebuilt
     chat, control = op.chat_of(asked.chat, caller.user), parts.memory.topic_control
     if chat is not None:
         await session_of(chat, parts)
-    since = op.timed("since", asked.since, parts.clock.now())
+    zone = await parts.readers.run(stored.tasks.days_zone, caller.user)
+    since = op.timed("since", asked.since, parts.clock.now(), zone)
     found = await control.in_scope(caller.user, chat, since)
     entries = [] if asked.dry_run else await control.rebuild(caller.user, chat, since)
     return {

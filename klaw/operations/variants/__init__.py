@@ -10,6 +10,7 @@ from klaw.domain.names import CLIENT_ID_FORM, client_id, name_of
 from klaw.operations import chats
 from klaw.operations import operation as op
 from klaw.operations.chat import MAX_MODEL_NAME, check_model, session_of
+from klaw.operations.chats import NOUN
 from klaw.operations.handler import Caller, Parts
 
 Seq = Annotated[int, Bounds(1)]
@@ -52,7 +53,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     return [f"message {answer['seq']} of chat {answer['chat']} is being answered"]
 
 
-@chats.NOUN.operation("chats_edit", ChatsEdit, cli="edit", changes=True, route="POST {chat}/edit", show=_lines)
+@NOUN.operation("chats_edit", ChatsEdit, cli="edit", changes=True, route="POST {chat}/edit", show=_lines)
 async def edit(asked: ChatsEdit, caller: Caller, parts: Parts) -> ShownVariant:
     """Say something else in place of one of your messages, and have it answered. The old message and what followed it
     are kept as another variant."""
@@ -62,7 +63,7 @@ async def edit(asked: ChatsEdit, caller: Caller, parts: Parts) -> ShownVariant:
     return await _vary(asked, caller, parts, wish, id=asked.id, text=asked.text, model=asked.model)
 
 
-@chats.NOUN.operation(
+@NOUN.operation(
     "chats_regenerate", ChatsRegenerate, cli="regenerate", changes=True, route="POST {chat}/regenerate", show=_lines
 )
 async def regenerate(asked: ChatsRegenerate, caller: Caller, parts: Parts) -> ShownVariant:
@@ -71,9 +72,7 @@ async def regenerate(asked: ChatsRegenerate, caller: Caller, parts: Parts) -> Sh
     return await _vary(asked, caller, parts, {"which": asked.seq}, model=asked.model)
 
 
-@chats.NOUN.operation(
-    "chats_variant", ChatsVariant, cli="variant", changes=True, route="POST {chat}/variant", show=_lines
-)
+@NOUN.operation("chats_variant", ChatsVariant, cli="variant", changes=True, route="POST {chat}/variant", show=_lines)
 async def variant(asked: ChatsVariant, caller: Caller, parts: Parts) -> ShownVariant:
     """Show another variant of a message, with all that followed that one."""
     return await _vary(asked, caller, parts, {"which": asked.seq, "number": asked.number})

@@ -1,97 +1,103 @@
-// Forms and dialogs; and, for views that have them, all that page.js has.
+// Forms and dialogs, and all that page.js has.
 
-import { h, iconButton, showDialog, t } from "./page.js";
+import { failure, h, iconButton, isFine, mainButton, select, showDialog, shown, status, t } from "./page.js";
 
 export * from "./page.js";
 
 let made = 0;
 
-/**
- * A form. An error of the server stands beside the field that it names.
- *
- * `fields`: of each its `name`, `label` and `value`; `rows` makes it a long text, `choices` a list ([value, text]), a
- * `value` of true or false a box to tick; all else goes to the element. `send` gets the values by their names; with
- * `edits`, when something is there already, only those that were changed, and without a change its dialog is closed.
- */
-export function form(fields, send, { button = t("Save"), more = [], edits = false } = {}) {
-  const told = h("p.error", { role: "alert" });
-  const inputs = new Map(fields.map((field) => [field.name, input(field)]));
-  const values = () => [...inputs].map(([name, each]) => [name, each.value()]), before = Object.fromEntries(values());
-  const save = h("button.main", button);
-  const whole = h("form.fields", { noValidate: true }, [...inputs.values()].map((each) => each.row), told,
-    h("div.buttons", more, save));
-  whole.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const given = values().filter(([name, value]) => !edits || value !== before[name]);
-    if (edits && !given.length) return whole.closest("dialog")?.close();
-    inputs.forEach((each) => each.complain(""));
-    told.textContent = "";
-    save.disabled = true;
-    try {
-      await send(Object.fromEntries(given));
-    } catch (error) {
-      const wrong = (error.fields || []).filter(({ field }) => inputs.has(firstOf(field)));
-      wrong.forEach(({ field, message }) => inputs.get(firstOf(field)).complain(message));
-      if (wrong.length) inputs.get(firstOf(wrong[0].field)).element.focus();
-      else told.textContent = error.message;
-    }
-    save.disabled = false;
-  });
-  return whole;
+/** `send` gets the values of the fields (see `input`) by their names; with `edits` only those that were changed, and
+ * without a change the form's dialog is closed. An error of the server stands beside the field that it names. */
+export function form(fields, send, { deed = "Save", more = [], edits = false } = {}) {
+	const problem = failure(), inputs = new Map(fields.map((field) => [field.name, input(field)]));
+	const values = () => [...inputs].map(([name, each]) => [name, each.value()]), before = Object.fromEntries(values());
+	const save = mainButton(deed, null, { type: "submit" });
+	const whole = h("form.fields", { noValidate: true, onsubmit: async (event) => {
+		event.preventDefault();
+		const given = values().filter(([name, value]) => !edits || value !== before[name]);
+		if (edits && !given.length) return whole.closest("dialog")?.close();
+		inputs.forEach((each) => each.complain(""));
+		problem.textContent = "";
+		save.disabled = true;
+		try {
+			await send(Object.fromEntries(given));
+		} catch (error) {
+			const of = ({ field }) => inputs.get((field || "").split(/[.[]/)[0]);
+			const wrong = (error.fields || []).filter(of);
+			wrong.forEach((each) => of(each).complain(each.message));
+			if (wrong.length) of(wrong[0]).element.focus();
+			else problem.textContent = error.message;
+		}
+		save.disabled = false;
+	} }, [...inputs.values()].map((each) => each.row), problem, h("div.buttons", more, save));
+	return whole;
 }
 
-const firstOf = (field) => (field || "").split(/[.[]/)[0];
-
-function input({ name, label, value = "", rows, choices, hint, ...how }) {
-  made += 1;
-  const id = `field-${made}`, problem = h("span.error", { id: `${id}-problem` });
-  const given = { id, name, "aria-describedby": problem.id, ...how };
-  const ticked = typeof value === "boolean";
-  const element = choices
-    ? h("select", given, choices.map(([key, text]) => h("option", { value: key, selected: key === value }, text)))
-    : rows ? h("textarea", { ...given, rows, value }) : ticked ? h("input", { ...given, type: "checkbox", checked: value }) : h("input", { ...given, value });
-  return {
-    element,
-    row: h("div", { class: ticked ? "tick" : "field" }, h("label", { htmlFor: id }, label), element,
-      hint && h("span.hint", hint), problem),
-    value: () => (ticked ? element.checked : element.type === "number" ? (element.value === "" ? "" : Number(element.value)) : element.value.trim()),
-    complain: (text) => {
-      problem.textContent = text;
-      element.ariaInvalid = text ? "true" : null;
-    },
-  };
+/** A field; `rows` makes it a long text, `choices` ([value, text]) a list, a `value` of true or false a box to tick;
+ * all else goes to the element. Returns `element`, `row` (the whole), `value` and `complain` (functions). */
+export function input({ name, label, value = "", rows, choices, hint, ...how }) {
+	const id = `field-${made += 1}`, ticked = typeof value === "boolean";
+	const problem = h("span.error", { id: `${id}-problem` }), about = hint && h("span.hint", { id: `${id}-hint` }, hint);
+	const described = [problem, about].filter(Boolean).map((each) => each.id).join(" ");
+	const given = { id, name, "aria-describedby": described, ...how };
+	const element = choices ? select(choices, value, given) : rows ? h("textarea", { ...given, rows, value })
+		: h("input", ticked ? { ...given, type: "checkbox", checked: value } : { ...given, value });
+	return {
+		element,
+		row: h(ticked ? "div.tick" : "div.field", h("label", { htmlFor: id }, label), element, about, problem),
+		value() {
+			if (ticked) return element.checked;
+			return element.type === "number" && element.value ? Number(element.value) : element.value.trim();
+		},
+		complain(text) {
+			problem.textContent = text;
+			element.ariaInvalid = text ? "true" : null;
+		},
+	};
 }
 
-/** A dialog with a title and a place for what it shows. In place of content a function may load it, which gets the dialog;
- * when that fails, the dialog says why. */
+/** A dialog that shows some content; in its place a function may load it, which gets the dialog. */
 export function openDialog(title, ...content) {
-  const load = typeof content[0] === "function" && content.pop();
-  const body = h("div.dialog-body", { tabIndex: -1 });
-  const dialog = h("dialog.wide", { "aria-label": title },
-    h("header", h("h1", title), iconButton("close", t("Close"), () => dialog.close())), body);
-  const begin = () => {
-    const first = body.querySelector("button, input:not([hidden]), textarea, select");
-    (first && first.localName !== "button" && matchMedia("(pointer: fine)").matches ? first : body).focus(); // a phone's keyboard would hide the rest
-  };
-  showDialog(dialog);
-  const made = {
-    show: (...more) => { body.replaceChildren(...more.flat(Infinity).filter(Boolean)); begin(); },
-    load(work, text = t("Loading …")) {
-      made.show(h("p.hint", { role: "status" }, text));
-      work(made).catch((error) => made.show(failure(error)));
-    },
-    close: () => dialog.close(),
-  };
-  if (load) made.load(load);
-  else made.show(content);
-  return made;
+	const body = h("div.dialog-body", { tabIndex: -1 }), close = () => dialog.close();
+	const dialog = h("dialog.wide", { ariaLabel: title },
+		h("header", h("h1", title), iconButton("close", "Close", close)), body);
+	const made = {
+		close,
+		show(...more) {
+			body.replaceChildren(...shown(more));
+			const first = body.querySelector("button, input:not([hidden]), textarea, select");
+			// A phone's keyboard would hide the rest.
+			(first && first.localName !== "button" && isFine() ? first : body).focus();
+		},
+		load(work, text = "Loading …") {
+			made.show(status(t(text)));
+			work(made).catch((error) => made.show(failure(error)));
+		},
+	};
+	showDialog(dialog);
+	if (typeof content[0] === "function") made.load(content[0]);
+	else made.show(content);
+	return made;
 }
 
-/** A form in a dialog, below what stands `above`. Once `send` is done the dialog is closed, and a function that it returns called. */
-export const formDialog = (title, fields, send, { above = [], ...how } = {}) => openDialog(title, async (dialog) => dialog.show(above, form(await fields, async (given) => {
-  const then = await send(given);
-  dialog.close();
-  then?.();
-}, how)));
+/** A form in a dialog, below what stands `above`. Once `send` is done the dialog is closed, and a function that it
+ * returned called. `fields` may be a promise. */
+export const formDialog = (title, fields, send, { above, ...how } = {}) => openDialog(t(title), async (dialog) =>
+	dialog.show(above, form(await fields, async (given) => {
+		const then = await send(given);
+		dialog.close();
+		then?.();
+	}, how)));
 
-export const failure = (error) => h("p.error", { role: "alert" }, error.message);
+export const dropped = (take) => ({ ondragover: (event) => event.preventDefault(), ondrop: (event) => {
+	event.preventDefault();
+	take([...event.dataTransfer.files]);
+} });
+
+export function picked(text, take, { multiple, disabled } = {}) {
+	const picker = h("input", { type: "file", hidden: true, multiple, onchange: () => {
+		take([...picker.files]);
+		picker.value = "";
+	} });
+	return [mainButton(text, () => picker.click(), { disabled }), picker];
+}

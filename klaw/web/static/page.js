@@ -1,5 +1,3 @@
-// What every view works with, in one place to import from.
-
 export * from "./api.js";
 export { app } from "./app.js";
 export * from "./dom.js";

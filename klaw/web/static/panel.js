@@ -1,71 +1,86 @@
-// What views that show how things are now share: asking again every so often.
+// Views that ask again every so often, and all that forms.js has.
 
-import { confirmed, h, t, toast } from "./page.js";
+import { attempt, confirmed, failure, h, shown, t } from "./forms.js";
 
-/** A view that shows what `load` answers by `draw`, and asks again every `every` milliseconds. What has focus (by its
- * `data-key`) keeps it, what was unfolded stays so. */
+export * from "./forms.js";
+
+const keyOf = (element) =>
+	element.dataset.key || element.ariaLabel || (element.querySelector("summary") || element).textContent;
+
+/** Shows what `load` answers by `draw`, and asks again every `every` ms. What has focus or is unfolded stays so. */
 export class Panel extends HTMLElement {
-  where = [];
-  every = 0;
+	where = [];
+	every = 0;
 
-  connectedCallback() {
-    this.classList.add("panel");
-    this.go(this.where);
-    if (this.every) this.timer = setInterval(() => document.hidden || this.refresh(), this.every);
-  }
+	connectedCallback() {
+		this.classList.add("panel");
+		this.go(this.where);
+		if (this.every) this.timer = setInterval(() => document.hidden || this.refresh(), this.every);
+	}
 
-  disconnectedCallback() {
-    clearInterval(this.timer);
-    this.asked = null;
-  }
+	disconnectedCallback() {
+		clearInterval(this.timer);
+		this.asked = null;
+	}
 
-  go(where) {
-    this.where = where;
-    this.drawn = null;
-    this.replaceChildren(h("p.hint", t("Loading …")));
-    this.refresh();
-  }
+	go(where) {
+		this.where = where;
+		this.replaceChildren(h("p.hint", t("Loading …")));
+		this.renew();
+	}
 
-  async refresh() {
-    const asked = this.asked = {};
-    let data;
-    try {
-      data = await this.load();
-    } catch (error) {
-      if (asked !== this.asked) return;
-      if (error.status === 401) return location.reload();
-      this.drawn = null;
-      return this.replaceChildren(h("p.error", { role: "alert" }, error.message));
-    }
-    const text = JSON.stringify(data);
-    if (asked !== this.asked || text === this.drawn) return;
-    this.drawn = text;
-    const focus = this.contains(document.activeElement) && document.activeElement.dataset.key;
-    const open = new Set([...this.querySelectorAll("details[open]")].map((each) => each.dataset.key));
-    this.replaceChildren(...[this.draw(data)].flat(Infinity).filter(Boolean));
-    this.querySelectorAll("details").forEach((each) => { each.open ||= open.has(each.dataset.key); });
-    if (focus) this.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
-  }
+	renew() {
+		this.drawn = null;
+		return this.refresh();
+	}
 
-  /** Look again soon, also if nothing has changed. */
-  again() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => { this.drawn = null; this.refresh(); }, 1500);
-  }
+	async refresh() {
+		const asked = this.asked = {};
+		let data;
+		try {
+			data = await this.load();
+		} catch (error) {
+			if (asked !== this.asked) return;
+			if (error.status === 401) return location.reload();
+			this.drawn = null;
+			return this.replaceChildren(failure(error));
+		}
+		const text = JSON.stringify(data);
+		if (asked !== this.asked || text === this.drawn) return;
+		this.drawn = text;
+		const all = (names) => [...this.querySelectorAll(names)];
+		const focus = this.contains(document.activeElement) && keyOf(document.activeElement);
+		const open = all("details[open]").map(keyOf);
+		this.replaceChildren(...shown([this.draw(data)]));
+		all("details").forEach((each) => { each.open ||= open.includes(keyOf(each)); });
+		if (focus) all("a, button, input, select, summary").find((each) => keyOf(each) === focus)?.focus();
+	}
 
-  /** Do something and show what came of it; with a `question` only after a yes. */
-  async change(work, question) {
-    if (question && !await confirmed(question, t("Yes"), t("Cancel"))) return;
-    try {
-      await work();
-    } catch (error) {
-      toast(error.message);
-    }
-    await this.refresh();
-  }
+	again() {
+		clearTimeout(this.timer);
+		this.timer = setTimeout(() => this.renew(), 1500);
+	}
+
+	/** With a `question` only after a yes. */
+	async change(work, question) {
+		if (question && !await confirmed(question, "Yes")) return;
+		await attempt(work());
+		await this.refresh();
+	}
 }
 
+export const heading = (title, ...more) => h("header.row", h("h1", t(title)), more);
+
+export const section = (title, ...content) => h("section", { ariaLabel: t(title) }, h("h2", t(title)), content);
+
+/** A list of rows ("cards", "lines"); without any, what to do first. */
+export const list = (kind, rows, none) => (rows.length ? h(`ul.${kind}`, rows) : none && h("p.none", t(none)));
+
+export const row = (title, about, ...actions) =>
+	h("li.row", h("span", h("strong", title), h("div.hint", about)), actions);
+
 export const table = (head, rows, ...more) => h("table", { tabIndex: 0 },
-  h("thead", h("tr", head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", rows), more);
+	h("thead", h("tr", head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))),
+	h("tbody", rows), more);
 
 export const term = (name, ...value) => [h("dt", t(name)), h("dd", value)];

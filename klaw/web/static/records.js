@@ -1,60 +1,59 @@
-// Forms and lines of what people keep, made from what the server says of its operations (/api/openapi.json).
+// Forms and lines made from what the server says of its operations (/api/openapi.json).
 
-import { formDialog } from "./forms.js";
-import { inLine, t, when } from "./page.js";
+import { formDialog, inLine, t, when } from "./forms.js";
 
 const LONG = 200; // characters: what may have more gets several lines
 let loading;
 
 function described() {
-  loading ??= fetch("/api/openapi.json").then((response) => response.json()).catch((error) => {
-    loading = null;
-    throw error;
-  });
-  return loading;
+	loading ??= fetch("/api/openapi.json").then((response) => response.json()).catch((error) => {
+		loading = null;
+		throw error;
+	});
+	return loading;
 }
 
-/**
- * The fields of what an operation is told, for `form`. `values` are those that there are now; `own` has what is different
- * for single fields by their names, null for one that is not asked for.
- */
+/** What an operation is told, as fields. `values` are those of now; `own` has what is different for single fields, null
+ * for one that is not asked for. */
 export async function fieldsOf(name, values = {}, own = {}) {
-  const operations = Object.values((await described()).paths).flatMap((each) => Object.values(each));
-  const { properties, required = [] } = operations.find((each) => each.operationId === name).requestBody.content["application/json"].schema;
-  return Object.entries(properties).filter(([key]) => own[key] !== null).map(([key, { title, description, ...of }]) => ({
-    name: key, label: t(title), hint: t(description), autocomplete: "off", "data-needed": required.includes(key), ...inputOf(of, values[key] ?? of.default ?? ""), ...own[key],
-  }));
+	const operations = Object.values((await described()).paths).flatMap((each) => Object.values(each));
+	const { requestBody } = operations.find((each) => each.operationId === name);
+	const { properties, required = [] } = requestBody.content["application/json"].schema;
+	const asked = Object.entries(properties).filter(([key]) => own[key] !== null);
+	return asked.map(([key, { title, description, ...of }]) => ({
+		name: key, label: t(title), hint: t(description), autocomplete: "off", required: required.includes(key),
+		...inputOf(of, values[key] ?? of.default ?? ""), ...own[key],
+	}));
 }
 
-/** Ask for what an operation is told, in a dialog. `own`: see `fieldsOf`; all else: see `formDialog`. */
 export function askFor(title, name, values, send, { own, ...how } = {}) {
-  const fields = fieldsOf(name, values, own);
-  formDialog(title, fields, async (given) => {
-    const needed = (await fields).filter((each) => each["data-needed"]).map((each) => each.name);
-    return send(Object.fromEntries(Object.entries(given).filter(([key, value]) => how.edits || needed.includes(key) || (value !== "" && value !== null))));
-  }, how);
+	const fields = fieldsOf(name, values, own);
+	formDialog(title, fields, async (given) => {
+		const needed = (await fields).filter((each) => each.required).map((each) => each.name);
+		const isGiven = ([key, value]) => how.edits || needed.includes(key) || value !== "";
+		return send(Object.fromEntries(Object.entries(given).filter(isGiven)));
+	}, how);
 }
 
-function inputOf({ type, minimum, maximum, maxLength, examples, enum: values }, value) {
-  const kind = [type].flat()[0], offered = values || examples;
-  if (kind === "array") return { value: value ? value.join(", ") : "", hint: t("separated by commas") };
-  if (kind === "boolean") return { value: Boolean(value) };
-  if (kind === "integer") return { value, type: "number", min: minimum, max: maximum };
-  if (offered) return { value, choices: [...new Set([...offered, ...(value ? [value] : [])])].map((each) => [each, t(each)]) };
-  return { value, ...(maxLength > LONG && { rows: 3 }) };
+function inputOf({ type, minimum: min, maximum: max, maxLength, examples, enum: values }, value) {
+	const kind = [type].flat()[0], offered = values || examples;
+	if (kind === "array") return { value: value ? value.join(", ") : "", hint: t("separated by commas") };
+	if (kind === "boolean") return { value: Boolean(value) };
+	if (kind === "integer") return { value, type: "number", min, max };
+	if (!offered) return { value, rows: maxLength > LONG && 3 };
+	return { value, choices: [...new Set([...offered, ...(value ? [value] : [])])].map((each) => [each, t(each)]) };
 }
 
-/**
- * What there is to tell of one beside its text, in a line. `kind` is the name of its schema; `own` has a function for
- * single fields that makes the words, null for one that is told elsewhere.
- */
+/** A function that tells of a row in a line. `kind` names its schema; `own` has functions that make the words of single
+ * fields, null for one that is told elsewhere. */
 export async function lineOf(kind, own = {}) {
-  const { properties } = (await described()).components.schemas[kind];
-  const told = Object.entries(properties).filter(([key, { title }]) => title && own[key] !== null);
-  return (row) => inLine(told.map(([key, { title }]) => {
-    const value = row[key];
-    if (value === null || value === "" || value?.length === 0) return null;
-    if (own[key]) return own[key](value, row);
-    return `${t(title)} ${key.endsWith("_at") ? when(value) : Array.isArray(value) ? value.join(", ") : typeof value === "string" ? t(value) : value}`;
-  }));
+	const { properties } = (await described()).components.schemas[kind];
+	const told = Object.entries(properties).filter(([key, { title }]) => title && own[key] !== null);
+	return (row) => inLine(told.map(([key, { title }]) => {
+		const value = row[key];
+		if ((value ?? "") === "" || value.length === 0) return null;
+		if (own[key]) return own[key](value);
+		const isTime = key.endsWith("_at"), text = Array.isArray(value) ? value.join(", ") : value;
+		return `${t(title)} ${isTime ? when(value) : typeof text === "string" ? t(text) : text}`;
+	}));
 }

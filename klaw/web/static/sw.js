@@ -1,48 +1,49 @@
-// The service worker: the page's files for when there is no connection, and notifications. The server puts VERSION, a
-// digest of all files, and FILES before it. What the API answers is never kept.
+// Keeps the page's files for when there is no connection, and shows notifications. The server puts VERSION, a digest of
+// all files, and FILES before it. What the API answers is never kept.
 
 const on = (type, take) => addEventListener(type, (event) => event.waitUntil(take(event)));
 
 on("install", async () => {
-  await (await caches.open(VERSION)).addAll(FILES.map((file) => new Request(file, { cache: "no-cache" })));
-  await skipWaiting();
+	await (await caches.open(VERSION)).addAll(FILES.map((file) => new Request(file, { cache: "no-cache" })));
+	await skipWaiting();
 });
 
 on("activate", async () => {
-  for (const name of await caches.keys()) if (name !== VERSION) await caches.delete(name);
-  await clients.claim();
+	for (const name of await caches.keys()) if (name !== VERSION) await caches.delete(name);
+	await clients.claim();
 });
 
-let isKept = false; // whether the page is one that was kept: then its modules are of the same version
+let isKept = false; // whether the page is one that was kept: then so are its modules
 
 addEventListener("fetch", (event) => {
-  const { method, mode, url } = event.request, { origin, pathname } = new URL(url);
-  if (method === "GET" && origin === location.origin && FILES.includes(pathname)) event.respondWith(answer(event.request, pathname, mode === "navigate"));
+	const { method, mode, url } = event.request, { origin, pathname } = new URL(url);
+	if (method !== "GET" || origin !== location.origin || !FILES.includes(pathname)) return;
+	event.respondWith(answer(event.request, pathname, mode === "navigate"));
 });
 
-/** What the server answers; what was kept, where it does not answer or a proxy says so. */
 async function answer(request, path, isPage) {
-  const kept = await (await caches.open(VERSION)).match(path);
-  if (isKept && !isPage && kept) return kept;
-  const fresh = await fetch(request, isPage && kept ? { signal: AbortSignal.timeout(4000) } : {}).catch(() => null);
-  const works = fresh?.status < 500;
-  if (isPage) isKept = !works;
-  return works ? fresh : kept || fresh || Response.error();
+	const kept = await (await caches.open(VERSION)).match(path);
+	if (isKept && !isPage && kept) return kept;
+	const fresh = await fetch(request, isPage && kept ? { signal: AbortSignal.timeout(4000) } : {}).catch(() => null);
+	const works = fresh?.status < 500;
+	if (isPage) isKept = !works;
+	return works ? fresh : kept || fresh || Response.error();
 }
 
 on("push", ({ data }) => notify(data.json()));
 on("message", ({ data }) => notify(data)); // of a page out of sight
 
-/** Say what came in a chat; without words, only that something did. */
 async function notify({ chat, title = "Klaw", text, tool }) {
-  const words = location.search === "?ru" ? await (await caches.match("/static/ru.json"))?.json() : {}, t = (english) => words?.[english] || english;
-  const body = tool ? `${t("Waits for your permission")}: ${tool}` : text || t("New message");
-  await registration.showNotification(title, { body, tag: chat, renotify: true, icon: "/static/icon-192.png", data: `#/chats/${encodeURIComponent(chat)}` });
+	const words = location.search === "?ru" && await (await caches.match("/static/ru.json"))?.json();
+	const t = (english) => words?.[english] || english;
+	const body = tool ? `${t("Waits for your permission")}: ${tool}` : text || t("New message");
+	const data = `#/chats/${encodeURIComponent(chat)}`;
+	await registration.showNotification(title, { body, tag: chat, renotify: true, icon: "/static/icon-192.png", data });
 }
 
 on("notificationclick", async ({ notification }) => {
-  notification.close();
-  const [page] = await clients.matchAll({ type: "window", includeUncontrolled: true });
-  page?.postMessage(notification.data);
-  await (page ? page.focus() : clients.openWindow(`/${notification.data}`));
+	notification.close();
+	const [page] = await clients.matchAll({ type: "window", includeUncontrolled: true });
+	page?.postMessage(notification.data);
+	await (page ? page.focus() : clients.openWindow(`/${notification.data}`));
 });

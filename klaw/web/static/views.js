@@ -1,17 +1,17 @@
-// All views, in the order of the menu. A view is a module of views/ with a custom element: `where` holds what stands
-// behind its name in the address, `go(where)` changes that. With `operator` only whoever runs the server has it; one
-// `within` another has no place in the menu; a `rare` one stands behind "More" on a phone. A module is loaded when its view is first opened: the first paint waits for none of the others.
+// In the order of the menu. A view is a custom element, the default of a module of views/, loaded when first opened:
+// `where` holds what stands behind its name in the address, `go(where)` changes that. With `operator` only whoever runs
+// the server has it; one `within` another has no place in the menu; a `rare` one stands behind "More" on a phone.
 
 export const VIEWS = [
-  { path: "chats", name: "Chats" },
-  { path: "knowledge", name: "Knowledge" },
-  { path: "memory", name: "Memory" },
-  { path: "tasks", name: "Tasks" },
-  { path: "usage", name: "Usage", rare: true },
-  { path: "system", name: "System", operator: true, rare: true },
-  { path: "channels", name: "Channels", within: "system" },
-  { path: "access", name: "Access", within: "system" },
-  { path: "import", name: "Import", within: "system" },
-  { path: "backups", name: "Backups", within: "system", operator: true },
-  { path: "settings", name: "Settings", within: "system", operator: true },
+	{ path: "chats", name: "Chats" },
+	{ path: "knowledge", name: "Knowledge" },
+	{ path: "memory", name: "Memory" },
+	{ path: "tasks", name: "Tasks" },
+	{ path: "usage", name: "Usage", rare: true },
+	{ path: "system", name: "System", operator: true, rare: true },
+	{ path: "channels", name: "Channels", within: "system" },
+	{ path: "access", name: "Access", within: "system" },
+	{ path: "import", name: "Import", within: "system" },
+	{ path: "backups", name: "Backups", within: "system", operator: true },
+	{ path: "settings", name: "Settings", within: "system", operator: true },
 ];

@@ -4,8 +4,6 @@ import hashlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +26,10 @@ from klaw.store.backup_mark import BackupMark, digests_at, last_forgetting, mark
 from tests.e2e.invariants.test_bad_disk import small_disk
 from tests.support.backups import SECRET, checked, live, made, marker, names
 from tests.support.forgetting import forgetter, holding
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import digests_of, run
-from tests.support.repository import REPOSITORY
 from tests.support.stores import running_store
 from tests.support.topics import ANNA, say
-from tests.support.waiting import HANG_S
 
 
 def test_one_made_while_something_is_forgotten_may_still_hold_it(paths: Paths) -> None:
@@ -578,8 +575,7 @@ def test_a_kill_at_any_step_leaves_no_half_backup(paths: Paths) -> None:
     root = str(paths.data_dir.parent)
 
     def kill_at(steps: int) -> tuple[int, int]:
-        command = [sys.executable, "-c", _KILLED, root, str(steps)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY, timeout=HANG_S)
+        done = trio.run(completed, [*SCRIPT, _KILLED, root, str(steps)])
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.returncode, int(done.stdout or 0)
 

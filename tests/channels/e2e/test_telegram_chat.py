@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import trio
 
-from klaw.cli.admin_call import call
+from klaw.cli.admin_call import RefusedByServer, call
 from klaw.config.paths import Paths
 from tests.support.llm_server import LlmServer, Text, Tool, Wait, serve_llm, text_reply, tool_reply
 from tests.support.server import Server, served, write_home
@@ -227,3 +227,92 @@ async def test_removing_an_account_ends_its_conversations(tmp_path: Path) -> Non
         assert (await world.ask("channels_list"))["channels"] == []
         secrets = (world.server.home / "config" / "secrets.env").read_text()
         assert world.telegram.token not in secrets
+
+
+async def test_topics_of_a_group_are_chats_and_a_supergroup_goes_on(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        group = world.telegram.group("Club")
+        await group.adds_bot(anna)
+        await anna.says("@klaw_bot hello", chat=group)
+        code = (await said(group, "Its code is")).text.split("Its code is ")[1][:8]
+        await world.ask("channels_pair", code=code)
+        await said(group, "This group is connected")
+        moved = await group.becomes_supergroup(anna)
+        world.llm.replies.append(text_reply("Still here."))
+        await anna.says("@klaw_bot are you here?", chat=moved)
+        await said(moved, "Still here.")
+        topic = await moved.creates_topic(anna, "Books")
+        world.llm.replies.append(text_reply("About books."))
+        await anna.says("@klaw_bot recommend one", chat=moved, topic=topic)
+        answer = await said(moved, "About books.")
+        assert answer.topic == topic
+        found = (await world.ask("channels_list"))["conversations"]
+        assert {each["chat"] for each in found if each["group"]} == {"Telegram", "Club Books"}
+        assert len({each["user"] for each in found if each["group"]}) == 1
+
+
+async def test_who_blocks_the_bot_gets_everything_when_they_come_back(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        await anna.blocks_bot()
+        await until(lambda: not world.telegram.updates)
+        await world.ask("remind", text="water the plants in 1 second", chat="Telegram", user="local")
+        await stored(world, "water the plants")
+        await anna.unblocks_bot()
+        world.llm.replies.append(text_reply("Welcome back."))
+        await anna.says("I am back")
+        await said(anna.chat, "water the plants")
+        await said(anna.chat, "Welcome back.")
+
+
+async def test_results_wait_for_the_end_of_quiet_hours_and_reminders_do_not(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path, channels={"quiet": "00:00-23:59"}) as world:
+        await world.connect()
+        anna = await world.paired()
+        world.llm.replies.append(text_reply("The weekly report."))
+        fields = {"name": "report", "message": "Write the report", "every": "1d"}
+        made = await world.ask("schedule_add", fields=fields, channel="telegram", user="local")
+        assert made["task"]["inject_into"] == "Telegram"
+        await world.ask("schedule_run", name="report", user="local")
+        await stored(world, "The weekly report.")
+        world.llm.replies.append(text_reply("Good evening."))
+        assert not any("report" in each.text for each in anna.chat.of_bot)
+        await anna.says("Hello")  # who writes is awake
+        await said(anna.chat, "Good evening.")
+        assert [each.text for each in anna.chat.of_bot][-2:] == ["The weekly report.", "Good evening."]
+        await world.ask("remind", text="call Mum in 1 second", chat="Telegram", user="local")
+        await said(anna.chat, "call Mum")
+
+
+async def stored(world: World, words: str) -> None:
+    """Wait until a message of Anna's chat has these words."""
+
+    async def look() -> bool:
+        try:
+            found = await world.ask("chats_messages", chat="Telegram", user="local")
+        except RefusedByServer:  # nothing was said there yet
+            return False
+        return any(words in each["content"] for each in found["messages"])
+
+    await until(look, every_s=0.1)
+
+
+async def test_an_older_message_is_corrected_without_an_answer(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        world.llm.replies += [text_reply("Noted."), text_reply("Yes.")]
+        first = await anna.says("The key is under the mat")
+        await said(anna.chat, "Noted.")
+        await anna.says("Understood?")
+        await said(anna.chat, "Yes.")
+        await anna.edits(first, "The key is under the stone")
+        await stored(world, "(edited) The key is under the stone")
+        world.llm.replies.append(text_reply("Under the stone."))
+        await anna.says("Where is the key?")
+        await said(anna.chat, "Under the stone.")
+        assert "(edited) The key is under the stone" in str(world.llm.requests[-1].body)
+        assert len(world.llm.requests) == 3

@@ -2,12 +2,7 @@
 
 import io
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +22,7 @@ from tests.support.chats_world import World, world
 from tests.support.facts import fact
 from tests.support.forgetting import holding
 from tests.support.llm_server import Tool, text_reply, tool_reply
-from tests.support.repository import REPOSITORY
+from tests.support.processes import SCRIPT, start_silent
 from tests.support.scripted import TestClock
 from tests.support.stores import START, new
 from tests.support.waiting import until
@@ -233,21 +228,24 @@ async def fill(home: Path, seed: int, stop_after: int) -> None:
         await trio.sleep_forever()
 
 
-def killed(home: Path, seed: int, stop_after: int) -> None:
-    command = [sys.executable, "-c", CHILD, str(home), str(seed), str(stop_after)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=REPOSITORY) as process:
-        while not (home / "now").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-        time.sleep(random.Random(seed).random() * 0.3 if stop_after == STEPS else 0)  # anywhere in the forgetting
-        os.kill(process.pid, signal.SIGKILL)
+async def killed(home: Path, seed: int, stop_after: int) -> None:
+    process = await start_silent([*SCRIPT, CHILD, str(home), str(seed), str(stop_after)])
+
+    def stands() -> bool:
+        assert process.returncode is None
+        return (home / "now").exists()
+
+    await until(stands)
+    await trio.sleep(random.Random(seed).random() * 0.3 if stop_after == STEPS else 0)  # anywhere in the forgetting
+    process.kill()
+    await process.wait()
 
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_no_byte_is_left_a_day_later(tmp_path: Path, seed: int) -> None:
     stop_after = (1, 3, 5, STEPS, STEPS, STEPS)[seed]
     secrets = secrets_of(seed)
-    await trio.to_thread.run_sync(killed, tmp_path, seed, stop_after)
+    await killed(tmp_path, seed, stop_after)
     if stop_after < STEPS:
         assert holding(tmp_path, *secrets), "the test would find them"
     async with world(tmp_path, clock=TestClock(START + 2 * TEMPORARY_S)) as w:

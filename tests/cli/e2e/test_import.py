@@ -1,7 +1,6 @@
 """`klaw import` and `klaw export` as processes: beside a server and without one, killed in the middle, undone."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -16,7 +15,9 @@ from klaw.store import attachments
 from tests.imports.files.test_files_of_exports import NOTE, PICTURE, of_chatgpt
 from tests.support.exports import chatgpt_export, talk, zipped
 from tests.support.forgetting import holding
+from tests.support.forks import Fork
 from tests.support.llm_server import serve_llm
+from tests.support.processes import start_silent
 from tests.support.server import clean_environ, klaw_command, run_klaw, served, write_home
 from tests.support.stores import running_store
 from tests.support.talking import talking
@@ -44,9 +45,8 @@ def stored(database: Path) -> Counter[str]:
         return Counter(content for (content,) in rows)
 
 
-async def begin(home: Path, path: Path) -> trio.Process:
-    command = klaw_command("import", "chatgpt", str(path), "--home", str(home))
-    return await trio.lowlevel.open_process(command, env=clean_environ(), stdout=-3, stderr=-3)
+async def begin(home: Path, path: Path) -> trio.Process | Fork:
+    return await start_silent(klaw_command("import", "chatgpt", str(path), "--home", str(home)), clean_environ())
 
 
 async def test_killed_in_the_middle_and_imported_again(tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ async def test_killed_in_the_middle_and_imported_again(tmp_path: Path) -> None:
     async with serve_llm() as llm, served(write_home(home, llm=llm.url)) as server:
         importing = await begin(home, path)
         await until(lambda: stored(server.database))
-        os.kill(importing.pid, signal.SIGKILL)
+        importing.kill()
         await importing.wait()
         importing = await begin(home, path)
         before = stored(server.database).total()
-        await until(lambda: stored(server.database).total() > before or importing.poll() is not None)
+        await until(lambda: stored(server.database).total() > before or importing.returncode is not None)
         await server.kill()
         with trio.fail_after(HANG_S):
             await importing.wait()

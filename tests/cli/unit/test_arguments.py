@@ -2,12 +2,16 @@
 
 import argparse
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from klaw.cli.arguments import MEANT
 from klaw.cli.main import main, parser
+from klaw.operations.perform import nouns
+from tests.support.processes import KLAW
+from tests.support.repository import REPOSITORY
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -136,6 +140,14 @@ def test_the_commands_that_are_suggested_exist(meant: str, capsys: pytest.Captur
         with pytest.raises(SystemExit) as ended:
             parse(*words, "--help")
         assert ended.value.code == 0
+
+
+def test_a_command_has_all_words_of_its_noun_in_a_process_that_imports_no_more_than_it_needs() -> None:
+    for noun in nouns():
+        if len({each.handler.__module__ for each in noun.operations}) > 1:
+            done = subprocess.run([*KLAW, noun.word, "--help"], cwd=REPOSITORY, capture_output=True, check=True)
+            shown = done.stdout.decode().split()
+            assert [each.cli for each in noun.operations if each.cli and each.cli not in shown] == [], noun.word
 
 
 def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,12 @@ import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import trio
 
 from klaw.wire.frames import DegradedPart, Delta, Error, MessageFrame, Send, Status, Tool
 from tests.client.unit.small_terminal import SmallTerminal
+from tests.support.processes import KLAW, completed
 from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
@@ -27,20 +27,12 @@ COMMAND = [sys.executable, "-m", "klaw.cli.main", "chat"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "COVERAGE_PROCESS_START") if name in os.environ}
-    return {**kept, "PYTHONPATH": str(Path.cwd()), "TERM": "xterm", "LANG": "C.UTF-8", **more}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PATH", "PYTHON", "COVERAGE_"))}
+    return {**kept, "TERM": "xterm", "LANG": "C.UTF-8", **more}
 
 
 async def chat_in_pipe(server: FakeServer, stdin: bytes, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    with trio.fail_after(HANG_S):
-        return await trio.run_process(
-            [*COMMAND, "--url", server.url, *arguments],
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env=environment(),
-        )
+    return await completed([*KLAW, "chat", "--url", server.url, *arguments], stdin, environment())
 
 
 async def echo(link: Link, frame: Send, seq: int) -> None:

@@ -2,12 +2,10 @@
 with it unasked."""
 
 import signal
-import sys
 from pathlib import Path
 
 import apsw
 import pytest
-import trio
 
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
@@ -19,10 +17,11 @@ from klaw.store.forget.finding import NothingToForget
 from klaw.store.kinds import chats, imports, messages, pending, summaries, topics
 from klaw.store.search import fulltext_renewal, vectors
 from klaw.store.store import Store
-from tests.store.files.forget.test_forget import KILLED, REPOSITORY
+from tests.store.files.forget.test_forget import KILLED
 from tests.support.asking import parts_to_forget
 from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported, talk
 from tests.support.forgetting import forgetter, holding
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import differing, digests_of, run
 from tests.support.stores import new, running_store
 from tests.support.topics import flaws_of
@@ -231,8 +230,7 @@ async def test_a_kill_while_a_large_import_is_undone(
         await store.writer.run(messages.append, [new("Good morning to you", user="anna")])
         await imported(store, "chatgpt", path, user="anna")
         await store.writer.run(messages.append, [new(f"You said: {SECRET}! Right?", user="anna", role=Role.ASSISTANT)])
-    command = [sys.executable, "-c", _LARGE, str(data), str(point)]
-    done = await trio.run_process(command, capture_stdout=True, check=False, cwd=REPOSITORY)
+    done = await completed([*SCRIPT, _LARGE, str(data), str(point)])
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     async with running_store(data) as store:
         tool = forgetter(store, data)

@@ -61,6 +61,17 @@ async def test_bad_input_is_refused_with_the_name_of_its_field(app: App, command
     assert [each.id for each in await app.core.readers.run(topics.of_user, "local")] == [two.id, one.id]
 
 
+async def test_the_time_since_when_topics_are_made_again_is_that_of_the_person(home: Path) -> None:
+    config, _ = parse_config(SETTINGS[:-1] + ", topics: {enabled: true}}", {})
+    with trio.fail_after(HANG_S):
+        async with running(config, Paths.resolve(home, {})) as app:
+            await archive(app.core.store, await say(app.core.store, "1", user="local"), user="local")
+            commands = Commands(parts_of(app))
+            await ask(commands, "zone_set", zone="Pacific/Kiritimati")
+            found = await ask(commands, "topics_rebuild", since="2000-01-02", dry_run=True)
+            assert found["since"].startswith("2000-01-01T10:00")
+
+
 async def test_the_command_line_changes_topics_and_takes_it_back(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,12 @@
 """What an update keeps: a kill at any step leaves what works, or what can be put back."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import trio
+
 from klaw.service.rollback import Rollback
-from tests.support.repository import REPOSITORY
-from tests.support.waiting import HANG_S
+from tests.support.processes import SCRIPT, completed
 
 _KILLED = """
 import os, shutil, signal, sys
@@ -46,8 +45,7 @@ def killed(root: Path, step: int) -> int:
     (root / "env" / "klaw").write_text("old")
     for name in ("klaw.db", "klaw.db-wal"):
         (root / name).write_text("old")
-    command = [sys.executable, "-c", _KILLED, str(root), str(step)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=HANG_S)
+    done = trio.run(completed, [*SCRIPT, _KILLED, str(root), str(step)])
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return int(done.stdout or 0)
 

@@ -4,8 +4,7 @@ import json
 import os
 import shlex
 import stat
-import subprocess
-import sys
+from subprocess import CompletedProcess
 
 import pytest
 import trio
@@ -21,26 +20,18 @@ from klaw.setup.answers import ChosenModel, Names, SetupRefused
 from klaw.setup.make import FILES, config_lines, config_text, template
 from tests.support.dialogue import dialogue
 from tests.support.llm_server import serve_llm, text_reply
-from tests.support.repository import REPOSITORY
+from tests.support.processes import KLAW, completed
 from tests.support.services.openai import OpenAiService, openai_rows
-from tests.support.waiting import HANG_S
 
 
 def environ(**more):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KLAW_", "XDG_", "LC_", "LANG"))}
-    return {**kept, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8", **more}
+    return {**kept, "LANG": "C.UTF-8", **more}
 
 
 def init(home, *options, fails=False, **more):
-    done = subprocess.run(
-        [sys.executable, "-m", "klaw", "init", "--home", str(home), *options],
-        env=environ(**more),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
+    ran = trio.run(completed, [*KLAW, "init", "--home", str(home), *options], b"", environ(**more))
+    done = CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
     assert (done.returncode != 0) is fails, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -155,7 +155,7 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         return text_reply("Вы сказали: пион")
 
     def entry(page, word, place="klaw-chat header"):
-        page.click(f"{place} .menu summary")
+        page.click(f"{place} .menu > button")
         page.click(f"{place} .menu >> text={word}")
 
     def look(page, wrong):
@@ -201,9 +201,9 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         page.wait_for_url("**/#/chats/*")
         page.fill("input[type=search]", "")
         page.wait_for_selector("li[data-chat]")
-        page.click("li .menu summary")
+        page.click("li .menu > button")
         page.keyboard.press("Escape")
-        assert page.locator("details.menu[open]").count() == 0
+        assert page.locator(":popover-open").count() == 0
 
         entry(page, "Archive", "li")
         page.wait_for_selector("text=No chats yet")

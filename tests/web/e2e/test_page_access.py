@@ -59,10 +59,10 @@ async def test_the_first_key_keeps_this_browser_logged_in(tmp_path, locale):
     def look(page, wrong):
         page.wait_for_selector("nav a")
         open_access(page)
-        page.click("[data-key='phone local']")
+        page.click("[data-key='local Add a phone']")
         page.wait_for_selector(f"dialog .error:has-text('{words['none']}')")
         close(page)
-        page.click("[data-key=add]")
+        page.click("[data-key='Make the first access key']")
         page.wait_for_selector("dialog form")
         assert page.locator("dialog input").count() == 0
         assert fits(page)
@@ -72,7 +72,7 @@ async def test_the_first_key_keeps_this_browser_logged_in(tmp_path, locale):
         assert (me["user"], me["operator"], me["needs_token"]) == ("local", True, True)
         page.click("dialog header button")
         page.wait_for_selector("[data-user=local] li:nth-child(2)")
-        page.click("[data-key='phone local']")
+        page.click("[data-key='local Add a phone']")
         page.wait_for_selector(f"dialog .error:has-text('{words['here']}')")
         assert fits(page)
         close(page)
@@ -94,7 +94,7 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
     words = WORDS[locale]
 
     def add_anna(page):
-        page.click("[data-key=add]")
+        page.click("[data-key='Add a user']")
         page.fill("dialog [name=name]", "Not A Name")
         page.click("dialog button.main")
         page.wait_for_selector("dialog [name=name][aria-invalid]")
@@ -110,7 +110,7 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
     def scan(page, user):
         """What the QR code says, read from the picture itself."""
         with page.expect_response("**/token/phone*") as answer:
-            page.click(f"[data-key='phone {user}']")
+            page.click(f"[data-key='{user} Add a phone']")
         told = answer.value.json()
         picture = page.wait_for_selector("dialog img.qr").get_attribute("src")
         code = segno.make(told["url"], micro=False)
@@ -149,10 +149,10 @@ async def test_users_come_and_go_and_a_phone_scans_its_code(tmp_path, locale):
         open_access(phone)
         phone.wait_for_selector("[data-user=anna] li:nth-child(2)")
         assert phone.locator("[data-user]").count() == 1
-        assert phone.locator("[data-key=add]").count() == 0
+        assert phone.locator("[data-key='Add a user']").count() == 0
         assert "root" not in phone.evaluate("fetch('/api/v1/token').then((answer) => answer.text())")
         page.wait_for_selector("[data-user=anna] li:nth-child(2)")
-        page.click("[data-key='remove anna']")
+        page.click("[data-key='anna Remove user']")
         page.click("dialog button.main")
         page.wait_for_selector("[data-user=anna]", state="detached")
         phone.wait_for_selector("#token")

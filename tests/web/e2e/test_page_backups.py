@@ -28,10 +28,10 @@ async def test_a_backup_is_made_downloaded_and_restored(tmp_path, locale, none):
         page.wait_for_selector("article.assistant")
         page.evaluate("location.hash = '#/system'")
         page.wait_for_selector(f"klaw-system dd:text-is('{none}')")
-        page.click("[data-key=backups]")
-        page.click("klaw-backups [data-key=make]")
+        page.click("klaw-system [href='#/backups']")
+        page.click("klaw-backups button.main")
         page.wait_for_selector("klaw-backups li a")
-        page.wait_for_selector("klaw-backups [data-key=make]:enabled")
+        page.wait_for_selector("klaw-backups button.main:enabled")
         assert page.evaluate(WIDE) == []
         with page.expect_download() as download:
             page.click("klaw-backups li a")

@@ -2,16 +2,20 @@
 requested, and each view is still there, on a phone."""
 
 import json
+from urllib.parse import quote
 
 from tests.support.attacks import ATTACKS
 from tests.support.browser import in_browser, needs_chromium, wait_until
+from tests.support.exports import chatgpt_export, talk
 from tests.support.llm_server import Reasoning, Reply, Text, Tool, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.services.openai import OpenRouterModel, OpenRouterService
 from tests.web.e2e.test_page import WHY, base, begin_chat, say
+from tests.web.e2e.test_page_import import choose
 from tests.web.e2e.test_page_languages import WIDE
 from tests.web.e2e.test_page_memory import call
 from tests.web.e2e.test_page_newcomer import entry
+from tests.web.e2e.test_page_notifications import CLICK, SHOWN, delivering, play_push_service, switch
 
 pytestmark = needs_chromium
 
@@ -19,7 +23,9 @@ WHOLE, SHORT = "\n\n".join(ATTACKS), [each for each in ATTACKS if "\n" not in ea
 NAMED = "<img/src=x/onerror=window.hit=1>"
 MADE = """() => [...document.body.querySelectorAll(`script, iframe, object, embed, base, meta, style, [onerror],
     [onload], [onmouseover], a[href^="javascript:" i], a[href^="vbscript:" i], a[href^="data:" i],
-    img:not([src^="/api/"], [src^="blob:"], [src^="/static/"])`)].map((each) => each.outerHTML)"""
+    img:not([src^="/api/"], [src^="blob:"], [src^="/static/"], [src^="data:image/"])`)].map((each) => each.outerHTML)"""
+
+PICTURE = """data:image/svg+xml,<svg xmlns="http://www.w3.org/2000/svg" onload="window.hit=1"/>"""
 
 
 def respond(request):
@@ -196,3 +202,68 @@ def views(walk, of_base):
     page.keyboard.type("window.hit")
     page.wait_for_selector("#places mark")
     walk.check("go anywhere")
+
+
+async def test_nothing_of_hostile_names_runs_in_imports_lists_and_codes(tmp_path):
+    rows = [OpenRouterModel(id=each[:100]).row() for each in SHORT]
+    people = tmp_path / "WhatsApp Chat with <img src=x onerror=window.hit=1>.txt"
+    names = [f"<img src=x onerror=window.hit={number}>" for number in range(3)]
+    people.write_text("".join(f"25.03.2024, 11:00 - {name}: {SHORT[0]}\n" for name in names))
+    talks = [talk("c1", SHORT[0], SHORT[1], WHOLE), {SHORT[1]: 1}]
+    export = chatgpt_export(tmp_path, *talks, name="<svg onload=window.hit=1>.zip")
+    phone = {"url": SHORT[0], "picture": PICTURE, "addresses": SHORT, "expires_at": "2030-01-01T00:00:00Z"}
+
+    def look(page, wrong):
+        walk = Look(page, wrong)
+        walk.open("import", "klaw-import .drop")
+        choose(page, people)
+        page.wait_for_selector("klaw-import .error:has-text('hit=2')")
+        walk.check("who is who in an export")
+        choose(page, export)
+        page.click("klaw-import section[role=status] summary")
+        walk.check("what an export holds")
+        walk.open("system/connect", "dialog .choice")
+        page.locator("dialog .choice", has_text="OpenRouter").click()
+        page.fill("dialog [name=url]", f"http://127.0.0.1:9/{NAMED}")
+        page.click("dialog button.main")
+        page.wait_for_selector("dialog .error:not(:empty)")
+        walk.check("a service that does not answer")
+        page.fill("dialog [name=url]", service.address)
+        page.fill("dialog [name=key]", NAMED)
+        page.click("dialog button.main")
+        page.wait_for_selector("dialog .choice strong:has-text('hit')")
+        walk.check("the models of a service")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="detached")
+        begin_chat(page, "main")
+        walk.over("models of a chat", ".choice:has-text('hit')", lambda: page.click("klaw-chat .model"))
+        page.route("**/token/phone*", lambda route: route.fulfill(json=phone))
+        walk.open("access", "klaw-access h1")
+        walk.over("a QR code", "img.qr", lambda: page.click("[data-key$='Add a phone']"))
+        page.goto(f"{page.url.split('#')[0]}#/code/{quote(NAMED, safe='')}")
+        page.wait_for_selector(".toast")
+        walk.check("a code in the address")
+
+    async with serve_llm() as llm, serve_llm(OpenRouterService(rows)) as service:
+        provider = {"baseUrl": llm.url, "models": {"echo": {}, NAMED: {}}}
+        async with served(write_home(tmp_path / "home", providers={"stub": provider})) as server:
+            await in_browser(look, base(server), locale="ru-RU", viewport={"width": 360, "height": 740})
+
+
+async def test_a_hostile_notification_is_only_text(tmp_path):
+    def look(page, wrong):
+        page.context.grant_permissions(["notifications"])
+        play_push_service(page)
+        switch(page, on=True)
+        page.wait_for_selector("dialog", state="detached")
+        delivering(page)({"chat": NAMED, "title": SHORT[0], "text": SHORT[1]})
+        wait_until(page, f"({SHOWN})().then((all) => all.length === 1)")
+        (shown,) = page.evaluate(SHOWN)
+        assert (shown["title"], shown["body"], shown["tag"]) == (SHORT[0], SHORT[1], NAMED)
+        (worker,) = page.context.service_workers
+        worker.evaluate(CLICK)
+        wait_until(page, "name => document.querySelector('klaw-chat')?.chat === name", NAMED)
+        Look(page, wrong).check("a chat that a notification opened")
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        await in_browser(look, base(server), service_workers="allow")

@@ -29,7 +29,7 @@ both = pytest.mark.parametrize("locale", WORDS)
 
 
 def choose(page, path):
-    page.wait_for_selector("klaw-import [data-key=choose]:enabled")
+    page.wait_for_selector("klaw-import button.main:enabled")
     page.set_input_files("klaw-import input[type=file]", path)
 
 
@@ -52,7 +52,7 @@ async def test_a_look_an_import_and_taking_it_back(tmp_path, locale):
     def look(page, wrong):
         log_in(page, root)
         page.evaluate("location.hash = '#/system'")
-        page.click("klaw-system [data-key=import]")
+        page.click("klaw-system [href='#/import']")
         choose(page, other)
         section(page, f"notes.json: {words['no']}")
         choose(page, export)
@@ -63,17 +63,17 @@ async def test_a_look_an_import_and_taking_it_back(tmp_path, locale):
         assert stored(home / "data" / "klaw.db").total() == 0
         button(page, words["import"])
         section(page, words["done"])
-        page.wait_for_selector("klaw-import [data-import]")
+        page.wait_for_selector("klaw-import .lines li")
         assert stored(home / "data" / "klaw.db").total() == 2
         page.reload()
-        page.wait_for_selector("klaw-import [data-import] button")
+        page.wait_for_selector("klaw-import .lines li button")
         section(page, words["done"])
-        page.click("klaw-import [data-import] button")
+        page.click("klaw-import .lines li button")
         page.wait_for_selector("dialog .things li")
         page.click("dialog button.danger")
         page.wait_for_selector(f"dialog strong:text-is('{words['forgotten']}')")
         page.keyboard.press("Escape")
-        page.wait_for_selector("klaw-import [data-import]", state="detached")
+        page.wait_for_selector("klaw-import .lines li", state="detached")
         assert wrong == []
 
     write_home(home)
@@ -99,7 +99,7 @@ async def test_a_chat_of_people_asks_who_is_who(tmp_path, locale):
         page.press("klaw-import [name=me]", "Enter")
         section(page, "whatsapp: ")
         button(page, words["import"])
-        page.wait_for_selector("klaw-import [data-import]")
+        page.wait_for_selector("klaw-import .lines li")
         page.evaluate("location.hash = '#/chats'")
         page.wait_for_selector("klaw-chats li:has-text('Дача')")
         assert wrong == []
@@ -122,7 +122,7 @@ async def test_a_server_killed_in_the_middle_of_an_import(tmp_path):
 
     def again(page, wrong):
         page.evaluate("location.hash = '#/import'")
-        page.wait_for_selector("klaw-import [data-import]")  # what came in can be taken back
+        page.wait_for_selector("klaw-import .lines li")  # what came in can be taken back
         choose(page, export)
         button(page, "Import it")
         section(page, "were here already")

@@ -63,8 +63,8 @@ def walk(page, wrong):
 
     page.evaluate("location.hash = '#/knowledge'")
     page.locator("klaw-knowledge").get_by_text("Договоры").first.click()
-    page.locator("klaw-knowledge .menu summary").first.click()
-    page.locator(".menu button", has_text="Удалить").click()
+    page.locator("klaw-knowledge .menu > button").first.click()
+    page.locator(".menu div button", has_text="Удалить").click()
     page.locator("dialog button[value=yes]").click()
     page.get_by_text("В базе лежат документы").wait_for()
     assert wrong == []

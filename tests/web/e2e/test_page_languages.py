@@ -113,7 +113,7 @@ class Look:
         self.check("failed")
         page.reload()
         page.wait_for_selector(".live .retry button")  # it has no answer still
-        page.click("klaw-chat header .menu summary")
+        page.click("klaw-chat header .menu > button")
         delete = page.locator("klaw-chat header .menu").get_by_text(self.words["menu"], exact=True)
         self.dialog(delete, ".things li", "delete")
         self.open("chats", "li[data-chat]")
@@ -141,7 +141,7 @@ class Look:
     def rest(self):
         page = self.page
         self.open("tasks", "klaw-tasks header")
-        page.click("[data-key=new]")
+        page.click("[data-key='New task']")
         page.fill("dialog [name=when]", "61 * * * *")
         page.wait_for_selector("dialog [name=when] ~ .error:not(:empty)")
         page.click("dialog button.main")
@@ -157,9 +157,9 @@ class Look:
         self.open("tasks/*", "klaw-tasks header a[href='#/tasks']")
         self.open("usage", "klaw-usage figure")
         self.open("system", "klaw-system summary")
-        page.click("[data-key^='test ']")
+        page.click("[data-key$=' Test']")
         page.wait_for_selector("[role=status] .checks dd")
-        page.click("[data-key=check]")
+        page.click("[data-key='Check now']")
         page.wait_for_selector(".findings li")
         self.check("system")
         self.open("access", "klaw-access section")

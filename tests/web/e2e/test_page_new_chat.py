@@ -68,8 +68,8 @@ async def test_the_first_question_needs_no_name_and_gets_a_title(tmp_path, local
         page.wait_for_selector("article.assistant.text[data-seq='2']:has-text('Gladly')")
         assert re.search(r"#/chats/chat-\d[\da-z]{7}$", page.url)
         heading(page, words["title"])
-        page.locator("klaw-chat header .menu summary").click()
-        page.locator("klaw-chat header .menu button", has_text=words["rename"]).click()
+        page.locator("klaw-chat header .menu > button").click()
+        page.locator("klaw-chat header .menu div button", has_text=words["rename"]).click()
         page.fill("dialog input", words["free"])
         page.click("dialog button.main")
         heading(page, words["free"])
@@ -78,8 +78,8 @@ async def test_the_first_question_needs_no_name_and_gets_a_title(tmp_path, local
         row.locator(".name", has_text=words["free"]).wait_for()
         assert row.locator(".excerpt").inner_text() == "Gladly. First pack"
         assert page.locator(".list .group").all_inner_texts() == [words["today"]]
-        row.locator(".menu summary").click()
-        row.locator(".menu button", has_text=words["pin"]).click()
+        row.locator(".menu > button").click()
+        row.locator(".menu div button", has_text=words["pin"]).click()
         page.locator(".list .group", has_text=words["pinned"]).wait_for()
         assert page.evaluate(WIDE) == []
         page.click(f".side button:has-text('{words['new']}')")

@@ -30,8 +30,8 @@ def home_of(tmp_path, llm, **more):
 
 
 def entry(page, word, place="klaw-chat header"):
-    page.click(f"{place} .menu summary")
-    page.locator(f"{place} .menu button").get_by_text(word, exact=True).click()
+    page.click(f"{place} .menu > button")
+    page.locator(f"{place} .menu div button").get_by_text(word, exact=True).click()
 
 
 def fits(page):
@@ -71,8 +71,10 @@ async def test_a_failed_turn_says_why_after_a_reload_and_elsewhere(tmp_path, loc
             each.reload()
             each.wait_for_selector("article.assistant.text")
             assert each.locator(".retry").count() == 0
-        page.click("klaw-chat header .menu summary")
-        assert page.locator("klaw-chat header .menu button").count() == 8  # none that answers again what has an answer
+        page.click("klaw-chat header .menu > button")
+        assert (
+            page.locator("klaw-chat header .menu div button").count() == 8
+        )  # none that answers again what has an answer
         page.keyboard.press("Escape")
 
         say(page, "hang")
@@ -172,7 +174,7 @@ async def test_back_closes_what_is_open_first(tmp_path):
     """26.D1.4: dialogs, menus and the place behind “More”; closed otherwise they take no step of going back."""
 
     def is_open(page):
-        return page.locator("dialog[open], details.menu[open], .tools:popover-open")
+        return page.locator("dialog[open], :popover-open")
 
     def closes(page, opening, view="klaw-chat", nested=0):
         address = page.url
@@ -181,10 +183,7 @@ async def test_back_closes_what_is_open_first(tmp_path):
         wait_until(page, "history.state?.over > 0")
         for left in reversed(range(nested + 1)):
             page.evaluate("history.back()")
-            wait_until(
-                page,
-                f"document.querySelectorAll('dialog[open], details.menu[open], .tools:popover-open').length === {left}",
-            )
+            wait_until(page, f"document.querySelectorAll('dialog[open], :popover-open').length === {left}")
         assert page.url == address
         assert page.locator(view).count() == 1
 
@@ -199,8 +198,8 @@ async def test_back_closes_what_is_open_first(tmp_path):
 
     def nth(place, which):
         def press(page):
-            page.click(f"{place} .menu summary")
-            page.locator(f"{place} .menu button").nth(which).click()
+            page.click(f"{place} .menu > button")
+            page.locator(f"{place} .menu div button").nth(which).click()
 
         return press
 
@@ -211,11 +210,11 @@ async def test_back_closes_what_is_open_first(tmp_path):
             page.evaluate("path => { location.hash = path }", f"#/{address}")
             page.wait_for_timeout(50)
         page.wait_for_selector("article.assistant")
-        page.wait_for_selector("klaw-chat header .menu summary")
+        page.wait_for_selector("klaw-chat header .menu > button")
         steps = page.evaluate("history.length")
         closes(page, made_from)
         closes(page, wrong_line, nested=1)
-        closes(page, lambda page: page.click("klaw-chat header .menu summary"))
+        closes(page, lambda page: page.click("klaw-chat header .menu > button"))
         for which in (1, 2, 7):  # rename, knowledge, delete
             closes(page, nth("klaw-chat header", which))
         closes(page, lambda page: page.click("nav .more"))
@@ -235,7 +234,7 @@ async def test_back_closes_what_is_open_first(tmp_path):
         closes(page, lambda page: page.click("klaw-memory .lines .buttons button >> nth=1"), view="klaw-memory")
         page.evaluate("location.hash = '#/tasks'")
         page.wait_for_selector("klaw-tasks header")
-        closes(page, lambda page: page.click("[data-key=new]"), view="klaw-tasks")
+        closes(page, lambda page: page.click("[data-key='New task']"), view="klaw-tasks")
 
         page.evaluate("location.hash = '#/chats/main'")
         page.wait_for_selector("article.assistant")

@@ -65,13 +65,13 @@ async def test_a_reminder_is_made_changed_delivered_and_snoozed(tmp_path, words)
         page.click("dialog button.main")
         page.wait_for_selector("dialog", state="detached")
         page.evaluate("location.hash = '#/tasks'")
-        page.click("[data-key=zone]")
+        page.click(".zone")
         page.fill("dialog [name=zone]", "Nowhere/City")
         page.click("dialog button.main")
         page.wait_for_selector("dialog [name=zone] ~ .error:not(:empty)")
         page.fill("dialog [name=zone]", "Europe/Berlin")
         page.click("dialog button.main")
-        page.wait_for_selector("[data-key=zone]:text-is('Europe/Berlin')")
+        page.wait_for_selector(".zone:text-is('Europe/Berlin')")
         assert call(page, "GET", "/zone") == {"zone": "Europe/Berlin"}
         assert len(call(page, "GET", "/schedule")["tasks"]) == 2
         assert wrong == []

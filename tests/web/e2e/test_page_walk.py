@@ -77,8 +77,8 @@ class Walk:
 
     def chosen(self, text, place):
         """Choose an entry of a menu."""
-        self.page.click(f"{place} .menu summary")
-        self.page.locator(f"{place} .menu button").get_by_text(self(text), exact=True).click()
+        self.page.click(f"{place} .menu > button")
+        self.page.locator(f"{place} .menu div button").get_by_text(self(text), exact=True).click()
 
     def to(self, view):
         """Go to a view by the menu, which has some behind “More” on a phone."""
@@ -389,13 +389,13 @@ def setting(walk):
     before = value()
     with walk.task(desk=4, phone=5):
         walk.to("System")
-        page.click("klaw-system [data-key=settings]")
+        page.click("klaw-system [href='#/settings']")
         page.fill("klaw-settings input[type=search]", "topK")
         page.fill(f"{row} input", "3")
-        page.click("[data-key=save]")
+        page.click("[data-key=Save]")
         page.wait_for_selector(f"{row}[data-origin=file]")
         assert value() == 3
-        page.click("[data-key=undo]")
+        page.click("[data-key='Undo the last change']")
         page.wait_for_selector(f"{row}[data-origin=default]")
     assert value() == before
 
@@ -512,13 +512,13 @@ def move_in(walk, export):
     page = walk.page
     with walk.task(desk=4, phone=5):
         walk.to("System")
-        page.click("klaw-system [data-key=import]")
-        page.wait_for_selector("klaw-import [data-key=choose]:enabled")
+        page.click("klaw-system [href='#/import']")
+        page.wait_for_selector("klaw-import button.main:enabled")
         page.evaluate(DROP, ["klaw-import .drop", export.name, base64.b64encode(export.read_bytes()).decode()])
         page.locator("klaw-import section[role=status]", has_text="chatgpt").wait_for()
         assert call(page, "GET", "/chats")["chats"] == []
         walk.button("Import it", "klaw-import").click()
-        page.wait_for_selector("klaw-import [data-import]")
+        page.wait_for_selector("klaw-import .lines li")
     assert [each["title"] or each["name"] for each in call(page, "GET", "/chats")["chats"]] == ["Gate"]
     assert "The gate is green" in [each["snippet"] for each in call(page, "GET", "/search?query=gate")["results"]]
 
@@ -527,9 +527,9 @@ def add_a_phone(walk, wrong):
     page = walk.page
     with walk.task(desk=4, phone=5):
         walk.to("System")
-        page.click("klaw-system [data-key=access]")
+        page.click("klaw-system [href='#/access']")
         with page.expect_response("**/token/phone*") as told:
-            page.click("[data-key='phone root']")
+            page.click("[data-key='root Add a phone']")
         page.wait_for_selector("dialog img.qr")
         walk.button("Close", "dialog header").click()
     other = page.context.browser.new_context(locale=walk.locale, viewport=PHONE["viewport"])

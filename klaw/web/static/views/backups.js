@@ -1,29 +1,31 @@
-// Backups: making one, downloading it, and how to restore it.
+import {
+	Panel, failure, get, h, heading, inLine, list, mainButton, post, row, said, size, t, when,
+} from "../panel.js";
 
-import { get, h, inLine, post, said, size, t, when } from "../page.js";
-import { Panel } from "../panel.js";
+const RESTORE =
+	"On a machine where Klaw is stopped and its home is empty, unpack the download (tar xf) and run there:";
 
-class Backups extends Panel {
-  load = () => get("/backup");
+export default class extends Panel {
+	load = () => get("/backup");
 
-  draw({ folder, backups, making: { state, error } }) {
-    const busy = state === "running";
-    if (busy) this.again();
-    return [
-      h("header.row", h("h1", t("Backups")), h("button.main", { "data-key": "make", disabled: busy, onclick: () => this.change(() => post("/backup")) }, t(busy ? "Making a backup …" : "Back up now"))),
-      error && h("p.error", { role: "alert" }, said(error)),
-      h("p", t("They are in {folder}. Access keys and secrets.env are not in them.", { folder })),
-      backups.length ? h("ul.lines", backups.reverse().map(row)) : h("p", t("No backups yet.")),
-      h("h2", t("Restore")), h("p", t("On a machine where Klaw is stopped and its home is empty, unpack the download (tar xf) and run there:")),
-      h("pre", { tabIndex: 0 }, h("code", "klaw backup restore --from .")),
-    ];
-  }
+	draw({ folder, backups, making: { state, error } }) {
+		const disabled = state === "running", make = () => this.change(() => post("/backup"));
+		if (disabled) this.again();
+		return [
+			heading("Backups", mainButton(disabled ? "Making a backup …" : "Back up now", make, { disabled })),
+			error && failure(said(error)),
+			h("p", t("They are in {folder}. Access keys and secrets.env are not in them.", { folder })),
+			list("lines", backups.reverse().map(backup), "No backups yet."),
+			h("h2", t("Restore")),
+			h("p", t(RESTORE)),
+			h("pre", { tabIndex: 0 }, h("code", "klaw backup restore --from .")),
+		];
+	}
 }
 
-function row({ name, time, problem, bytes, left_out: out, holds_forgotten: forgotten }) {
-  const about = problem ? said(problem) : inLine(size(bytes), out.length && `${t("Left out")}: ${out.length}`, forgotten && t("still holds something forgotten"));
-  return h("li.row", h("span", h("strong", time ? when(time) : name), h("div.hint", about)),
-    time && h("a.button", { href: `/api/v1/backup/${name}/archive`, download: "", "aria-label": `${t("Download")}: ${name}` }, t("Download")));
+function backup({ name, time, problem, bytes, left_out: out, holds_forgotten: forgotten }) {
+	const about = problem ? said(problem) : inLine(size(bytes), out.length && t("Left out", out.length),
+		forgotten && t("still holds something forgotten"));
+	const download = { href: `/api/v1/backup/${name}/archive`, download: "", ariaLabel: t("Download", name) };
+	return row(time ? when(time) : name, about, time && h("a.button", download, t("Download")));
 }
-
-customElements.define("klaw-backups", Backups);

@@ -1,72 +1,70 @@
-// Forgetting: first what would go, then the deed, then the proof. What may be named: docs/memory.md.
+// First what would go, then the deed, then the proof.
 
-import { failure, h, nameOf, openDialog, post, said, t } from "../forms.js";
+import { button, failure, h, mainButton, nameOf, openDialog, post, said, t } from "../forms.js";
 
 const MOST = 50;
 const TOO_SHORT = "The text is too short, or too common, to be looked for elsewhere.";
 
-/** Show what forgetting would take, and do it when that is wanted. `done` is called once it is done. */
-export function forgetting(what, done = () => null, { title = t("Forget"), deed = title, ask = (given) => post("/forget", { what, ...given }) } = {}) {
-  const dialog = openDialog(title);
-  const asked = { with_facts: false, with_messages: false };
-  const look = () => dialog.load(async () => show(await ask({ ...asked, dry_run: true })), t("Checking what will be deleted …"));
-  const box = (name, text) => h("label.tick", text, h("input", { type: "checkbox", checked: asked[name], onchange: (event) => {
-    asked[name] = event.target.checked;
-    look();
-  } }));
-  const show = (found) => {
-    const going = found.things.filter((each) => each.goes), staying = found.things.filter((each) => !each.goes);
-    const problem = h("div", { role: "status" });
-    const button = h("button.main.danger", { disabled: !going.length, onclick: async () => {
-      button.disabled = true;
-      problem.replaceChildren(t("Deleting …"));
-      try {
-        const proof = await ask({ ...asked, dry_run: false });
-        done();
-        dialog.show(h("p", { role: "status" }, h("strong", t("Forgotten."))), proven(proof),
-          h("div.buttons", h("button.main", { autofocus: true, onclick: () => dialog.close() }, t("Close"))));
-      } catch (error) {
-        problem.replaceChildren(failure(error));
-        button.disabled = false;
-      }
-    } }, deed);
-    dialog.show(
-      going.length ? [h("h2", t("This will be deleted permanently:")), things(going)] : h("p", t("Nothing will be deleted.")),
-      staying.length > 0 && [h("h2", t("This stays:")), things(staying)],
-      again(found),
-      found.named?.messages > 0 && h("p", `${t("Messages that name them and stay:")} ${found.named.messages}`),
-      !found.searched && h("p.hint", t(TOO_SHORT)),
-      box("with_facts", t("Also delete facts, people, files and tasks that came from it")),
-      (found.named || asked.with_messages) && box("with_messages", t("Also the messages that name them")),
-      problem, h("p.hint", t("This cannot be undone.")),
-      h("div.buttons", h("button", () => dialog.close(), t("Cancel")), button));
-    button.focus();
-  };
-  look();
+export function forgetting(what, done = () => null, { title = "Forget", deed = title, ask } = {}) {
+	const dialog = openDialog(t(title)), asked = { with_facts: false, with_messages: false };
+	const send = (given) => (ask ? ask(given) : post("/forget", { what, ...given }));
+	const look = () =>
+		dialog.load(async () => show(await send({ ...asked, dry_run: true })), "Checking what will be deleted …");
+	const box = (name, text) => h("label.tick", t(text), h("input", { type: "checkbox", checked: asked[name],
+		onchange: ({ target }) => {
+			asked[name] = target.checked;
+			look();
+		} }));
+	const show = ({ things, again, named, searched }) => {
+		const going = things.filter((each) => each.goes), staying = things.filter((each) => !each.goes);
+		const problem = h("div", { role: "status" });
+		const forget = mainButton(deed, async () => {
+			forget.disabled = true;
+			problem.replaceChildren(t("Deleting …"));
+			try {
+				const proof = await send({ ...asked, dry_run: false });
+				done();
+				dialog.show(h("p", { role: "status" }, h("strong", t("Forgotten."))), proven(proof),
+					h("div.buttons", mainButton("Close", dialog.close, { autofocus: true })));
+			} catch (error) {
+				problem.replaceChildren(failure(error));
+				forget.disabled = false;
+			}
+		}, { className: "main danger", disabled: !going.length });
+		dialog.show(
+			going.length ? listed("This will be deleted permanently:", going) : h("p", t("Nothing will be deleted.")),
+			staying.length > 0 && listed("This stays:", staying), saidAgain(again),
+			named?.messages > 0 && h("p", `${t("Messages that name them and stay:")} ${named.messages}`),
+			!searched && h("p.hint", t(TOO_SHORT)),
+			box("with_facts", "Also delete facts, people, files and tasks that came from it"),
+			(named || asked.with_messages) && box("with_messages", "Also the messages that name them"),
+			problem, h("p.hint", t("This cannot be undone.")), h("div.buttons", button("Cancel", dialog.close), forget));
+		forget.focus();
+	};
+	look();
 }
 
-function things(found) {
-  const more = found.length - MOST;
-  return h("ul.things", { tabIndex: 0 }, found.slice(0, MOST).map((each) => h("li", h("strong", t(each.kind)), ` ${each.name}`,
-    each.text && h("span.quote", each.text), each.remedy && h("span.hint", said(each.remedy)))),
-  more > 0 && h("li", t("and {count} more", { count: more })));
-}
+const listed = (title, found) => [h("h2", t(title)), h("ul.things", { tabIndex: 0 },
+	found.slice(0, MOST).map(({ kind, name, text, remedy }) => h("li", h("strong", t(kind)), ` ${name}`,
+		text && h("span.quote", text), remedy && h("span.hint", said(remedy)))),
+	found.length > MOST && h("li", t("and {count} more", { count: found.length - MOST })))];
 
-function again(found) {
-  return found.again.length > 0 && h("p", `${t("Said again in messages that stay:")} ${found.again.map((each) => `${nameOf(each.chat)}#${each.seq}`).join(", ")}`);
-}
+const line = (title, found, each) => found.length > 0 && h("p", `${t(title)} ${found.map(each).join(", ")}`);
 
-/** What was looked through afterwards, and what still says it. */
-function proven(proof) {
-  const still = Object.values(proof.still_kept).length + Object.values(proof.still_named).length + proof.again.length;
-  const files = (title, found) => found.length > 0 && [h("p", title), h("ul", found.map((each) => h("li", `${each.path}: ${said(each.remedy)}`)))];
-  return [
-    again(proof),
-    still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`))
-      : h("p", t(proof.searched ? "Nothing else mentions it any more." : TOO_SHORT)),
-    proof.everywhere && proof.searched && !proof.still_held.length && h("p", t("A search of all files finds its words nowhere.")),
-    files(t("Its words are still in:"), proof.still_held),
-    proof.names?.length > 0 && h("p", `${t("Kept as a name only, in folders and logs:")} ${proof.names.map((each) => `${t(each.kind)} ${each.name}`).join(", ")}`),
-    files(t("Kept aside and not searched:"), proof.aside),
-  ].flat();
+const saidAgain = (again) =>
+	line("Said again in messages that stay:", again, ({ chat, seq }) => `${nameOf(chat)}#${seq}`);
+
+function proven({ again, searched, everywhere, names = [], aside, still_kept, still_named, still_held: held }) {
+	const still = Object.entries({ ...still_kept, ...still_named });
+	const files = (title, found) => found.length > 0
+		&& [h("p", t(title)), h("ul", found.map(({ path, remedy }) => h("li", `${path}: ${said(remedy)}`)))];
+	return [
+		saidAgain(again),
+		still.map(([name, count]) => h("p", `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`)),
+		!still.length && !again.length && h("p", t(searched ? "Nothing else mentions it any more." : TOO_SHORT)),
+		everywhere && searched && !held.length && h("p", t("A search of all files finds its words nowhere.")),
+		files("Its words are still in:", held),
+		line("Kept as a name only, in folders and logs:", names, ({ kind, name }) => `${t(kind)} ${name}`),
+		files("Kept aside and not searched:", aside),
+	];
 }

@@ -1,71 +1,78 @@
-// "Go anywhere": views, chats, commands and what a search finds, by a few letters. And which keys there are.
+// "Go anywhere": views, chats, commands and what a search finds, by a few letters.
 
-import { app, chatPath, get, h, openDialog, t } from "../forms.js";
+import { app, chatPath, get, h, openDialog, pointAt, settled, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
 import { hitsOf } from "./chats.js";
-import { openNew, titleOf } from "./new_chat.js";
+import { openNew, titleOf } from "./chat_actions.js";
 
 const MOST = 50;
-const KEYS = { "Ctrl K": "Go anywhere", "Ctrl Shift O": "New chat", Enter: "Send", "Shift Enter": "New line", Esc: "Close, or stop the answer", "?": "Keyboard shortcuts" };
+const KEYS = {
+	"Ctrl K": "Go anywhere", "Ctrl Shift O": "New chat", Enter: "Send", "Shift Enter": "New line",
+	Esc: "Close, or stop the answer", "?": "Keyboard shortcuts",
+};
 
-/** Ask where to go, and go there. Asked again, it closes. */
+/** Asked again, it closes. */
 export async function go() {
-  const open = document.getElementById("places");
-  if (open) return open.closest("dialog").close();
-  let chats = [], found = [], rows = [], at = 0, timer;
-  const told = h("p.hint", { role: "status" });
-  const field = h("input", { role: "combobox", "aria-expanded": "true", "aria-controls": "places", "aria-label": t("Go anywhere"), autocomplete: "off",
-    placeholder: t("A chat, a view, or words to search for"), oninput: () => {
-      at = 0;
-      found = [];
-      draw();
-      clearTimeout(timer);
-      timer = setTimeout(search, 200);
-    }, onkeydown: (event) => {
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (step) at = (at + step + rows.length) % rows.length || 0;
-      else if (event.key === "Enter" && !event.isComposing) rows[at]?.click();
-      else return;
-      event.preventDefault();
-      draw();
-    } });
-  const list = h("div.list", { id: "places", role: "listbox", "aria-label": t("Go anywhere"), onclick: () => dialog.close() });
-  const dialog = openDialog(t("Go anywhere"), h("div.row", field), told, list);
-  const row = (name, way, what = "") => h("a", { [way.call ? "onclick" : "href"]: way }, h("span.name", name), h("span.hint", what));
-  const commands = [row(t("New chat"), begin), app.me.operator && row(t("Connect a model"), "#/system/connect"), row(t("Keyboard shortcuts"), keys, "?"),
-    ...VIEWS.filter((each) => !each.operator || app.me.operator).map(({ name, path }) => row(t(name), `#/${path}`))].filter(Boolean);
+	const open = document.getElementById("places");
+	if (open) return open.closest("dialog").close();
+	let chats = [], found = [], rows = [], at = 0;
+	const searchSoon = settled(200, search), told = status(), label = t("Go anywhere");
+	const field = h("input", { role: "combobox", ariaExpanded: "true", "aria-controls": "places", ariaLabel: label,
+		autocomplete: "off", placeholder: t("A chat, a view, or words to search for"),
+		oninput: () => {
+			at = 0;
+			found = [];
+			draw();
+			searchSoon();
+		},
+		onkeydown: (event) => {
+			const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+			if (step) at = (at + step + rows.length) % rows.length || 0;
+			else if (event.key === "Enter" && !event.isComposing) rows[at]?.click();
+			else return;
+			event.preventDefault();
+			draw();
+		} });
+	const list = h("div.list", { id: "places", role: "listbox", ariaLabel: label, onclick: () => dialog.close() });
+	const dialog = openDialog(label, h("div.row", field), told, list);
+	const row = (name, way, what = "") =>
+		h("a", { [way.call ? "onclick" : "href"]: way }, h("span.name", name), h("span.hint", what));
+	const { operator } = app.me;
+	const commands = [
+		row(t("New chat"), begin), operator && row(t("Connect a model"), "#/system/connect"),
+		row(t("Keyboard shortcuts"), keys, "?"),
+		...VIEWS.map((each) => (operator || !each.operator) && row(t(each.name), `#/${each.path}`)),
+	].filter(Boolean);
 
-  function draw() {
-    const words = field.value.toLowerCase().split(/\s+/);
-    rows = [...commands, ...chats].filter((each) => words.every((word) => each.textContent.toLowerCase().includes(word))).slice(0, MOST).concat(found);
-    rows.forEach((each, place) => Object.assign(each, { id: `place-${place}`, role: "option", tabIndex: -1, ariaSelected: place === at }));
-    list.replaceChildren(...rows);
-    field.setAttribute("aria-activedescendant", `place-${at}`);
-    rows[at]?.scrollIntoView({ block: "nearest" });
-    told.textContent = rows.length ? "" : t("Nothing was found.");
-  }
+	function draw() {
+		const words = field.value.toLowerCase().split(/\s+/);
+		const fits = ({ textContent }) => words.every((word) => textContent.toLowerCase().includes(word));
+		rows = [...[...commands, ...chats].filter(fits).slice(0, MOST), ...found];
+		rows.forEach((each) => { each.tabIndex = -1; });
+		list.replaceChildren(...rows);
+		pointAt(field, rows, at);
+		told.textContent = rows.length ? "" : t("Nothing was found.");
+	}
 
-  async function search() {
-    const query = field.value.trim();
-    if (!query) return;
-    const all = await get("/search", { query, limit: 10 }).catch(() => null);
-    if (!all || query !== field.value.trim()) return;
-    found = hitsOf(all).map((each) => each.firstChild).filter((each) => each.href);
-    draw();
-  }
+	async function search() {
+		const query = field.value.trim();
+		const all = query && await get("/search", { query, limit: 10 }).catch(() => null);
+		if (!all || query !== field.value.trim()) return;
+		found = hitsOf(all).map((each) => each.firstChild).filter((each) => each.href);
+		draw();
+	}
 
-  draw();
-  const { chats: all } = await get("/chats", { limit: 100 }).catch(() => ({ chats: [] }));
-  chats = all.map((chat) => row(titleOf(chat), `#${chatPath(chat.name)}`, t("chat")));
-  draw();
+	draw();
+	const { chats: all } = await get("/chats", { limit: 100 }).catch(() => ({ chats: [] }));
+	chats = all.map((chat) => row(titleOf(chat), `#${chatPath(chat.name)}`, t("chat")));
+	draw();
 }
 
 export function begin() {
-  document.querySelectorAll("dialog").forEach((each) => each.close());
-  openNew();
+	document.querySelectorAll("dialog").forEach((each) => each.close());
+	openNew();
 }
 
-export function keys() {
-  openDialog(t("Keyboard shortcuts"), h("dl.shortcuts", Object.entries(KEYS).map(([pressed, what]) => [
-    h("dt", pressed.split(" ").map((each) => [h("kbd", each), " "])), h("dd", t(what))])));
-}
+export const keys = () => openDialog(t("Keyboard shortcuts"), h("dl.shortcuts",
+	Object.entries(KEYS).map(([pressed, what]) =>
+		[h("dt", pressed.split(" ").map((each) => [h("kbd", each), " "])), h("dd", t(what))])));

@@ -1,154 +1,180 @@
-// Knowledge bases: what is in them, who may use them, and the texts of their documents.
-
-import { attempt, backTo, confirmed, formDialog, get, h, inLine, menu, number, openDialog, patch, post, remove, said, searchField, size, t, toast, when } from "../forms.js";
-import { Panel } from "../panel.js";
+import {
+	Panel, attempt, backTo, button, confirmed, dropped, formDialog, get, h, heading, inLine, list, mainButton, menu,
+	openDialog, patch, picked, post, remove, said, searchField, section, size, status, t, toast, upload, when,
+} from "../panel.js";
 import { askFor } from "../records.js";
-import { addMenu, upload } from "./knowledge/adding.js";
 import { passageLine, reader } from "./knowledge/reader.js";
-import { madeName } from "./new_chat.js";
+import { madeName } from "./chat_actions.js";
 
 const KINDS = { file: "File", folder: "Folder", web: "Web page", rdf: "Graph in a file", sparql: "SPARQL endpoint" };
 const STATES = { waiting: "is being read", read: "read", failed: "could not be read" };
 
+const EMPTY =
+	"A base holds documents, web pages and graphs. Make one, add files and ask: chats answer from them and cite pages.";
+
 const of = (base) => `/kb/${encodeURIComponent(base)}`;
 const addressOf = (...names) => `#/knowledge/${names.map(encodeURIComponent).join("/")}`;
 
-class Knowledge extends Panel {
-  every = 4000;
+export default class extends Panel {
+	every = 4000;
 
-  async load() {
-    const [base, document, range] = this.where;
-    if (!base) return get("/kb");
-    if (document) return { read: await reader.load(base, document, range) };
-    const told = await get(of(base));
-    return { ...told, documents: await get(`${of(base)}/documents`, { limit: 100 }) };
-  }
+	async load() {
+		const [base, document, range] = this.where;
+		if (!base) return get("/kb");
+		if (document) return { read: await reader.load(base, document, range) };
+		return { ...await get(of(base)), documents: await get(`${of(base)}/documents`, { limit: 100 }) };
+	}
 
-  draw(told) {
-    const [base, document, range] = this.where;
-    if (told.read) return reader.draw(this, base, document, range, told.read);
-    return told.base ? this.drawBase(told) : this.drawList(told);
-  }
+	draw(told) {
+		const [base, document, range] = this.where;
+		if (told.read) return reader.draw(this, base, document, range, told.read);
+		return told.base ? this.drawBase(told) : this.drawList(told);
+	}
 
-  drawList({ bases }) {
-    return [
-      h("header.row", h("h1", t("Knowledge")), h("button.main", () => this.write(), t("New base"))),
-      bases.length ? h("ul.cards", bases.map((base) => h("li",
-        h("h2", h("a", { href: addressOf(base.id) }, base.name)),
-        base.description && h("p.clamp", base.description),
-        h("p.hint", inLine(counted(base), roleOf(base)))))) :
-        h("p.none", t("A base holds documents, web pages and graphs. Make one, add files and ask: chats answer from them and cite the page.")),
-    ];
-  }
+	drawList({ bases }) {
+		const card = (base) => h("li",
+			h("h2", h("a", { href: addressOf(base.id) }, base.name)),
+			base.description && h("p.clamp", base.description), h("p.hint", inLine(counted(base), roleOf(base))));
+		return [
+			heading("Knowledge", mainButton("New base", () => this.write())), list("cards", bases.map(card), EMPTY),
+		];
+	}
 
-  write(base) {
-    askFor(t(base ? "Edit" : "New base"), base ? "kb_edit" : "kb_create", base, async (given) => {
-      const made = base ? await patch(of(base.id), given) : await post("/kb", given);
-      return () => {
-        if (base) this.refresh();
-        else location.hash = addressOf(made.base.id);
-      };
-    }, { edits: Boolean(base) });
-  }
+	write(base) {
+		askFor(base ? "Edit" : "New base", base ? "kb_edit" : "kb_create", base, async (given) => {
+			const made = base ? await patch(of(base.id), given) : await post("/kb", given);
+			return () => {
+				if (base) this.refresh();
+				else location.hash = addressOf(made.base.id);
+			};
+		}, { edits: Boolean(base) });
+	}
 
-  drawBase({ base, sources, unembedded, documents }) {
-    const may = base.role !== "viewer";
-    return [
-      h("header.row", backTo("#/knowledge", t("Knowledge")), h("h1", base.name),
-        h("button.main", () => this.begin(base), t("Ask it in a new chat")), this.menuOf(base)),
-      base.description && h("p", base.description),
-      h("p.hint", inLine(counted(base), roleOf(base), Object.entries(base.members).map(([user, role]) => `${user}: ${t(role)}`))),
-      unembedded > 0 && h("p.hint", { role: "status" }, t("{count} passages are found by their words only, until their vectors are made.", { count: number(unembedded) })),
-      this.search(base),
-      may && h("div.drop", { ondragover: (event) => event.preventDefault(), ondrop: (event) => {
-        event.preventDefault();
-        upload(this, base.id, event.dataTransfer.files);
-      } }, addMenu(this, base.id), h("span.hint", t("or drop files here"))),
-      h("section", { "aria-label": t("Sources") }, h("h2", t("Sources")),
-        sources.length ? h("ul.cards", sources.map((each) => this.source(each, may))) : h("p.none", t("Nothing is here yet. Add files or a web page."))),
-      documents.documents.length > 0 && h("section", { "aria-label": t("Documents") }, h("h2", t("Documents")),
-        h("ul.lines", documents.documents.map((each) => this.document(base, each))),
-        documents.next && h("p.hint", t("Only the first {count} are shown.", { count: documents.documents.length }))),
-    ];
-  }
+	drawBase({ base, sources, unembedded, documents: { documents, next } }) {
+		const { id, name, description, members } = base, may = base.role !== "viewer";
+		return [
+			h("header.row", backTo("#/knowledge", "Knowledge"), h("h1", name),
+				mainButton("Ask it in a new chat", () => this.begin(base)), this.menuOf(base)),
+			description && h("p", description),
+			h("p.hint", inLine(counted(base), roleOf(base),
+				Object.entries(members).map(([user, role]) => `${user}: ${t(role)}`))),
+			unembedded > 0 && status(t("{count} passages are found by their words only, until their vectors are made.",
+				{ count: unembedded })),
+			this.search(base),
+			may && h("div.drop", dropped((files) => addFiles(this, id, files)), addMenu(this, id),
+				h("span.hint", t("or drop files here"))),
+			section("Sources", list("cards", sources.map((each) => this.source(each, may)),
+				"Nothing is here yet. Add files or a web page.")),
+			documents.length > 0 && section("Documents", list("lines", documents.map((each) => this.document(base, each))),
+				next && h("p.hint", t("Only the first {count} are shown.", { count: documents.length }))),
+		];
+	}
 
-  menuOf(base) {
-    const entries = base.role === "owner" ? [
-      [t("Edit"), () => this.write(base)], [t("Share"), () => this.share(base)],
-      [t("Delete"), () => attempt(this.removed(of(base.id), `${t("Delete this base")}: ${base.name}`, "#/knowledge"))],
-    ] : [[t("Leave"), () => this.change(async () => { await post(`${of(base.id)}/leave`); location.hash = "#/knowledge"; }, `${t("Leave")}: ${base.name}?`)]];
-    return menu(`${t("Menu")}: ${base.name}`, entries);
-  }
+	menuOf(base) {
+		const { id, name, role } = base;
+		const leave = async () => {
+			await post(`${of(id)}/leave`);
+			location.hash = "#/knowledge";
+		};
+		return menu(t("Menu", name), role === "owner" ? [
+			["Edit", () => this.write(base)], ["Share", () => this.share(base)],
+			["Delete", () => attempt(this.removed(of(id), t("Delete this base", name), "#/knowledge"))],
+		] : [["Leave", () => this.change(leave, `${t("Leave", name)}?`)]]);
+	}
 
-  share(base) {
-    formDialog(t("Share"), [
-      { name: "member", label: t("User") },
-      { name: "role", label: t("Role"), choices: [["viewer", t("viewer: asks and reads")], ["editor", t("editor: also changes sources")], ["none", t("none: no longer")]] },
-    ], async (given) => {
-      await post(`${of(base.id)}/share`, given);
-      this.refresh();
-    });
-  }
+	share(base) {
+		formDialog("Share", [
+			{ name: "member", label: t("User") },
+			{ name: "role", label: t("Role"), choices: [["viewer", t("viewer: asks and reads")],
+				["editor", t("editor: also changes sources")], ["none", t("none: no longer")]] },
+		], async (given) => {
+			await post(`${of(base.id)}/share`, given);
+			this.refresh();
+		});
+	}
 
-  search(base) {
-    const field = searchField(t("Search this base"), { "data-key": "search" });
-    return h("form.search", { onsubmit: (event) => {
-      event.preventDefault();
-      const query = field.value.trim();
-      if (query) openDialog(query, async (dialog) => {
-        const { passages } = await get(`${of(base.id)}/search`, { query });
-        dialog.show(h("div", { role: "status" }, passages.length ? h("ul.lines", passages.map((each) => passageLine(base.id, each, dialog.close))) : t("Nothing was found.")));
-      });
-    } }, h("div.row", field, h("button", t("Search"))));
-  }
+	search({ id }) {
+		const field = searchField("Search this base");
+		const ask = (query) => openDialog(query, async (dialog) => {
+			const { passages } = await get(`${of(id)}/search`, { query });
+			const found = passages.map((each) => passageLine(id, each, dialog.close));
+			dialog.show(h("div", { role: "status" }, found.length ? h("ul.lines", found) : t("Nothing was found.")));
+		});
+		return h("form.search", { onsubmit: (event) => {
+			event.preventDefault();
+			if (field.value.trim()) ask(field.value.trim());
+		} }, h("div.row", field, button("Search", null, { type: "submit" })));
+	}
 
-  source(each, may) {
-    const read = each.documents - each.waiting - each.failed, path = `/kb/sources/${each.id}`;
-    const counts = [read > 0 && t("documents: {count}", { count: number(read) }), each.waiting && `${t("waiting")}: ${number(each.waiting)}`, each.failed && `${t("failed")}: ${number(each.failed)}`];
-    return h("li", h("h3", each.name), h("p.hint", inLine(t(KINDS[each.kind]), each.where !== each.name && each.where, counts)),
-      each.state?.text && h("p.error", said(each.state.text, `kb_${each.state.code}`)),
-      may && h("div.buttons",
-        h("button", { "data-key": `again-${each.id}`, onclick: () => this.change(() => post(`${path}/refresh`)) }, t("Read again")),
-        h("button", { "data-key": `remove-${each.id}`, onclick: () => attempt(this.removed(path, `${t("Remove")}: ${each.name}`)) }, t("Remove"))));
-  }
+	source({ id, name, kind, where, state, documents, waiting, failed }, may) {
+		const read = documents - waiting - failed, path = `/kb/sources/${id}`;
+		return h("li", h("h3", name),
+			h("p.hint", inLine(t(KINDS[kind]), where !== name && where, read > 0 && t("documents: {count}", { count: read }),
+				waiting && t("waiting", waiting), failed && t("failed", failed))),
+			state?.text && h("p.error", said(state.text, `kb_${state.code}`)),
+			may && h("div.buttons",
+				button("Read again", () => this.change(() => post(`${path}/refresh`)), { of: name }),
+				button("Remove", () => attempt(this.removed(path, t("Remove", name))), { of: name })));
+	}
 
-  document(base, each) {
-    const name = each.state === "read" && each.passages ? h("a", { href: addressOf(base.id, each.id) }, each.name) : each.name;
-    return h("li", h("p", name), h("p.hint", inLine(each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("pages: {count}", { count: number(each.pages) }),
-      each.size && size(each.size), each.read_at && when(each.read_at))),
-    each.problems.map((problem) => {
-      const plain = problem.text.replace(`${each.name}: `, ""), told = said(plain, problem.code);
-      return h("p.error", told === plain ? problem.text : [problem.page && `${t("page")} ${problem.page}: `, told]);
-    }));
-  }
+	document(base, { id, name, title, state, passages, pages, size: bytes, read_at: at, problems }) {
+		return h("li",
+			h("p", state === "read" && passages ? h("a", { href: addressOf(base.id, id) }, name) : name),
+			h("p.hint", inLine(title !== name && title, t(STATES[state]), pages && t("pages: {count}", { count: pages }),
+				bytes && size(bytes), at && when(at))),
+			problems.map(({ text, code, page }) => {
+				const plain = text.replace(`${name}: `, ""), told = said(plain, code);
+				return h("p.error", told === plain ? text : [page && `${t("page")} ${page}: `, told]);
+			}));
+	}
 
-  /** First what would go, then the deed. */
-  async removed(path, title, then = location.hash) {
-    const found = await remove(path, { dry_run: true });
-    if (!await confirmed(h("span", h("strong", title), h("br"), going(found)), t("Remove"), t("Cancel"))) return;
-    toast(going(await remove(path, { dry_run: false })), 15000);
-    location.hash = then;
-    this.refresh();
-  }
+	async removed(path, title, then = location.hash) {
+		const found = await remove(path, { dry_run: true });
+		if (!await confirmed(h("span", h("strong", title), h("br"), going(found)), "Remove")) return;
+		toast(going(await remove(path, { dry_run: false })), 15000);
+		location.hash = then;
+		this.refresh();
+	}
 
-  begin(base) {
-    const chat = madeName();
-    attempt(post("/kb/use", { chat, bases: [base.id] }).then(() => { location.hash = `#/chats/${chat}`; }));
-  }
+	begin({ id }) {
+		const chat = madeName();
+		attempt(post("/kb/use", { chat, bases: [id] }).then(() => { location.hash = `#/chats/${chat}`; }));
+	}
 }
 
-function counted(base) {
-  return `${t("Documents")}: ${number(base.documents)}, ${t("passages")}: ${number(base.passages)}`;
+const counted = ({ documents = 0, passages = 0 }) => `${t("Documents", documents)}, ${t("passages", passages)}`;
+
+const roleOf = ({ role, owner }) =>
+	(role === "owner" ? t("yours") : `${t(role)} (${t("of {user}", { user: owner })})`);
+
+function going({ cited = [], ...found }) {
+	const answers = cited.map(({ chat, seq }) => `${chat}#${seq}`).join(", ");
+	return `${counted(found)}.${answers && ` ${t("Answers that were given its passages:")} ${answers}`}`;
 }
 
-function roleOf(base) {
-  return base.role === "owner" ? t("yours") : `${t(base.role)} (${t("of {user}", { user: base.owner })})`;
+function addMenu(view, base) {
+	const asked = (kind, text, hint) => () =>
+		formDialog(text, [{ name: "what", label: t(text), hint, maxLength: 2000 }], async ({ what }) => {
+			await post(`${of(base)}/sources`, { what, kind });
+			view.refresh();
+		}, { deed: "Add" });
+	return h("div.row", picked("Add files", (files) => addFiles(view, base, files), { multiple: true }),
+		menu(t("Add something else"), [
+			["Web page", asked("web", "Address of the page")],
+			["Folder", asked("folder", "Folder of the server", t("below one of kb.folders, or in your workspace"))],
+			["SPARQL endpoint", asked("sparql", "Address of the endpoint", t("or its name in kb.endpoints"))],
+		]));
 }
 
-/** What goes, or went, with a source or a base, and in which answers it was cited. */
-function going({ documents = 0, passages = 0, cited = [] }) {
-  const told = `${t("Documents")}: ${number(documents)}, ${t("passages")}: ${number(passages)}.`;
-  return cited.length ? `${told} ${t("Answers that were given its passages:")} ${cited.map((each) => `${each.chat}#${each.seq}`).join(", ")}` : told;
+async function addFiles(view, base, files) {
+	for (const file of files) {
+		const { name } = file, bar = h("progress", { max: file.size || 1, value: 0, ariaLabel: name });
+		const told = status(`${name} (${size(file.size)}) `, bar);
+		document.querySelector(".drop")?.append(told);
+		const path = `${of(base)}/files?${new URLSearchParams({ name })}`;
+		await upload(path, file, (done) => { bar.value = done; })
+			.catch((error) => toast(`${name}: ${error.message}`, 15000));
+		told.remove();
+		await view.refresh();
+	}
 }
-
-customElements.define("klaw-knowledge", Knowledge);

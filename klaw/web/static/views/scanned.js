@@ -2,11 +2,12 @@
 
 import { confirmed, get, post, t } from "../page.js";
 
-/** Log in. The code leaves the address at once. Returns what to say. */
+/** The code leaves the address at once. Returns what to say. */
 export async function enter() {
-  const code = location.hash.split("/")[2];
-  history.replaceState(null, "", "#/chats/");
-  const me = await get("/me").catch(() => null);
-  if (me?.needs_token && !await confirmed(t("You are logged in as {user}. Log in with the scanned code instead?", me), t("Log in"), t("Cancel"))) return "";
-  return post("/login", { code }).then((now) => t("Logged in as {user}.", now), (error) => error.message);
+	const code = location.hash.split("/")[2];
+	history.replaceState(null, "", "#/chats/");
+	const me = await get("/me").catch(() => null);
+	const question = me?.needs_token && t("You are logged in as {user}. Log in with the scanned code instead?", me);
+	if (question && !await confirmed(question, "Log in")) return "";
+	return post("/login", { code }).then((now) => t("Logged in as {user}.", now), (error) => error.message);
 }

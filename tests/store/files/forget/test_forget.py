@@ -1,7 +1,6 @@
 """Forgetting: the text is in no file of the data folder any more, the numbers stay, and a rebuild is the same."""
 
 import signal
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +21,8 @@ from klaw.store.forget.logs import Cleaner, begin_cleaning, exchange_logs
 from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
 from klaw.store.search import vectors as stored_vectors
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
-from tests.support.repository import REPOSITORY
 from tests.support.stores import running_store
 from tests.support.topics import ANNA, AT, archive, flaws_of, say
 from tests.support.writing import Real, instead
@@ -203,9 +202,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
         await talk(store, rounds=5)
         await secret_past(store, tmp_path, text)
     steps = point * 2
-    done = await trio.run_process(
-        [sys.executable, "-c", KILLED, str(tmp_path), str(steps)], capture_stdout=True, check=False, cwd=REPOSITORY
-    )
+    done = await completed([*SCRIPT, KILLED, str(tmp_path), str(steps)])
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     async with running_store(tmp_path) as store:
         assert await store.readers.run(execute.pending) == []
@@ -346,5 +343,5 @@ async def test_a_search_of_all_files_leaves_sqlite_its_locks(tmp_path: Path) -> 
         tool = forgetter(store, tmp_path)
         proof = await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
         assert "klaw.db" in {each.path for each in proof.before.held}
-        done = await trio.run_process([sys.executable, "-c", _LOCKED, str(tmp_path)], capture_stdout=True)
+        done = await completed([*SCRIPT, _LOCKED, str(tmp_path)])
         assert done.stdout.decode().splitlines() == ["klaw.db-shm is in use", "klaw.db is in use"]

@@ -2,12 +2,10 @@
 
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.config.schema import AttachmentsConfig
@@ -19,8 +17,8 @@ from klaw.store.attachments import Attachments
 from klaw.store.kinds import attachments, messages
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import digests_of
-from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 
 ANNA = UserId("anna")
@@ -161,10 +159,8 @@ trio.run(main)
 
 
 async def test_after_a_kill_the_next_start_takes_quotes_of_the_file_out_of_the_logs(tmp_path: Path) -> None:
-    with trio.fail_after(60):
-        command = [sys.executable, "-c", _KILLED, str(tmp_path)]
-        run = await trio.run_process(command, cwd=REPOSITORY, check=False)
-    assert run.returncode == -signal.SIGKILL
+    done = await completed([*SCRIPT, _KILLED, str(tmp_path)])
+    assert done.returncode == -signal.SIGKILL
     assert holding(tmp_path, CANARY)
     async with running_store(tmp_path):
         pass

@@ -2,12 +2,10 @@
 by the next start."""
 
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.message import MessageKind, Role
@@ -18,9 +16,10 @@ from klaw.store.forget import execute
 from klaw.store.forget.execute import ForgetEntry, forget_rest, merged, together
 from klaw.store.kinds import chats, facts, messages, topics
 from klaw.store.store import Store
-from tests.store.files.forget.test_forget import CANARY, KILLED, REPOSITORY
+from tests.store.files.forget.test_forget import CANARY, KILLED
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding, lose_database
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import differing, digests_of, run
 from tests.support.stores import new, running_store
 from tests.support.topics import ANNA, AT, archive, flaws_of, say
@@ -171,9 +170,7 @@ async def test_a_kill_leaves_all_of_it_or_nothing(tmp_path: Path, steps: int) ->
     assert _FEW.count("chat:сад") == _FEW.count("AT_ONCE") == 1
     async with running_store(tmp_path) as store:
         await past(store)
-    done = await trio.run_process(
-        [sys.executable, "-c", _FEW, str(tmp_path), str(steps)], capture_stdout=True, check=False, cwd=REPOSITORY
-    )
+    done = await completed([*SCRIPT, _FEW, str(tmp_path), str(steps)])
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     async with running_store(tmp_path) as store:
         assert await store.readers.run(execute.pending) == []

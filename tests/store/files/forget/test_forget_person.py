@@ -1,12 +1,10 @@
 """Forgetting a person: what goes, what stays and is told, and what a rebuild makes of it."""
 
 import signal
-import sys
 from pathlib import Path
 
 import attrs
 import pytest
-import trio
 
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
@@ -15,10 +13,11 @@ from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget import execute
 from klaw.store.kinds import facts, messages, people, run_edits, topic_edits, topics
 from klaw.store.store import Store
-from tests.store.files.forget.test_forget import KILLED, REPOSITORY
+from tests.store.files.forget.test_forget import KILLED
 from tests.support.facts import fact
 from tests.support.forgetting import files_of, forgetter, holding, lose_database
 from tests.support.people import add, in_topic, names, people_of
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import differing, digests_of, run
 from tests.support.runs.tasks import run_of
 from tests.support.stores import new, running_store
@@ -192,8 +191,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> No
         whole = await forgetter(store, tmp_path).find(f"person:{strange.id}", UserId("boris"), with_messages=True)
         await forgetter(store, tmp_path).forget(whole, everywhere=True)
     script = KILLED.replace('find("main#2", ANNA)', f'find("person:{NAME}", ANNA, with_messages=True)')
-    command = [sys.executable, "-c", script, str(tmp_path), str(point)]
-    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY)
+    done = await completed([*SCRIPT, script, str(tmp_path), str(point)])
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     if after == "lost database":
         lose_database(tmp_path)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from klaw.store import attachments as on_disk
 from klaw.store.attachments import UNSENT_S, Attachments
 from klaw.store.kinds import attachments, messages
 from klaw.store.store import Store
-from tests.support.repository import REPOSITORY
+from tests.support.processes import SCRIPT, completed
 from tests.support.stores import new, running_store
 
 LOCAL, ANNA = UserId("local"), UserId("Анна")
@@ -246,11 +245,9 @@ trio.run(main)
 
 
 async def test_a_kill_between_upload_and_send_loses_nothing(tmp_path: Path) -> None:
-    with trio.fail_after(60):
-        command = [sys.executable, "-c", _UPLOADER, str(tmp_path)]
-        run = await trio.run_process(command, cwd=REPOSITORY, capture_stdout=True, check=False)
-    assert run.returncode == -signal.SIGKILL
-    sha256 = run.stdout.decode().strip()
+    done = await completed([*SCRIPT, _UPLOADER, str(tmp_path)])
+    assert done.returncode == -signal.SIGKILL
+    sha256 = done.stdout.decode().strip()
     async with running_store(tmp_path) as store:
         stored = await store.writer.run(attachments.append, new("hi"), [NamedFile(sha256=sha256)], LIMITS)
         assert files_of(stored[0].message.metadata)[0].text == "what was uploaded"

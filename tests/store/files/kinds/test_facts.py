@@ -1,18 +1,15 @@
 """Facts and core memory in a real store: what is put is there, also after a kill, a lost database and a reindex."""
 
 import json
-import os
 import random
 import shutil
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 
 import apsw
 import attrs
 import pytest
-import trio
 
 from klaw.actor.clock import iso
 from klaw.domain import core_memory
@@ -28,8 +25,8 @@ from klaw.store.search import passages
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.search.passages import PassageVector
 from tests.support.facts import fact
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
-from tests.support.repository import REPOSITORY
 from tests.support.runs.tasks import task
 from tests.support.stores import START, new, running_store
 
@@ -218,12 +215,7 @@ trio.run(main)
 @pytest.mark.parametrize("point", ["line", "file", "renamed"])
 async def test_a_kill_leaves_facts_and_core_memory_whole(tmp_path: Path, point: str) -> None:
     """Killed after the commit, before the file was written, after it was: the next start has both, once."""
-    done = await trio.run_process(
-        [sys.executable, "-c", SAVE_AND_DIE, str(tmp_path), point],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        check=False,
-    )
+    done = await completed([*SCRIPT, SAVE_AND_DIE, str(tmp_path), point])
     assert done.returncode == -signal.SIGKILL
     async with running_store(tmp_path) as store:
         known = {each.id for each in await store.readers.run(facts.of_user, LOCAL)}

@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,8 +29,8 @@ from klaw.store.search import coverage
 from klaw.store.search.coverage import ChatTally
 from klaw.store.store import Store
 from tests.support.memory.summaries import CHAT, begin_segment, say
+from tests.support.processes import SCRIPT, start_silent
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
-from tests.support.repository import REPOSITORY
 from tests.support.stores import START, FullDisk, new, running_store
 from tests.support.turns import record
 from tests.support.waiting import until
@@ -304,17 +301,17 @@ trio.run(main)
 """
 
 
-def test_sigkill_leaves_whole_summaries_or_none(tmp_path: Path) -> None:
+async def test_sigkill_leaves_whole_summaries_or_none(tmp_path: Path) -> None:
     """Five kills at any moment: after each, ranges follow each other, states agree, and the logs say the same."""
     for round_ in range(5):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], cwd=REPOSITORY)
+        child = await start_silent([*SCRIPT, CHILD, str(tmp_path)])
         wanted = 20 * (round_ + 1)
         try:
-            trio.run(until, lambda wanted=wanted: lines_in(tmp_path) >= wanted)
+            await until(lambda wanted=wanted: lines_in(tmp_path) >= wanted)
         finally:
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-        trio.run(_check_ranges, tmp_path)
+            child.kill()
+        await child.wait()
+        await _check_ranges(tmp_path)
     before = digests_of(tmp_path / "klaw.db")
     assert run(tmp_path).swapped
     assert digests_of(tmp_path / "klaw.db") == before

@@ -3,8 +3,6 @@
 import json
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -29,11 +27,10 @@ from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, talk, unit
-from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.topics import ANNA, AT, archive, draft, flaws_of, say
-from tests.support.waiting import HANG_S
 
 MAIN = chat_id(ANNA, "main")
 
@@ -419,8 +416,7 @@ def test_sigkill_in_the_middle_leaves_all_or_nothing(tmp_path: Path, kind: str) 
     for place in range(1, 61, 8):
         root = tmp_path / str(place)
         root.mkdir()
-        command = [sys.executable, "-c", CHILD, str(root), kind, str(place)]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=HANG_S, check=False)
+        done = trio.run(completed, [*SCRIPT, CHILD, str(root), kind, str(place)])
         assert done.returncode == -signal.SIGKILL, (place, done.stderr.decode()[-2000:])
         assert b"ready" in done.stdout, done.stderr.decode()[-2000:]
 

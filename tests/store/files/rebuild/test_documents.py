@@ -1,10 +1,7 @@
 """A reindex takes over the documents of knowledge bases: with their passages, row ids and full text; killed or not."""
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +18,9 @@ from tests.store.files.kinds.test_knowledge import ANNA, LATER, base, count, doc
 from tests.store.files.rebuild.test_interrupted import killed
 from tests.support import stored_documents
 from tests.support.forgetting import lose_database
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import ended, reindexing_store, run
-from tests.support.repository import REPOSITORY
 from tests.support.stores import running_store
-from tests.support.waiting import HANG_S
 
 NAMES = [f"файл {number}.md" for number in range(12)]
 
@@ -89,7 +85,7 @@ async def test_killed_again_and_again(tmp_path: Path) -> None:
         await fill(store)
     before = content(tmp_path)
     for step in (1, 1, 2):
-        killed(tmp_path, "documents", step)
+        await trio.to_thread.run_sync(killed, tmp_path, "documents", step)
     assert run(tmp_path).swapped
     assert content(tmp_path) == before
     await checked(tmp_path)
@@ -213,13 +209,7 @@ def test_a_server_killed_beside_its_reindex_has_every_document_whole_or_waiting(
             await fill(store)
 
     trio.run(filled)
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), at, str(number)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        timeout=HANG_S,
-    )
+    done = trio.run(completed, [*SCRIPT, CHILD, str(tmp_path), at, str(number)])
     assert done.returncode == -signal.SIGKILL
     told = [int(line) for line in done.stdout.split()]
     latest = {NAMES[each % 12]: each for each in told}

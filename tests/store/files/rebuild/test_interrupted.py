@@ -1,10 +1,7 @@
 """A reindex that is killed: at any point there is a whole database, and the next run goes on."""
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,10 +17,9 @@ from klaw.store.rebuild import files, offline
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from tests.e2e.invariants.test_bad_disk import small_disk
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import digests_of, filled, run
-from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
-from tests.support.waiting import HANG_S
 
 CHILD = """
 import os, signal, sys
@@ -47,8 +43,7 @@ run(Path(sys.argv[1]), see=see)
 
 def killed(root: Path, phase: str, count: int) -> None:
     """Reindex in a process that kills itself at the given report of a phase."""
-    arguments = [sys.executable, "-c", CHILD, str(root), phase, str(count)]
-    done = subprocess.run(arguments, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=HANG_S)
+    done = trio.run(completed, [*SCRIPT, CHILD, str(root), phase, str(count)])
     assert done.returncode == -signal.SIGKILL
 
 

@@ -4,8 +4,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -28,8 +26,8 @@ from klaw.store.rebuild.values import ReindexOptions, ReindexRefused
 from klaw.store.search import vectors
 from klaw.store.search import vectors as stored_vectors
 from klaw.store.store import Store
+from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import MODEL, digests_of, ended, filled, reached, reindexing_store, run, talk, unit, until
-from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
 from tests.support.writing import instead
@@ -391,13 +389,7 @@ trio.run(main)
 def test_a_server_killed_anywhere_in_the_swap_loses_nothing(tmp_path: Path, step: int) -> None:
     """SIGKILL before each change of the folder; every acknowledged message is there once, and nothing was rebuilt."""
     trio.run(filled, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), str(step)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        timeout=HANG_S,
-    )
+    done = trio.run(completed, [*SCRIPT, CHILD, str(tmp_path), str(step)])
     acknowledged = [int(line) for line in done.stdout.split()]
     assert acknowledged == list(range(1, len(acknowledged) + 1))
     if done.returncode == 0:

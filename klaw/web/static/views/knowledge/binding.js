@@ -2,16 +2,20 @@
 
 import { form, get, h, openDialog, post, t } from "../../forms.js";
 
-/** Choose the bases of a chat (`name`). `changed` is called when they were changed. */
-export const bind = (chat, changed) => openDialog(t("Knowledge"), async (dialog) => {
-  const of = { chat: chat.name };
-  const now = async () => (await get("/kb/chat", of)).bases.map((each) => each.id);
-  const [{ bases }, bound] = await Promise.all([get("/kb"), now()]);
-  const fields = bases.map((base) => ({ name: base.id, label: base.name, value: bound.includes(base.id), hint: base.description }));
-  dialog.show(bases.length ? form(fields, async (ticked) => {
-    const chosen = [...(await now()).filter((id) => !(id in ticked)), ...Object.keys(ticked).filter((id) => ticked[id])];
-    await (chosen.length ? post("/kb/use", { ...of, bases: chosen }) : post("/kb/off", of));
-    dialog.close();
-    changed();
-  }, { edits: true }) : h("p", t("There is no knowledge base yet."), " ", h("a", { href: "#/knowledge", onclick: dialog.close }, t("New base"))));
+export const bind = ({ name: chat }, changed) => openDialog(t("Knowledge"), async (dialog) => {
+	const now = async () => (await get("/kb/chat", { chat })).bases.map((each) => each.id);
+	const [{ bases }, bound] = await Promise.all([get("/kb"), now()]);
+	if (!bases.length) {
+		const make = h("a", { href: "#/knowledge", onclick: dialog.close }, t("New base"));
+		return dialog.show(h("p", t("There is no knowledge base yet."), " ", make));
+	}
+	const fields = bases.map(({ id, name, description }) =>
+		({ name: id, label: name, value: bound.includes(id), hint: description }));
+	dialog.show(form(fields, async (ticked) => {
+		const others = (await now()).filter((id) => !(id in ticked));
+		const chosen = [...others, ...Object.keys(ticked).filter((id) => ticked[id])];
+		await (chosen.length ? post("/kb/use", { chat, bases: chosen }) : post("/kb/off", { chat }));
+		dialog.close();
+		changed();
+	}, { edits: true }));
 });
