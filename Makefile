@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # What ruff has not: generators that yield in scopes, awaits in unshielded clean-up, swallowed cancellation, nurseries.
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
+SYNAPSE := $(or $(KLAW_TEST_SYNAPSE),$(HOME)/.cache/klaw-tests/synapse)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install dist deb test test-slow test-system lint types lock lock-check clean
+.PHONY: run install dist deb test test-slow test-system test-matrix lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -36,6 +37,10 @@ test-slow: $(VENV)/.installed-dev
 # The service on machines of its own, Debian 12 and 13 with a real systemd: minutes, and root.
 test-system: $(VENV)/.installed-dev
 	KLAW_TEST_SYSTEM=1 $(BIN)/python -m pytest tests/system $(ARGS)
+
+# With a real homeserver, Synapse, which gets an environment of its own once (360 MB).
+test-matrix: $(VENV)/.installed-dev $(SYNAPSE)/.installed
+	@KLAW_TEST_SYNAPSE=$(SYNAPSE) $(BIN)/python -m pytest -n $(WORKERS) tests/channels -k matrix $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -74,4 +79,10 @@ $(VENV)/.installed-dev: pyproject.toml requirements.txt requirements-dev.txt | $
 	@$(PIP) install -qq --require-hashes --requirement requirements-dev.txt
 	@echo "Installing Klaw …"
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SYNAPSE)/.installed: tests/support/services/synapse.txt
+	@echo "Making $(SYNAPSE) …"
+	@$(PYTHON) -m venv $(SYNAPSE)
+	@$(SYNAPSE)/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
 	@touch $@

@@ -59,6 +59,8 @@ PURE = (
     "domain",
     "context",
     "channels/markup.py",
+    "channels/matrix_events.py",
+    "channels/matrix_html.py",
     "channels/telegram_updates.py",
     "chats/commands.py",
     "knowledge/citations.py",

@@ -103,7 +103,7 @@ class Channel:
                 self.account.problem, failures = None, 0
                 vitals.doing("taking messages")
                 await self._take_all(batch.events)
-                if batch.events and batch.position != position:
+                if batch.position != position and (batch.events or position is None):
                     made = self.account.name, batch.position, self._now()
                     await self.conversations.surely(partial(self.account.core.writer.run, channels.set_position, *made))
                 position = batch.position

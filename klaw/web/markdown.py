@@ -16,7 +16,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from klaw.web import latex
-from klaw.web.markdown_rules import environment, extras, formulas, whole_blocks
+from klaw.web.markdown_rules import environment, extras, footnote, formulas, list_item, whole_blocks
 
 MAX_CODE_CHARS = 50_000
 """Longer code is shown without colours: finding them takes a second for each megabyte."""
@@ -62,10 +62,10 @@ def _reader() -> MarkdownIt:
     extras(reader)
     for name in ("formula", "formula_block"):
         reader.add_render_rule(name, _formula)
-    reader.add_render_rule("footnote", _footnote)
+    reader.add_render_rule("footnote", footnote)
     reader.add_render_rule("fence", _fence)
     reader.add_render_rule("code_block", _fence)
-    reader.add_render_rule("list_item_open", _item)
+    reader.add_render_rule("list_item_open", list_item)
     reader.add_render_rule("table_open", _table)
     reader.add_render_rule("table_close", _table)
     return reader
@@ -76,17 +76,6 @@ def _formula(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: A
     html = latex.mathml(token.info, shown=token.meta["shown"])
     html = html or f'<code class="latex">{escape(token.content)}</code>'
     return html if token.type == "formula" else f'<div class="formula">{html}</div>\n'
-
-
-def _footnote(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
-    return f"<sup>{escape(tokens[index].content)}</sup>"
-
-
-def _item(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    token = tokens[index]
-    if "checked" not in token.meta:
-        return renderer.renderToken(tokens, index, options, env)
-    return f'<li class="task">{"☑" if token.meta["checked"] else "☐"} '
 
 
 def _table(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:

@@ -2,10 +2,13 @@
 and for the terminal, which shows the source of formulas. Pure."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from html import escape
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
@@ -200,3 +203,19 @@ def _directions(state: StateCore) -> None:
             token.attrSet("dir", "auto")
         if token.type in ("th_open", "td_open") and (style := token.attrs.pop("style", None)):
             token.attrSet("class", str(style).removeprefix("text-align:"))
+
+
+# -- HTML --------------------------------------------------------------------------------------------------------------
+
+
+def footnote(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    """The HTML of a mark of a footnote."""
+    return f"<sup>{escape(tokens[index].content)}</sup>"
+
+
+def list_item(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """The HTML that begins an item of a list, with its box if it is a task."""
+    token = tokens[index]
+    if "checked" not in token.meta:
+        return renderer.renderToken(tokens, index, options, env)
+    return f'<li class="task">{"☑" if token.meta["checked"] else "☐"} '
