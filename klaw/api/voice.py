@@ -90,7 +90,7 @@ def routes(api: Api) -> list[Route]:
 
 async def _read_form(api: Api, request: Request) -> tuple[bytes, str, str, dict[str, str]]:
     """The sound of a form, its name and type, and the other fields. Raises HttpRefusal, BadValue."""
-    body = await api.body(request, api.parts.voice.max_bytes + FORM_BYTES)
+    body = await api.body(request, api.core.config.voice.max_bytes + FORM_BYTES)
 
     async def whole() -> AsyncGenerator[bytes, None]:
         yield body

@@ -10,7 +10,7 @@ import httpx2
 import trio
 
 from klaw.actor.clock import iso
-from klaw.config.schema import EndpointPath
+from klaw.config.llm import EndpointPath
 from klaw.domain import tokens
 from klaw.domain.attachment import CANNOT_LISTEN, HEAD_BYTES, OTHER, SOUNDS, sniff
 from klaw.domain.names import LOCAL_USER, UserId
@@ -54,11 +54,6 @@ class Voice:
     def speaks(self) -> bool:
         return self._config.speak is not None
 
-    @property
-    def max_bytes(self) -> int:
-        """Of a sound."""
-        return self._config.max_bytes
-
     async def transcribe(
         self, sound: bytes, name: str, media_type: str, *, language: str | None = None, user: UserId = LOCAL_USER
     ) -> str:
@@ -73,8 +68,9 @@ class Voice:
         and those of ProviderError.
         """
         endpoint = self._endpoint("audio/transcriptions", CANNOT_LISTEN)
-        if len(sound) > self.max_bytes:
-            raise too_large(self.max_bytes)
+        if len(sound) > (most := self._config.max_bytes):
+            text = f"The sound is too long: at most {most:,} bytes are taken (voice.maxBytes)."
+            raise VoiceError("sound_too_large", text)
         kind = sniff(sound[:HEAD_BYTES])
         if kind not in SOUNDS and (kind != OTHER or not media_type.startswith("audio/")):
             known = "Ogg, MP3, WAV, M4A, AAC, WebM and FLAC"
@@ -116,10 +112,6 @@ class Voice:
             await note_spending(  # noqa: ASYNC102 - it shields
                 meter.record(), core.writer, iso(core.clock.now()), "voice", user
             )
-
-
-def too_large(most: int) -> VoiceError:
-    return VoiceError("sound_too_large", f"The sound is too long: at most {most:,} bytes are taken (voice.maxBytes).")
 
 
 async def listen(

@@ -139,7 +139,7 @@ async def test_what_the_service_says_is_told_with_what_to_do(tmp_path, reply, co
         assert told.status_code == 424
         assert (told.json()["code"], said in told.json()["detail"]) == (code, True), told.text
         (check,) = (await client.post("/api/v1/models/test", json={"model": "stub/whisper-1"})).json()["checks"]
-        assert (check["name"], check["state"]) == ("transcribe", "fails")
+        assert (check["name"], check["state"]) == ("audio/transcriptions", "fails")
         assert said in check["text"]
 
 

@@ -143,9 +143,9 @@ export const setCurrent = (link, current) => { link.ariaCurrent = current ? "pag
 
 export const searchField = (label, given) => h("input", { type: "search", placeholder: label, "aria-label": label, ...given });
 
-/** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
+/** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do, whether it is offered]. */
 export function menu(label, entries) {
-  const fill = () => place.firstChild || place.append(...entries.map(([text, act]) => h("button", () => { close(); act(); }, text)));
+  const fill = () => place.firstChild || place.append(...entries.filter(([, , offered]) => !offered || offered()).map(([text, act]) => h("button", () => { close(); act(); }, text)));
   const place = h("div"), summary = h("summary", { role: "button", ariaExpanded: "false", "aria-label": label, title: label, onclick: fill }, icon("more"));
   let closed = () => null;
   const close = () => {

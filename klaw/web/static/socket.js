@@ -85,7 +85,8 @@ export class Socket extends EventTarget {
 
   /** What a message is sent as; `model` answers it in the place of the chat's. */
   frame(chat, text, files, model) {
-    return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }) };
+    return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }),
+      ...(files?.some((each) => each.transcribed) && { transcribed: true }) };
   }
 
   /** How many bytes a frame has, if these are more than the server takes; else 0. A longer one closes the connection. */

@@ -77,6 +77,8 @@ class Chat extends HTMLElement {
       this.model.hidden = false;
       this.model.textContent = models.this_chat.split("/").pop();
       this.model.setAttribute("aria-label", `${t("Model")}: ${models.this_chat}`);
+      app.speaks = models.speaks;
+      if (models.hears) later("voice", "listen", this);
     }
     if (found) this.named(found.chats[0]);
   }
@@ -466,10 +468,11 @@ function messageRow(chat, message, changed, live) {
   const [shown, more] = variantButtons(row, chat, message);
   const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: message.created_at }, when(message.created_at)),
     content && !isSystem && iconButton("copy", t("Copy"), () => later("copying", "copy", content)),
+    message.transcribed && h("span", t("transcribed")),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     isAnswer && message.turn && h("button.quiet", () => later("made_from", "showMadeFrom", chat, message.turn, changed),
       t("Why this answer")),
-    shown, content && !isSystem && menu(t("More"), [...more, [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
+    shown, content && !isSystem && menu(t("More"), [...more, [t("Read aloud"), () => later("voice", "speak", row, chat), () => isAnswer && app.speaks], [content.startsWith("⏰") ? t("Snooze") : t("Remind me"),
       () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat)],
     [t("Forget"), () => later("forgetting", "forgetting", message.id, changed)]]));
   row.append(...(live ? [] : [text]), message.files ? shownFiles(message.files) : "", footer);

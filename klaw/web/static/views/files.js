@@ -34,7 +34,7 @@ class Files extends HTMLElement {
   }
 
   get named() {
-    return this.kept.map(({ sha256, name }) => ({ sha256, name }));
+    return this.kept.map(({ sha256, name, transcribed }) => ({ sha256, name, transcribed }));
   }
 
   get kept() {
@@ -42,7 +42,7 @@ class Files extends HTMLElement {
   }
 
   get busy() {
-    return this.chips.size > this.kept.length;
+    return [...this.chips.values()].some((each) => !each.file || each.hearing);
   }
 
   clear() {
@@ -74,8 +74,15 @@ class Files extends HTMLElement {
   keep(file) {
     const told = this.show(file.name, file.bytes || 0);
     told.file = file;
-    settled(told);
+    this.settle(told);
+  }
+
+  settle(told) {
+    const { chip, file } = told;
+    if (file.type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${file.sha256}` }));
+    if (file.reading) chip.append(h("small.reading", said(file.reading)));
     this.changed();
+    this.hear?.(told);
   }
 
   show(name, bytes) {
@@ -106,9 +113,9 @@ class Files extends HTMLElement {
       }
     }
     if (!this.chips.has(told.chip)) return;
-    if (told.file) settled(told);
-    this.changed();
-    if (told.file) done?.();
+    if (!told.file) return this.changed();
+    this.settle(told);
+    done?.();
   }
 
   drop({ chip }) {
@@ -121,11 +128,6 @@ class Files extends HTMLElement {
     this.hidden = !this.chips.size;
     keepFiles(this.chat, this.kept);
   }
-}
-
-function settled({ chip, file }) {
-  if (file.type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${file.sha256}` }));
-  if (file.reading) chip.append(h("small.reading", said(file.reading)));
 }
 
 /** A photo that is larger than models take is made smaller; everything else stays as it is. */
@@ -147,6 +149,7 @@ export function shownFiles(files) {
   return h("div.files", files.map(({ sha256, name, type, bytes }) => {
     const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
     if (type?.startsWith("image/")) return h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }));
+    if (type?.startsWith("audio/")) return h("audio", { controls: true, preload: "none", title: name, src: href });
     return h("a", { href, download: name, class: "chip" }, h("span.name", name), " ", bytes && h("small", size(bytes)));
   }));
 }
