@@ -1,7 +1,7 @@
 """A service that really listens and speaks (``tests.support.programs.speech_server``), for tests.
 
-KLAW_TEST_LISTENER names a Python that has ``pocketsphinx`` and ``av``; without it, and without espeak-ng, such tests are
-skipped."""
+KLAW_TEST_LISTENER names a Python that has ``pocketsphinx`` and ``av``; without it, and without espeak-ng, these tests
+are skipped."""
 
 import json
 import os
