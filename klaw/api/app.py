@@ -23,7 +23,7 @@ from klaw.errors import HttpRefusal
 from klaw.gateway.origin_check import written
 
 _POLICY = (
-    b"default-src 'self'; img-src 'self' data: blob:; media-src blob:; frame-ancestors 'none'; base-uri 'none'; "
+    b"default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; "
     b"form-action 'self'; object-src 'none'"
 )
 _HEADERS = (

@@ -19,7 +19,7 @@ from klaw.api.request_auth import BODY_S, QUERY, Api, connection_of
 from klaw.api.streams import Stream
 from klaw.backup.folder import BackupRefused, BrokenBackup, archived, chosen
 from klaw.convert import FRAMES, Bounds
-from klaw.domain.attachment import OTHER, PICTURES, reading
+from klaw.domain.attachment import OTHER, PICTURES, SOUNDS, reading
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.operations.kb.bases import meant
@@ -77,8 +77,9 @@ def routes(api: Api) -> list[Route]:
         asked = QUERY.read(dict(request.query_params), FetchQuery)
         file = await api.services.attachments.find(user, request.path_params["sha256"], asked.name)
         read = partial(api.services.attachments.read, user, file.sha256)
-        # Only a picture is shown; everything else is saved, whatever a browser takes it for.
-        return cast("Response", download(read, file.bytes, file.type if file.is_picture else OTHER, file.name))
+        # Only pictures and sounds are shown; everything else is saved, whatever a browser takes it for.
+        shown = file.type if file.is_picture or file.is_sound else OTHER
+        return cast("Response", download(read, file.bytes, shown, file.name))
 
     async def add(request: Request) -> Response:
         who = api.caller(request, body_counts=False)
@@ -96,7 +97,7 @@ def routes(api: Api) -> list[Route]:
                 await api.core.originals.discard(who.user, upload)
 
     kept = About("file_upload", "Keep a file for a message.", "files", UploadQuery, takes=OTHER, status=201)
-    given = About("file_fetch", "A file.", "files", FetchQuery, gives=(*PICTURES, OTHER))
+    given = About("file_fetch", "A file.", "files", FetchQuery, gives=(*PICTURES, *SOUNDS, OTHER))
     about = "Add a file to a knowledge base."
     added = About("kb_add_file", about, "kb", SourceQuery, takes=OTHER, answer=AddedSource, written=False, status=201)
     return [

@@ -39,7 +39,7 @@ class OpenAISpeech:
     input: Annotated[str, Bounds(1, MAX_SPOKEN)]
     voice: Annotated[str, Bounds(1, 100)] | None = None
     response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
-    speed: Annotated[float, Bounds(0.25, 4)] = 1.0
+    speed: Annotated[float, Bounds(0.25, 4)] | None = None
 
 
 def routes(api: Api) -> list[Route]:
@@ -70,19 +70,14 @@ def routes(api: Api) -> list[Route]:
     async def speech(request: Request) -> Response:
         user = api.grant(request).user
         asked = await api.json(request, partial(FRAMES.read, cls=OpenAISpeech))
-        given = attrs.asdict(asked, filter=lambda field, value: field.name != "input" and value != field.default)
-        say = partial(voice.say, asked.input, user, **{"response_format": asked.response_format, **given})
-        sound, kind = await while_connected(request.receive, say)
+        how = attrs.asdict(asked, filter=lambda field, value: field.name != "input" and value is not None)
+        sound, kind = await while_connected(request.receive, partial(voice.say, asked.input, user, **how))
         return Response(sound, media_type=kind)
 
-    about = "Read a text, or a message of a chat, aloud."
+    help_text = "Read a text, or a message of a chat, aloud."
+    about = About("voice_speak", help_text, "voice", body=TextToSpeak, gives=(*SOUNDS,))
     return [
-        DescribedRoute(
-            f"{PREFIX}/voice/speak",
-            speak,
-            "POST",
-            About("voice_speak", about, "voice", body=TextToSpeak, gives=(*SOUNDS,)),
-        ),
+        DescribedRoute(f"{PREFIX}/voice/speak", speak, "POST", about),
         Route("/v1/audio/transcriptions", transcriptions, methods=["POST"]),
         Route("/v1/audio/speech", speech, methods=["POST"]),
     ]
@@ -90,7 +85,7 @@ def routes(api: Api) -> list[Route]:
 
 async def _read_form(api: Api, request: Request) -> tuple[bytes, str, str, dict[str, str]]:
     """The sound of a form, its name and type, and the other fields. Raises HttpRefusal, BadValue."""
-    body = await api.body(request, api.parts.voice.max_bytes + FORM_BYTES)
+    body = await api.body(request, api.core.config.voice.max_bytes + FORM_BYTES)
 
     async def whole() -> AsyncGenerator[bytes, None]:
         yield body

@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -16,6 +16,9 @@ LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
 
 BUILT_IN_MODEL = f"{LOCAL_PROVIDER}/smollm2-135m-instruct"
+
+EndpointPath: TypeAlias = Literal["embeddings", "rerank", "audio/transcriptions", "audio/speech"]
+"""What a model that does not chat is asked at, below ``baseUrl``."""
 
 _PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
 _ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
@@ -88,6 +91,12 @@ class VoiceConfig:
         "The voice that reads aloud, as the provider calls it.", "alloy", pattern=r"\S{1,100}", hint="have no spaces"
     )
     max_bytes: int = key("Bytes of a sound that is written down.", 10_000_000, within=(1, 1_000_000_000))
+
+    @property
+    def models(self) -> Mapping[EndpointPath, str]:
+        """Those that are set."""
+        paths: Mapping[EndpointPath, str | None] = {"audio/transcriptions": self.transcribe, "audio/speech": self.speak}
+        return {path: name for path, name in paths.items() if name is not None}
 
 
 @attrs.frozen(kw_only=True)

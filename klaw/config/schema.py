@@ -4,7 +4,7 @@
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import attrs
 
@@ -13,6 +13,7 @@ from klaw.config.keys import DAY_S, YEAR_S, key, section
 from klaw.config.llm import (
     BUILT_IN_MODEL,
     LOCAL_PROVIDER,
+    EndpointPath,
     LlmConfig,
     LocalModelConfig,
     ProviderConfig,
@@ -205,9 +206,6 @@ class LoggingConfig:
     )
 
 
-EndpointPath: TypeAlias = Literal["embeddings", "rerank", "audio/transcriptions", "audio/speech"]
-"""What a model that does not chat is asked at, below ``baseUrl``."""
-
 HELD_ROWS = 1_000
 """Messages that are read for a turn at most while messages stay until they are summarised."""
 
@@ -255,14 +253,9 @@ class EngineConfig:
         rerank = self.auto_rag.rerank
         if self.auto_rag.enabled and rerank.provider is not None and rerank.model is not None:
             found["rerank"] = rerank.provider, rerank.model
-        voices: dict[EndpointPath, str | None] = {
-            "audio/transcriptions": self.voice.transcribe,
-            "audio/speech": self.voice.speak,
-        }
-        for path, name in voices.items():
-            provider, _, model = (name or "").partition("/")
-            if name is not None:
-                found[path] = provider, model
+        for path, name in self.voice.models.items():
+            provider, _, model = name.partition("/")
+            found[path] = provider, model
         return found
 
     def is_built_in(self, name: str) -> bool:

@@ -114,10 +114,10 @@ _MAGIC = (
     (re.compile(rb"%PDF-"), "application/pdf"),
     (re.compile(rb"OggS.{24}(?:OpusHead|\x01vorbis|\x7fFLAC|Speex)", re.DOTALL), "audio/ogg"),
     # Without an ID3 tag only what cannot be the beginning of a text in windows-1251.
-    (re.compile(rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xdf]"), "audio/mpeg"),
+    (re.compile(rb"ID3[\x02-\x04]|\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xdf]"), "audio/mpeg"),
     (re.compile(rb"\xff[\xf0\xf1\xf8\xf9][\x40-\x7f]"), "audio/aac"),
     (re.compile(rb"RIFF.{4}WAVE", re.DOTALL), "audio/wav"),
-    (re.compile(rb"fLaC"), "audio/flac"),
+    (re.compile(rb"fLaC[\x00\x80]"), "audio/flac"),
     # These may hold pictures too, which the beginning tells.
     (re.compile(rb".{4}ftyp(?:M4[AB] |(?=.*soun)(?!.*vide))", re.DOTALL), "audio/mp4"),
     (re.compile(rb"\x1a\x45\xdf\xa3(?=.*A_(?:OPUS|VORBIS))(?!.*V_(?:VP|AV1|MPEG))", re.DOTALL), "audio/webm"),

@@ -7,6 +7,8 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+MARKUP = 8
+"""So many characters of Markdown are read for each that is said."""
 _CODE = {False: ("Here is code.", "Here is code in {}."), True: ("Здесь код.", "Здесь код на {}.")}
 _ENDS = re.compile(r"[.!?…]+[\"'»”)]*(?=\s)")
 _ADDRESS = re.compile(r"https?://(?:www\.)?([^/\s?#]+)\S*")
@@ -22,7 +24,7 @@ def _parser() -> MarkdownIt:
 def spoken(markdown: str, most: int) -> str:
     """The words of a text: code is named and not read, of addresses the host, of a picture its description. At most
     ``most`` characters, to the end of a sentence."""
-    tokens = _parser().parse(markdown)
+    tokens = _parser().parse(markdown[: MARKUP * most])
     prose = "".join(each.content for each in tokens if each.type == "inline")
     russian = len(re.findall(r"[а-яё]", prose, re.IGNORECASE)) > len(re.findall(r"[a-z]", prose, re.IGNORECASE))
     parts: list[str] = []

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from klaw.config.keys import TOKENS_MAX
-from klaw.config.llm import ProviderModelConfig
+from klaw.config.llm import EndpointPath, ProviderModelConfig
 from klaw.convert import OMIT
 from klaw.llm.prices import Prices, Rate
 
@@ -82,7 +82,7 @@ def merged(name: str, sources: Iterable[ModelFacts]) -> ModelFacts:
 class ModelCheck:
     """One ability of a model."""
 
-    name: Literal["chat", "stream", "tools", "images", "json", "embeddings", "rerank", "transcribe", "speak"]
+    name: Literal["chat", "stream", "tools", "images", "json"] | EndpointPath
     state: Literal["works", "fails", "not tried"]
     text: str
     seconds: float | None = None

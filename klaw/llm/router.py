@@ -11,8 +11,8 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
-from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
-from klaw.config.schema import EndpointPath, EngineConfig
+from klaw.config.llm import LOCAL_PROVIDER, EndpointPath, ProviderConfig
+from klaw.config.schema import EngineConfig
 from klaw.domain.message import ThinkingLevel
 from klaw.errors import ConfigError
 from klaw.llm.endpoint import ModelEndpoint

@@ -13,7 +13,7 @@ import trio
 
 from klaw.config.document import join_path
 from klaw.config.keys import file_key
-from klaw.config.llm import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER, EndpointPath
 from klaw.domain.tokens import estimate
 from klaw.llm import voice
 from klaw.llm.endpoint import ModelEndpoint, read_scores, read_vectors
@@ -22,7 +22,7 @@ from klaw.llm.facts import ModelCheck
 from klaw.llm.types import ChatMessage, Completion, Image, JsonSchema, Request, Route, ToolDescription
 
 if TYPE_CHECKING:
-    from klaw.config.schema import EndpointPath, EngineConfig
+    from klaw.config.schema import EngineConfig
     from klaw.llm.client import LlmClient, Meter
 
 T = TypeVar("T")
@@ -186,10 +186,9 @@ _TRIES: Mapping[_Ability, tuple[dict[str, Any], Callable[[Completion], tuple[boo
 
 
 async def _try_endpoint(
-    llm: "LlmClient", endpoint: ModelEndpoint, path: "EndpointPath", config: "EngineConfig"
+    llm: "LlmClient", endpoint: ModelEndpoint, path: EndpointPath, config: "EngineConfig"
 ) -> list[ModelCheck]:
     began, meter, said = trio.current_time(), llm.meter(), ""
-    name = _TRIED_AS[path]
     try:
         if path == "embeddings":
             size = config.embedding.dimensions
@@ -208,8 +207,8 @@ async def _try_endpoint(
             sound, kind = await voice.say(meter, endpoint, "Hello.", {"voice": config.voice.voice})
             said = f"it speaks: {len(sound):,} bytes of {kind}"
     except ProviderError as error:
-        return [ModelCheck(name, "fails", error.told())]
-    return [ModelCheck(name, "works", said, trio.current_time() - began)]
+        return [ModelCheck(path, "fails", error.told())]
+    return [ModelCheck(path, "works", said, trio.current_time() - began)]
 
 
 def _posted(
@@ -219,12 +218,6 @@ def _posted(
     return meter.post(endpoint, asked, read, prompt_tokens=tokens, within_s=ENDPOINT_S)
 
 
-_TRIED_AS: Mapping["EndpointPath", Literal["embeddings", "rerank", "transcribe", "speak"]] = {
-    "embeddings": "embeddings",
-    "rerank": "rerank",
-    "audio/transcriptions": "transcribe",
-    "audio/speech": "speak",
-}
 _SECOND = 32_000
 _SOUND = b"RIFF", 36 + _SECOND, b"WAVEfmt ", 16, 1, 1, 16_000, _SECOND, 2, 16, b"data", _SECOND
 _SILENCE = struct.pack("<4sI8sIHHIIHH4sI", *_SOUND) + bytes(_SECOND)

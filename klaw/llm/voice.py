@@ -10,7 +10,7 @@ import httpx2
 import trio
 
 from klaw.actor.clock import iso
-from klaw.config.schema import EndpointPath
+from klaw.config.llm import EndpointPath
 from klaw.domain import tokens
 from klaw.domain.attachment import CANNOT_LISTEN, HEAD_BYTES, OTHER, SOUNDS, sniff
 from klaw.domain.names import LOCAL_USER, UserId
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 WITHIN_S = 300.0
 """For one sound or text, with repetitions. A small machine listens about as long as somebody spoke."""
-AT_ONCE = 2
+AT_ONCE, MOST_WAITING = 2, 6
 MAX_SPOKEN = 4_000
 """Characters that are read aloud; OpenAI takes 4,096."""
 BYTES_PER_TOKEN = 400
@@ -54,11 +54,6 @@ class Voice:
     def speaks(self) -> bool:
         return self._config.speak is not None
 
-    @property
-    def max_bytes(self) -> int:
-        """Of a sound."""
-        return self._config.max_bytes
-
     async def transcribe(
         self, sound: bytes, name: str, media_type: str, *, language: str | None = None, user: UserId = LOCAL_USER
     ) -> str:
@@ -70,18 +65,18 @@ class Voice:
             user: whom it is done for.
 
         Codes of VoiceError: ``no_voice`` (no model is set), ``not_a_sound``, ``sound_too_large``, ``nothing_heard``,
-        and those of ProviderError.
+        ``busy``, and those of ProviderError.
         """
         endpoint = self._endpoint("audio/transcriptions", CANNOT_LISTEN)
-        if len(sound) > self.max_bytes:
-            raise too_large(self.max_bytes)
+        if len(sound) > (most := self._config.max_bytes):
+            text = f"The sound is too long: at most {most:,} bytes are taken (voice.maxBytes)."
+            raise VoiceError("sound_too_large", text)
         kind = sniff(sound[:HEAD_BYTES])
         if kind not in SOUNDS and (kind != OTHER or not media_type.startswith("audio/")):
             known = "Ogg, MP3, WAV, M4A, AAC, WebM and FLAC"
             raise VoiceError("not_a_sound", f"This is not a sound that Klaw knows. It takes {known}.")
         ending, told = SOUNDS.get(kind) or name.rpartition(".")[2], kind if kind in SOUNDS else media_type
-        async with self._places:
-            heard = await self._counted(user, lambda meter: listen(meter, endpoint, sound, ending, told, language))
+        heard = await self._counted(user, lambda meter: listen(meter, endpoint, sound, ending, told, language))
         if not heard:
             raise VoiceError("nothing_heard", "Nothing was heard in the sound. Speak up, or closer to the microphone.")
         return heard
@@ -97,8 +92,7 @@ class Voice:
         if not text.strip():
             raise VoiceError("nothing_to_say", "There is nothing to read aloud in this text.")
         how = {"voice": self._config.voice, **how}
-        async with self._places:
-            return await self._counted(user, lambda meter: say(meter, endpoint, text, how))
+        return await self._counted(user, lambda meter: say(meter, endpoint, text, how))
 
     def _endpoint(self, path: EndpointPath, why: str) -> ModelEndpoint:
         named = self._llm.core.config.endpoints.get(path)
@@ -107,19 +101,17 @@ class Voice:
         return self._llm.router.endpoint(*named, path)
 
     async def _counted(self, user: UserId, ask: Callable[[Meter], Awaitable[T]]) -> T:
+        if self._places.statistics().tasks_waiting >= MOST_WAITING:  # each holds its sound
+            raise VoiceError("busy", "Klaw has many sounds to listen to, or to make. Try again a little later.")
         meter, core = self._llm.meter(), self._llm.core
-        try:
-            return await ask(meter)
-        except ProviderError as error:
-            raise VoiceError(error.code, error.told()) from None
-        finally:
-            await note_spending(  # noqa: ASYNC102 - it shields
-                meter.record(), core.writer, iso(core.clock.now()), "voice", user
-            )
-
-
-def too_large(most: int) -> VoiceError:
-    return VoiceError("sound_too_large", f"The sound is too long: at most {most:,} bytes are taken (voice.maxBytes).")
+        async with self._places:
+            try:
+                return await ask(meter)
+            except ProviderError as error:
+                raise VoiceError(error.code, error.told()) from None
+            finally:
+                noted = meter.record(), core.writer, iso(core.clock.now()), "voice", user
+                await note_spending(*noted)  # noqa: ASYNC102  it shields
 
 
 async def listen(

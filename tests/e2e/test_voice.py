@@ -9,7 +9,7 @@ from openai import AsyncOpenAI, AuthenticationError, BadRequestError
 from klaw.client.client import messages_of
 from klaw.client.connection import connect
 from klaw.errors import RequestRefused
-from tests.e2e.test_http import http, klaw, token_for
+from tests.e2e.test_http import http, klaw, token_for, until_served
 from tests.support.llm_server import error_reply, serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.support.services.voice import OGG, VoiceService, read_form, wav
@@ -139,7 +139,7 @@ async def test_what_the_service_says_is_told_with_what_to_do(tmp_path, reply, co
         assert told.status_code == 424
         assert (told.json()["code"], said in told.json()["detail"]) == (code, True), told.text
         (check,) = (await client.post("/api/v1/models/test", json={"model": "stub/whisper-1"})).json()["checks"]
-        assert (check["name"], check["state"]) == ("transcribe", "fails")
+        assert (check["name"], check["state"]) == ("audio/transcriptions", "fails")
         assert said in check["text"]
 
 
@@ -157,6 +157,12 @@ async def test_what_cannot_be_written_down_is_refused_before_it_is_sent(tmp_path
         llm.heard[OGG] = " \n"
         kept = await uploaded(client, OGG)
         assert (await transcribed(client, kept["file"]["sha256"])).json()["code"] == "nothing_heard"
+        _, root = token_for(server, "root", operator=True)
+        async with http(server, root) as operator:
+            await until_served(operator)
+            found = {each["name"]: each["text"] for each in (await operator.get("/api/v1/doctor")).json()["findings"]}
+        assert found["listening"].startswith("stub/whisper-1, to which what people say is sent")
+        assert "stub/tts-1" in found["speaking"]
 
 
 async def test_an_answer_is_read_aloud(tmp_path):

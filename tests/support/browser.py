@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -44,19 +45,30 @@ def _started() -> Browser:
     return _browser
 
 
-async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context: Any) -> T:
+def _with_microphone(sound: Path) -> Browser:
+    """A browser of its own that may record without asking, and hears a WAV file once."""
+    hears = [f"--use-file-for-fake-audio-capture={sound}%noloop", "--autoplay-policy=no-user-gesture-required"]
+    allowed = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+    return _started().browser_type.launch(executable_path=CHROMIUM, args=["--no-sandbox", *allowed, *hears])
+
+
+async def in_browser(
+    look: Callable[[Page, list[str]], T], base: str, *, microphone: Path | None = None, **context: Any
+) -> T:
     """Open the page and let ``look`` use it; it is also given what went wrong in the browser: errors of scripts, what
     the policy forbids, and requests to any other server.
 
     Args:
         base: of the server.
+        microphone: what it hears.
         context: of playwright's ``new_context``: ``locale``, ``viewport``; with ``service_workers="allow"`` the page's
             own runs, past which ``page.route`` sees nothing.
     """
 
     def run() -> T:
         wrong: list[str] = []
-        opened = _started().new_context(**{"service_workers": "block", **context})
+        browser = _started() if microphone is None else _with_microphone(microphone)
+        opened = browser.new_context(**{"service_workers": "block", **context})
         try:
             page = opened.new_page()
             page.set_default_timeout(HANG_S * 1000)
@@ -75,6 +87,8 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
             for each in opened.pages:
                 each.unroute_all(behavior="ignoreErrors")
             opened.close()
+            if microphone is not None:
+                browser.close()
 
     global _token
     _token = trio.lowlevel.current_trio_token()

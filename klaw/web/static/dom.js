@@ -181,13 +181,13 @@ export function closedByBack(popover) {
 	return popover;
 }
 
-/** A menu behind a button. `entries` are [text, what to do], or nothing. */
+/** A menu behind a button. `entries` are [text, what to do] or nothing, or a function that gives them. */
 export function menu(label, entries) {
 	const entry = ([text, act]) => button(text, () => {
 		place.hidePopover();
 		act();
 	});
-	const fill = () => place.firstChild || place.append(...entries.filter(Boolean).map(entry));
+	const fill = () => place.firstChild || place.append(...(entries.call?.() || entries).filter(Boolean).map(entry));
 	const place = closedByBack(h("div", { popover: "auto", onbeforetoggle: fill }));
 	return h("span.menu", iconButton("more", label, null, { popoverTargetElement: place }), place);
 }

@@ -83,7 +83,8 @@ export class Socket extends EventTarget {
 	}
 
 	frame(chat, text, files, model) {
-		return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }) };
+		return { type: "send", id: newId(), chat, text, ...(files?.length && { files }), ...(model && { model }),
+			...(files?.some((each) => each.transcribed) && { transcribed: true }) };
 	}
 
 	/** The bytes of a frame, if these are more than the server takes, else 0: a longer one closes the connection. */

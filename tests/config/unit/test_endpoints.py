@@ -1,4 +1,4 @@
-"""``embedding.provider`` and ``autoRag.rerank``: what is wrong names its key."""
+"""``embedding.provider``, ``autoRag.rerank`` and ``voice``: what is wrong names its key."""
 
 from typing import Any
 
@@ -25,6 +25,13 @@ def test_both_are_known_and_their_prices_are_looked_up() -> None:
     assert config.auto_rag.rerank.candidates == 30
 
 
+def test_models_for_sound_are_known_and_answer_in_no_chat() -> None:
+    config = read_settings({"providers": CLOUD, "voice": {"transcribe": "cloud/openai/whisper", "speak": "cloud/tts"}})
+    assert config.endpoints == {"audio/transcriptions": ("cloud", "openai/whisper"), "audio/speech": ("cloud", "tts")}
+    assert {"cloud/openai/whisper", "cloud/tts"} <= set(configured_models(config))
+    assert not {"cloud/openai/whisper", "cloud/tts"} & set(configured_models(config, chat=True))
+
+
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
@@ -42,6 +49,11 @@ def test_both_are_known_and_their_prices_are_looked_up() -> None:
         ({"autoRag": {"rerank": {**REMOTE, "provider": "x"}}}, "autoRag.rerank.provider: must be a name in providers"),
         ({"autoRag": {"rerank": {**REMOTE, "candidates": 51}}}, "autoRag.rerank.candidates: must be <= 50, got 51"),
         ({"autoRag": {"rerank": {**REMOTE, "topN": 3}}}, "autoRag.rerank.topN: unknown key"),
+        ({"voice": {"transcribe": "x/whisper-1"}}, "voice.transcribe: must be a name in providers"),
+        ({"voice": {"speak": "local/tts"}}, "voice.speak: must be a name in providers"),
+        ({"voice": {"speak": "claude/tts"}}, "voice.speak: must name a provider of type 'openai'"),
+        ({"voice": {"transcribe": "whisper-1"}}, "voice.transcribe: must have the form provider/model"),
+        ({"voice": {"voice": "two words"}}, "voice.voice: must have no spaces"),
     ],
 )
 def test_mistakes_name_their_key(sections: dict[str, Any], said: str) -> None:

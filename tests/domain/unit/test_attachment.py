@@ -56,6 +56,7 @@ def test_a_long_name_keeps_its_end() -> None:
         (b"OggS\0\2" + bytes(20) + b"\x01\x13OpusHead", "audio/ogg"),
         (b"OggS\0\2" + bytes(20) + b"\x01\x2a\x80theora", "application/octet-stream"),
         (b"ID3\4\0", "audio/mpeg"),
+        (b"ID3 tags are described here", "text/plain"),
         (b"\xff\xfb\x90\x44\0\0", "audio/mpeg"),
         (b"\xff\xf1\x50\x80", "audio/aac"),
         ("яяя".encode("cp1251"), "text/plain"),

@@ -34,12 +34,13 @@ def wav(seconds: float = 0.5, number: int = 0) -> bytes:
 
 class VoiceService(OpenAiService):
     """``heard``: what is said in a sound, by its bytes; another one is "something". It speaks by wrapping the text in a
-    sound's first bytes. ``formats``: what it can speak in."""
+    sound's first bytes. ``formats``: what it can speak in; ``said``: what is said in a sound that it does not know."""
 
     def __init__(self, *, key: str | None = None, formats: tuple[str, ...] = ("mp3", "opus", "wav")) -> None:
         super().__init__(openai_rows("echo", "whisper-1", "tts-1"), key=key)
         self.heard: dict[bytes, str] = {}
         self.formats = formats
+        self.said = "something"
         self.usage: dict[str, Any] | None = None
 
     def handlers(self) -> Mapping[tuple[str, str], Handler]:
@@ -69,7 +70,7 @@ class VoiceService(OpenAiService):
         if name.rpartition(".")[2] not in FORMATS or sniff(sound) != kind or kind not in SOUNDS:
             return self.refused(f"Unrecognized file format. Supported formats: {sorted(FORMATS)}", "file")
         told = {"usage": self.usage} if self.usage is not None else {}
-        return json_reply({"text": self.heard.get(sound, "something"), **told})
+        return json_reply({"text": self.heard.get(sound, self.said), **told})
 
     def speak(self, request: Recorded) -> Reply:
         asked = request.body

@@ -80,6 +80,8 @@ class Chat extends HTMLElement {
 			this.model.hidden = false;
 			this.model.textContent = models.this_chat.split("/").pop();
 			this.model.ariaLabel = t("Model", models.this_chat);
+			app.speaks = models.speaks;
+			if (models.hears) later("voice", "listen", this);
 		}
 		if (found) this.named(found.chats[0]);
 	}
@@ -449,7 +451,8 @@ const TAKES = {
 
 /** `changed` is called when something was forgotten. `live`: what of it is shown already. */
 function messageRow(chat, message, changed, live) {
-	const { id, seq, content, kind, role, turn, task, files, created_at: at, context_used: used } = message;
+	const { id, seq, content, kind, role, turn, task, files, transcribed, created_at: at } = message;
+	const used = message.context_used;
 	const isAnswer = role === "assistant", isSystem = role === "system", isSaid = content && !isSystem;
 	const row = Object.assign(live?.article || h("article"), { className: `${role} ${kind}`, ariaBusy: null });
 	row.dataset.seq = seq;
@@ -467,9 +470,11 @@ function messageRow(chat, message, changed, live) {
 	const remind = () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat);
 	const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: at }, when(at)),
 		isSaid && iconButton("copy", "Copy", () => later("copying", "copy", content)),
+		transcribed && h("span", t("transcribed")),
 		task && h("a", { href: "#/tasks" }, `${t("task")} ${task}`),
 		isAnswer && turn && button("Why this answer", why, { className: "quiet" }),
-		variants, isSaid && menu(t("More"), [...entries, [content.startsWith("⏰") ? "Snooze" : "Remind me", remind],
+		variants, isSaid && menu(t("More"), () => [...entries,
+			isAnswer && app.speaks && ["Read aloud", () => later("voice", "speak", row, chat)], [content.startsWith("⏰") ? "Snooze" : "Remind me", remind],
 			["Forget", () => later("forgetting", "forgetting", id, changed)]]));
 	row.append(...(live ? [] : [text]), files ? shownFiles(files) : "", footer);
 	if (live) row.live = Object.assign(live, { done, footer });

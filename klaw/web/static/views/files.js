@@ -33,7 +33,7 @@ class Files extends HTMLElement {
 	}
 
 	get named() {
-		return this.kept.map(({ sha256, name }) => ({ sha256, name }));
+		return this.kept.map(({ sha256, name, transcribed }) => ({ sha256, name, transcribed }));
 	}
 
 	get kept() {
@@ -41,7 +41,7 @@ class Files extends HTMLElement {
 	}
 
 	get busy() {
-		return this.chips.size > this.kept.length;
+		return [...this.chips.values()].some((each) => !each.file || each.hearing);
 	}
 
 	clear() {
@@ -113,6 +113,7 @@ class Files extends HTMLElement {
 		if (type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${sha256}` }));
 		if (reading) chip.append(h("small.reading", said(reading)));
 		this.changed();
+		this.hear?.(told);
 	}
 
 	drop({ chip }) {
@@ -145,6 +146,7 @@ async function scaled(file) {
 
 export const shownFiles = (files) => h("div.files", files.map(({ sha256, name, type, bytes }) => {
 	const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
+	if (type?.startsWith("audio/")) return h("audio", { controls: true, preload: "none", title: name, src: href });
 	return type?.startsWith("image/")
 		? h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }))
 		: h("a.chip", { href, download: name }, h("span.name", name), " ", bytes && h("small", size(bytes)));
