@@ -282,8 +282,8 @@ def _known(registry: "Registry", name: str) -> KnownModel:
         if field != "embedding" or facts.embedding:  # as hardly any
             value = told_prices(facts.prices) if field == "prices" and facts.prices else getattr(facts, field)
             source, at = facts.origins[field].source, facts.origins[field].at
-            words = {"title": _TITLES.get(field, field), "said_by": _SAID_BY[source]}
-            values[field] = {"value": value, "source": source, "at": at, **words}
+            title, said_by = _TITLES.get(field, field), _SAID_BY[source]
+            values[field] = {"value": value, "source": source, "at": at, "title": title, "said_by": said_by}
     return {"name": name, "values": values, "left_out": list(registry.left_out(name))}
 
 

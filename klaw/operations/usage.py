@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
 
@@ -41,13 +41,13 @@ class Spending(UsageSum):
 
 @attrs.frozen(kw_only=True)
 class SpendingOf(Spending):
-    """``title``: what people call the source, where they are asked for by source."""
+    """``title``: what people call a source, where they are asked for by source."""
 
     key: str | None
-    title: NotRequired[str]
+    title: str | None
 
 
-_SOURCES = {
+_SOURCES: Mapping[str | None, str] = {
     "turn": "answers in chats", "run": "runs of tasks", "summary": "summaries", "titles": "titles",
     "topics": "making topics", "facts": "learning facts", "reranker": "choosing what is recalled",
     "embedding": "vectors of messages and questions",
@@ -132,10 +132,6 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
     ]
 
 
-def _title(by: str, key: str | None) -> dict[str, str]:
-    return {"title": _SOURCES.get(key, key)} if by == "source" and key else {}
-
-
 def spent_json(spent: UsageSum, **more: str | None) -> Any:
     return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
 
@@ -149,12 +145,13 @@ async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> 
     total, groups = await parts.readers.run(
         stored.usage.both, stored.usage.UsageFilters(since=since, user=user), asked.by
     )
+    titles: Mapping[str | None, str] = _SOURCES if asked.by == "source" else {}
     return {
         "since": since,
         "days": asked.days,
         "user": user,
         "by": asked.by,
-        "groups": [spent_json(group.spent, key=group.key, **_title(asked.by, group.key)) for group in groups],
+        "groups": [spent_json(group.spent, key=group.key, title=titles.get(group.key)) for group in groups],
         "total": spent_json(total),
         # It sums up what all users spent.
         "budget": parts.budget.report() if parts.budget is not None and caller.operator else None,

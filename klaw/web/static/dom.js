@@ -1,11 +1,9 @@
-// Elements without HTML in strings: text from users and models is always text. Names of buttons, fields and menus are
-// given in English and translated here.
+// Text from users and models is always text. Names of buttons, fields and menus are given in English.
 
 import { rendered, unreachable } from "./api.js";
 import { t } from "./i18n.js";
 
-/** An element, with classes ("p.hint"). `given` has listeners ("on…"), properties and attributes; it may be left out,
- * or be what a click does. */
+/** An element with classes ("p.hint"). `given` may be left out, or be what a click does. */
 export function h(name, given, ...children) {
 	if (typeof given === "function") return h(name, { onclick: given }, ...children);
 	if (given?.constructor !== Object) return h(name, {}, given, ...children);
@@ -50,7 +48,6 @@ export const select = (choices, chosen, given) => h("select", given,
 export const status = (...content) => h("p.hint", { role: "status" }, content);
 export const failure = (error) => h("p.error", { role: "alert" }, error?.message ?? error);
 
-/** Put in what the server has made harmless. */
 export function setRendered(element, html) {
 	element.innerHTML = html;
 	for (const link of element.querySelectorAll("a")) link.target = "_blank";
@@ -72,7 +69,7 @@ export function settled(ms, act) {
 	};
 }
 
-/** A text as it is, until the server has made HTML of it; then `done` is called. */
+/** The text as it is, until it is rendered; then `done` is called. */
 export function markdown(text, done = () => null) {
 	const made = h("div.text.plain", { dir: "auto" }, text);
 	if (/[*_`#>|[\]~\-\d\\$/]/.test(text)) {
@@ -131,7 +128,7 @@ export function showDialog(dialog) {
 	dialog.showModal();
 }
 
-/** Ask a question, or for what it has a field for; resolves to whether the answer was `yes`. */
+/** `question` may have a field. Resolves to whether the answer was `yes`. */
 export const confirmed = (question, yes) => new Promise((resolve) => {
 	const dialog = h("dialog.ask", { "aria-labelledby": "asked", onclose: () => resolve(dialog.returnValue === "yes") },
 		h("form", { method: "dialog" }, h("p", { id: "asked" }, question),
@@ -149,7 +146,7 @@ export function toast(content, ms = 5000) {
 
 export const attempt = (work) => work.catch((error) => toast(error.message));
 
-/** Change what is shown, while the first of the rows that are seen stays where it is. */
+/** Let the first of the rows that are seen stay where it is. */
 export function keepPlace(scroller, rows, change) {
 	const { top } = scroller.getBoundingClientRect(), topOf = (row) => row.getBoundingClientRect().top;
 	const seen = [...rows].find((row) => row.getBoundingClientRect().bottom > top), was = seen && topOf(seen);
@@ -181,7 +178,7 @@ export function closedByBack(popover) {
 	return popover;
 }
 
-/** A menu behind a button. `entries` are [text, what to do] or nothing, or a function that gives them. */
+/** `entries` are [text, what to do] or nothing, or a function that gives them. */
 export function menu(label, entries) {
 	const entry = ([text, act]) => button(text, () => {
 		place.hidePopover();

@@ -6,8 +6,8 @@ export * from "./page.js";
 
 let made = 0;
 
-/** `send` gets the values of the fields (see `input`) by their names; with `edits` only those that were changed, and
- * without a change the form's dialog is closed. An error of the server stands beside the field that it names. */
+/** `send` gets the values of the fields (see `input`) by their names; with `edits` only what was changed, and without a
+ * change the dialog is closed. An error of the server stands beside the field that it names. */
 export function form(fields, send, { deed = "Save", more = [], edits = false } = {}) {
 	const problem = failure(), inputs = new Map(fields.map((field) => [field.name, input(field)]));
 	const values = () => [...inputs].map(([name, each]) => [name, each.value()]), before = Object.fromEntries(values());
@@ -33,8 +33,8 @@ export function form(fields, send, { deed = "Save", more = [], edits = false } =
 	return whole;
 }
 
-/** A field; `rows` makes it a long text, `choices` ([value, text]) a list, a `value` of true or false a box to tick;
- * all else goes to the element. Returns `element`, `row` (the whole), `value` and `complain` (functions). */
+/** A field; `rows` makes it a long text, `choices` ([value, text]) a list, a `value` of true or false a box to tick.
+ * All else goes to the element. */
 export function input({ name, label, value = "", rows, choices, hint, ...how }) {
 	const id = `field-${made += 1}`, ticked = typeof value === "boolean";
 	const problem = h("span.error", { id: `${id}-problem` }), about = hint && h("span.hint", { id: `${id}-hint` }, hint);
@@ -56,7 +56,7 @@ export function input({ name, label, value = "", rows, choices, hint, ...how }) 
 	};
 }
 
-/** A dialog that shows some content; in its place a function may load it, which gets the dialog. */
+/** In place of content a function may load it, which gets the dialog. */
 export function openDialog(title, ...content) {
 	const body = h("div.dialog-body", { tabIndex: -1 }), close = () => dialog.close();
 	const dialog = h("dialog.wide", { ariaLabel: title },
@@ -80,8 +80,7 @@ export function openDialog(title, ...content) {
 	return made;
 }
 
-/** A form in a dialog, below what stands `above`. Once `send` is done the dialog is closed, and a function that it
- * returned called. `fields` may be a promise. */
+/** Once `send` is done the dialog is closed, and a function that it returned called. `fields` may be a promise. */
 export const formDialog = (title, fields, send, { above, ...how } = {}) => openDialog(t(title), async (dialog) =>
 	dialog.show(above, form(await fields, async (given) => {
 		const then = await send(given);

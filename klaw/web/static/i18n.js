@@ -1,5 +1,4 @@
-// The page's words. English stands in the code; ru.json has the Russian. Texts of the server stay English on the wire,
-// for programs: they are translated here, by exact text, by form, else by code.
+// English stands in the code; ru.json has the Russian. Texts of the server stay English on the wire, for programs.
 
 export const LANGUAGES = { en: "English", ru: "Русский" };
 const preferred = navigator.language.startsWith("ru") ? "ru" : "en";

@@ -56,11 +56,6 @@ export class Panel extends HTMLElement {
 		if (focus) all("a, button, input, select, summary").find((each) => keyOf(each) === focus)?.focus();
 	}
 
-	again() {
-		clearTimeout(this.timer);
-		this.timer = setTimeout(() => this.renew(), 1500);
-	}
-
 	/** With a `question` only after a yes. */
 	async change(work, question) {
 		if (question && !await confirmed(question, "Yes")) return;
@@ -73,7 +68,6 @@ export const heading = (title, ...more) => h("header.row", h("h1", t(title)), mo
 
 export const section = (title, ...content) => h("section", { ariaLabel: t(title) }, h("h2", t(title)), content);
 
-/** A list of rows ("cards", "lines"); without any, what to do first. */
 export const list = (kind, rows, none) => (rows.length ? h(`ul.${kind}`, rows) : none && h("p.none", t(none)));
 
 export const row = (title, about, ...actions) =>

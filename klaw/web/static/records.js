@@ -13,8 +13,7 @@ function described() {
 	return loading;
 }
 
-/** What an operation is told, as fields. `values` are those of now; `own` has what is different for single fields, null
- * for one that is not asked for. */
+/** What an operation is told. `values` are those of now, `own` what is different; null is not asked for. */
 export async function fieldsOf(name, values = {}, own = {}) {
 	const operations = Object.values((await described()).paths).flatMap((each) => Object.values(each));
 	const { requestBody } = operations.find((each) => each.operationId === name);
@@ -44,8 +43,7 @@ function inputOf({ type, minimum: min, maximum: max, maxLength, examples, enum: 
 	return { value, choices: [...new Set([...offered, ...(value ? [value] : [])])].map((each) => [each, t(each)]) };
 }
 
-/** A function that tells of a row in a line. `kind` names its schema; `own` has functions that make the words of single
- * fields, null for one that is told elsewhere. */
+/** A function that tells of a row in a line. `own` has functions for single fields, null for what is told elsewhere. */
 export async function lineOf(kind, own = {}) {
 	const { properties } = (await described()).components.schemas[kind];
 	const told = Object.entries(properties).filter(([key, { title }]) => title && own[key] !== null);

@@ -1,5 +1,5 @@
-// The WebSocket (docs/protocol.md): connects again by itself, resumes every watched chat where it was, and keeps what
-// was typed until the server has it, also when the page is closed.
+// The WebSocket (docs/protocol.md): connects again, resumes every watched chat, and keeps what was typed until the
+// server has it, also when the page is closed.
 
 const UNSENT = "klaw.unsent.", DRAFT = "klaw.draft.", FILES = "klaw.files.";
 
@@ -135,8 +135,7 @@ export class Socket extends EventTarget {
 	}
 }
 
-/** An id of a message; later ones sort behind. `crypto.randomUUID` exists only in a secure context, which a plain
- * address of a home network is not. */
+/** Later ones sort behind. `crypto.randomUUID` is only there in a secure context, which a home network is not. */
 function newId() {
 	const random = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, "0"));
 	return Date.now().toString(16).padStart(12, "0") + random.join("");

@@ -1,5 +1,4 @@
-// Keeps the page's files for when there is no connection, and shows notifications. The server puts VERSION, a digest of
-// all files, and FILES before it. What the API answers is never kept.
+// Keeps the page's files, and shows notifications. The server puts VERSION, a digest of all files, and FILES before it.
 
 const on = (type, take) => addEventListener(type, (event) => event.waitUntil(take(event)));
 

@@ -1,6 +1,6 @@
-// In the order of the menu. A view is a custom element, the default of a module of views/, loaded when first opened:
-// `where` holds what stands behind its name in the address, `go(where)` changes that. With `operator` only whoever runs
-// the server has it; one `within` another has no place in the menu; a `rare` one stands behind "More" on a phone.
+// In the order of the menu. A view is a custom element, the default of a module of views/: `where` holds what stands
+// behind its name in the address, `go(where)` changes that. With `operator` only whoever runs the server has it; one
+// `within` another has no place in the menu; a `rare` one stands behind "More" on a phone.
 
 export const VIEWS = [
 	{ path: "chats", name: "Chats" },

@@ -1,5 +1,5 @@
 // An answer while it comes: finished blocks stay as they are, the open one is made anew, and what is not rendered yet
-// is hidden, unless that takes long. What the model thinks, and its calls of tools, are folded.
+// is hidden, unless that takes long.
 
 import { h, markdown, parsed, setRendered, t } from "../page.js";
 

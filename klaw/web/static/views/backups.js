@@ -6,11 +6,11 @@ const RESTORE =
 	"On a machine where Klaw is stopped and its home is empty, unpack the download (tar xf) and run there:";
 
 export default class extends Panel {
+	every = 1500;
 	load = () => get("/backup");
 
 	draw({ folder, backups, making: { state, error } }) {
 		const disabled = state === "running", make = () => this.change(() => post("/backup"));
-		if (disabled) this.again();
 		return [
 			heading("Backups", mainButton(disabled ? "Making a backup …" : "Back up now", make, { disabled })),
 			error && failure(said(error)),

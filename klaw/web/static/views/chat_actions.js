@@ -3,13 +3,11 @@
 import { app, attempt, chatPath, confirmed, get, h, later, menu, moveTo, post, remove, t, toast } from "../page.js";
 
 /** A name of the form that the server knows as nobody's choice. */
-export const madeName = () => `chat-${Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte, at) =>
-	(byte % (at ? 36 : 10)).toString(36)).join("")}`;
-
-const isMade = (name) => /^chat-\d[\da-z]{7}$/.test(name);
+export const madeName = () =>
+	`chat-${Math.floor(10 * Math.random())}${Math.random().toString(36).slice(2, 9).padEnd(7, "0")}`;
 
 export const titleOf = ({ title, name, temporary }) =>
-	title || (isMade(name) ? t(temporary ? "Temporary chat" : "New chat") : name);
+	title || (/^chat-\d[\da-z]{7}$/.test(name) ? t(temporary ? "Temporary chat" : "New chat") : name);
 
 export function newChat(temporary) {
 	const key = `klaw.new.${temporary}`, name = localStorage.getItem(key) || madeName();

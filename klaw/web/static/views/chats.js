@@ -9,7 +9,7 @@ import { chatMenu, newChat, openNew, titleOf } from "./chat_actions.js";
 
 const SEEN = "klaw.seen.";
 const FOLLOWED = 40;
-const titles = new Map(); // of the chats in the list
+const titles = new Map();
 
 const seen = (chat) => Number(localStorage.getItem(SEEN + chat) || 0);
 

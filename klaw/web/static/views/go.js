@@ -11,7 +11,6 @@ const KEYS = {
 	Esc: "Close, or stop the answer", "?": "Keyboard shortcuts",
 };
 
-/** Asked again, it closes. */
 export async function go() {
 	const open = document.getElementById("places");
 	if (open) return open.closest("dialog").close();

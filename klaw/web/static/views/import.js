@@ -5,12 +5,13 @@ import {
 	when,
 } from "../panel.js";
 
-const FIELDS = { // that an export may leave open
+const FIELDS = {
 	me: { label: "Your name in the export", autocomplete: "off" },
 	dates: { label: "Dates", choices: [["dmy", "day first"], ["mdy", "month first"], ["ymd", "year first"]] },
 };
 
 export default class extends Panel {
+	every = 1500;
 	given = {}; // what the export does not say itself
 
 	async load() {
@@ -20,7 +21,6 @@ export default class extends Panel {
 
 	draw({ imports, now }) {
 		const disabled = now.state === "running", take = ([file]) => this.take(file);
-		if (disabled) this.again();
 		this.bar = h("progress", { hidden: true, value: 0, ariaLabel: t("Import") });
 		return [
 			h("h1", t("Import")),

@@ -89,8 +89,10 @@ function bar({ layers, budget: { used_tokens: used, usable_tokens: usable, corre
 const group = (title, lines) => lines.length > 0 && [h("h2", t(title)), h("ul.lines", lines)];
 const leave = (event) => event.target.closest("dialog").close();
 
-const line = (text, because, numbers, ...actions) => h("li", h("p.quote", text ?? t("is not there any more")),
-	h("p.because", because), numbers && h("p.hint", numbers), text !== undefined && h("div.buttons", actions));
+/** `what` can be forgotten, `changed` is called then; `actions` are what else can be done. */
+const line = (what, changed, text, because, numbers, ...actions) => h("li",
+	h("p.quote", text ?? t("is not there any more")), h("p.because", because), numbers && h("p.hint", numbers),
+	text !== undefined && h("div.buttons", actions, button("Forget", () => forgetting(what, changed))));
 
 function numbersOf({ parts = {}, ...each }) {
 	const signed = (value) => number(value, { signDisplay: "exceptZero" });
@@ -101,12 +103,10 @@ function numbersOf({ parts = {}, ...each }) {
 
 function messageLine(chat, each, quoted, changed) {
 	const because = [quoted && when(quoted.at), said(each.because)].filter(Boolean).join(" — ");
-	return line(quoted?.text, [h("a", { href: placeOf(chat, each.seq) }, `#${each.seq}`), " ", because], numbersOf(each),
-		button("Wrong", () => correctMessage(quoted, changed)), recallButton(quoted?.unwanted, quoted?.id, changed),
-		forget(quoted?.id, changed));
+	const { id, text, unwanted } = quoted || {}, place = h("a", { href: placeOf(chat, each.seq) }, `#${each.seq}`);
+	return line(id, changed, text, [place, " ", because], numbersOf(each),
+		button("Wrong", () => correctMessage(quoted, changed)), recallButton(unwanted, id, changed));
 }
-
-const forget = (what, changed) => button("Forget", () => forgetting(what, changed));
 
 function recallButton(unwanted, what, changed) {
 	const path = `/recall/${encodeURIComponent(what)}/${unwanted ? "again" : "never"}`;
@@ -126,16 +126,17 @@ function factLine({ id, because, importance: of, tokens }, fact, changed) {
 		toast(t("From now on it is not always used."));
 		changed();
 	};
-	return line(fact?.text, because === "importance" ? `${t("importance")} ${of}` : t(because),
+	return line(`fact:${id}`, changed, fact?.text, because === "importance" ? `${t("importance")} ${of}` : t(because),
 		t("{count} tokens", { count: tokens }), button("Wrong", () => correct(path, "text", fact.text, changed)),
-		button("Never again", () => attempt(never())), forget(`fact:${id}`, changed));
+		button("Never again", () => attempt(never())));
 }
 
-function topicLine({ id, decision, because, distance, ...each }, summary, changed) {
-	return line(summary, said(because), numbersOf(each),
-		h("a.button", { href: `#/memory/topics/${id}`, onclick: leave }, t("Open")),
+function topicLine({ id, decision, because, ...each }, summary, changed) {
+	const what = `topic:${id}`, href = `#/memory/topics/${id}`;
+	return line(what, changed, summary, said(because), numbersOf({ ...each, distance: null }),
+		h("a.button", { href, onclick: leave }, t("Open")),
 		button("Wrong", () => correct(`/topics/${id}`, "summary", summary, changed)),
-		recallButton(decision === "unwanted", `topic:${id}`, changed), forget(`topic:${id}`, changed));
+		recallButton(decision === "unwanted", what, changed));
 }
 
 const correctMessage = ({ id, text: wrong }, changed) => formDialog("Wrong", [

@@ -49,7 +49,7 @@ const buttons = (path, what, write, told, hash, forgotten, ...more) => [
 	button("Delete", () => attempt(remove(path).then(() => done("Removed.", () => post(`${path}/undo`), hash)))),
 	button("Forget", () => forgetting(what, forgotten))];
 
-/** `load` answers of each change how it is shown, and its entry where the button `back` can go to it. */
+/** `load` answers of each change how it is shown, and its entry if the button `back` goes to it. */
 export const showChanges = (title, load, path, back, again = showAgain) => openDialog(t(title), async (dialog) => {
 	const problem = h("div");
 	const undo = (entry) => post(`${path}/undo`, { entry }).then(() => {
@@ -79,8 +79,6 @@ async function paged(path, query, entries, entry, none) {
 	await load(1);
 	return [list, more];
 }
-
-// -- facts --
 
 const CATEGORIES = ["identity", "preference", "person", "project", "event", "place", "health", "work", "other"];
 const SOURCES = {
@@ -130,8 +128,6 @@ const writeFact = (fact) => askFor(fact ? "Edit" : "Add", fact ? "fact_edit" : "
 	const told = fact ? await patch(`/facts/${fact.id}`, given) : await post("/facts", given);
 	return () => done(told.added === false ? "Known already." : "Done.", () => post(`/facts/${told.fact.id}/undo`));
 }, { edits: Boolean(fact), own: { replaces: null } });
-
-// -- people --
 
 const PEOPLE = "#/memory/people";
 const pathOf = ({ id }) => `/people/${id}`;

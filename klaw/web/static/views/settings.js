@@ -12,7 +12,7 @@ await learn("ru_settings");
 export default class extends Panel {
 	wanted = "";
 	mine = false;
-	told = ""; // what the last change has brought
+	told = "";
 	changes = new Map(); // of each path the value, or DEFAULT
 
 	load() {

@@ -124,7 +124,6 @@ export const remind = (text, chat, view) => edit([], view, null, { message: text
 
 const titleOf = (task, given) => (task ? `${t("Task")} ${task.name}` : t(given ? "Remind me" : "New task"));
 
-/** Of a task, a new one among `tasks`, or a reminder (`given`). */
 const edit = (tasks, view, task, given) => openDialog(titleOf(task, given), async (dialog) => {
 	const before = valuesOf(tasks, task, given);
 	const [{ chats }, all] = await Promise.all([get("/chats", { limit: 100 }), fieldsOf("schedule_add", before, OWN)]);
