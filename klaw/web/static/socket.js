@@ -1,5 +1,4 @@
-// The WebSocket (docs/protocol.md): connects again, resumes every watched chat, and keeps what was typed until the
-// server has it, also when the page is closed.
+// The WebSocket (docs/protocol.md): resumes every watched chat, and keeps what was typed until the server has it.
 
 const UNSENT = "klaw.unsent.", DRAFT = "klaw.draft.", FILES = "klaw.files.";
 

@@ -1,5 +1,4 @@
-// An answer while it comes: finished blocks stay as they are, the open one is made anew, and what is not rendered yet
-// is hidden, unless that takes long.
+// An answer while it comes: finished blocks stay, the open one is made anew, the rest is hidden, unless it takes long.
 
 import { h, markdown, parsed, setRendered, t } from "../page.js";
 

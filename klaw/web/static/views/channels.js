@@ -5,8 +5,7 @@ import { Panel, app, button, form, formDialog, get, h, heading, inLine, later, l
 
 const HOW = {
 	telegram: "Write to @BotFather in Telegram, send /newbot, choose a name, and paste the token that it answers.",
-	matrix: "Make an account for Klaw on a homeserver, and paste its access token: in Element under All settings,"
-		+ " Help & About.",
+	matrix: "Make an account for Klaw, and paste its access token: in Element under All settings, Help & About.",
 };
 const NONE = "Talk with Klaw in the messenger that you use anyway: connect a bot of your own.";
 
@@ -15,7 +14,7 @@ export default class extends Panel {
 	load = () => get("/channels");
 
 	draw({ channels, conversations, waiting }) {
-		const { operator } = app.me;
+		const operator = app.me.operator;
 		const linked = ({ name }) => conversations.filter(({ channel }) => channel === name).map(this.conversation);
 		return [
 			heading("Channels", operator && [button("Connect Telegram", () => this.add("telegram")),
@@ -42,8 +41,8 @@ export default class extends Panel {
 
 	add(type) {
 		const fields = [type === "matrix"
-			? { name: "homeserver", label: t("Homeserver"), hint: t("its address, beginning with https://") }
-			: { name: "api_url", label: t("Bot API"), hint: t("only for a server of your own") },
+			? { name: "homeserver", label: t("Homeserver"), hint: "https://" }
+			: { name: "api_url", label: t("Bot API server of your own") },
 		{ name: "token", label: t("Token"), type: "password", autocomplete: "off" }];
 		formDialog(type === "matrix" ? "Connect Matrix" : "Connect Telegram", fields, async ({ api_url: own, ...given }) => {
 			const made = await post("/channels", { type, ...given, ...(own && { api_url: own }) });
@@ -52,7 +51,6 @@ export default class extends Panel {
 		}, { above: h("p", t(HOW[type])), deed: "Connect" });
 	}
 
-	/** Show the link that connects whoever opens it. */
 	invite = ({ name }, made) => openDialog(t("Connect me"), async (dialog) => {
 		const { bot, url, picture, code, expires_at: until } = made || await post(`/channels/${name}/invite`);
 		dialog.show(h("p", t("Open this conversation, or scan it with the phone, and send the code {code}.", { code })),

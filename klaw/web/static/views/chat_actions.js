@@ -1,4 +1,4 @@
-// A chat as a whole: before its first message, which makes it; what it is called, and what can be done with it.
+// A chat as a whole, also before its first message, which makes it.
 
 import { app, attempt, chatPath, confirmed, get, h, later, menu, moveTo, post, remove, t, toast } from "../page.js";
 

@@ -2,17 +2,18 @@
 
 import { button, h, iconButton, parsed, post, Problem, t, toast } from "../page.js";
 
-/** Let a chat listen: attached sounds are written down; where the browser can record (a secure context), there is a microphone. */
+/** Attached sounds are written down; where the browser can record (a secure context), there is a microphone. */
 export function listen({ files, gone }) {
 	if (files.hear) return;
 	files.hear = (told) => told.file.type?.startsWith("audio/") && !told.file.transcribed && hear(files, told);
 	files.chips.forEach((told) => told.file && files.hear(told));
-	if (!navigator.mediaDevices || !window.MediaRecorder) return;
+	const devices = navigator.mediaDevices;
+	if (!devices || !window.MediaRecorder) return;
 	let recorder;
 	const microphone = iconButton("microphone", "Speak", async () => {
 		if (recorder) return recorder.stop();
-		const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => toast(t("The browser does not let this page use the microphone.")));
-		if (!stream) return;
+		const stream = await devices.getUserMedia({ audio: true }).catch(() => null);
+		if (!stream) return toast(t("The browser does not let this page use the microphone."));
 		const pieces = [], began = Date.now(), time = h("small");
 		const lasts = () => new Date(Date.now() - began).toISOString().slice(14, 19);
 		const ticks = setInterval(() => { time.textContent = lasts(); }, 250);
@@ -37,15 +38,16 @@ export function listen({ files, gone }) {
 
 /** Write a sound down, into the field, where the person can correct it. */
 async function hear(files, told) {
-	const note = told.chip.querySelector(".reading") || told.chip.appendChild(h("small.reading"));
+	const { chip, file } = told, { field } = files;
+	const note = chip.querySelector(".reading") || chip.appendChild(h("small.reading"));
 	note.textContent = t("Listening …");
 	told.hearing = true;
 	try {
-		const { text } = await post("/voice/transcribe", { sha256: told.file.sha256 });
-		if (!files.chips.has(told.chip)) return;
-		told.file.transcribed = true;
-		files.field.value = [files.field.value.trim(), text].filter(Boolean).join(" ");
-		files.field.dispatchEvent(new Event("input"));
+		const { text } = await post("/voice/transcribe", { sha256: file.sha256 });
+		if (!files.chips.has(chip)) return;
+		file.transcribed = true;
+		field.value = [field.value.trim(), text].filter(Boolean).join(" ");
+		field.dispatchEvent(new Event("input"));
 		note.textContent = t("transcribed");
 		files.changed();
 	} catch (error) {
@@ -54,9 +56,9 @@ async function hear(files, told) {
 	told.hearing = false;
 }
 
-/** Let an answer be read aloud, with a player below it. */
 export async function speak(row, chat) {
-	const response = await fetch("/api/v1/voice/speak", { method: "POST", body: JSON.stringify({ chat, seq: Number(row.dataset.seq) }) }).catch(() => null);
+	const body = JSON.stringify({ chat, seq: Number(row.dataset.seq) });
+	const response = await fetch("/api/v1/voice/speak", { method: "POST", body }).catch(() => null);
 	if (!response?.ok) return toast(new Problem(response?.status, parsed(await response?.text(), null) || {}).message);
 	row.querySelector(".aloud")?.remove();
 	row.append(h("audio.aloud", { controls: true, autoplay: true, src: URL.createObjectURL(await response.blob()) }));
