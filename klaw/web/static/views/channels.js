@@ -7,7 +7,7 @@ const HOW = {
 	telegram: "Write to @BotFather in Telegram, send /newbot, choose a name, and paste the token that it answers.",
 	matrix: "Make an account for Klaw, and paste its access token: in Element under All settings, Help & About.",
 };
-const NONE = "Talk with Klaw in the messenger that you use anyway: connect a bot of your own.";
+const NONE = "Talk with Klaw in your messenger: connect a bot of your own.";
 
 export default class extends Panel {
 	every = 5000;

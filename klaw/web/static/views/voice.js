@@ -2,7 +2,7 @@
 
 import { button, h, iconButton, parsed, post, Problem, t, toast } from "../page.js";
 
-/** Attached sounds are written down; where the browser can record (a secure context), there is a microphone. */
+/** Write attached sounds down; where the browser can record (a secure context), show a microphone. */
 export function listen({ files, gone }) {
 	if (files.hear) return;
 	files.hear = (told) => told.file.type?.startsWith("audio/") && !told.file.transcribed && hear(files, told);
@@ -36,7 +36,7 @@ export function listen({ files, gone }) {
 	files.button.after(microphone);
 }
 
-/** Write a sound down, into the field, where the person can correct it. */
+/** Into the field, where the person can correct it. */
 async function hear(files, told) {
 	const { chip, file } = told, { field } = files;
 	const note = chip.querySelector(".reading") || chip.appendChild(h("small.reading"));
