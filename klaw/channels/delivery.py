@@ -284,12 +284,13 @@ class Delivery:
             return wait_s
         text, self._edits = running.text, self._edits + 1
         parts = self._account.messenger.render(text + GROWS)
-        key = f"{self.link.id}-{running.turn[:12]}-d{self._edits}"
         if parts:
             with suppress(Refused):
                 if self.link.draft:
+                    key = f"{self.link.id}-{running.turn[:12]}-d{self._edits}"
                     await self._account.messenger.edit(self.link.conversation, self.link.draft, parts[0], key)
-                else:
+                else:  # another turn answers after a kill: one that was sent, and not noted, is found by this key
+                    key = f"{self.link.id}-{self._seen}-d"
                     made = await self._account.messenger.post(self.link.conversation, parts[0], key)
                     await self.change(chat, draft=made)
         self._shown, self._edited_at = text, trio.current_time()

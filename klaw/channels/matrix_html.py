@@ -1,4 +1,4 @@
-"""Markdown as messages of Matrix: HTML of the tags that clients show, and the Markdown itself for all others. Pure."""
+"""Markdown as messages of Matrix: HTML of the tags that clients show, and text for all others. Pure."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from klaw.channels.markup import split
+from klaw.channels.markup import split, styled
 from klaw.channels.messenger import Part
 from klaw.domain.text import clean
 from klaw.web.markdown_rules import environment, extras, footnote, formulas, list_item
@@ -20,7 +20,7 @@ from klaw.web.markdown_rules import environment, extras, footnote, formulas, lis
 PART_BYTES = 10_000
 """Of Markdown in one message."""
 MAX_BYTES = 60_000
-"""Of Markdown and HTML together: an event has at most 65,536, with what the homeserver puts beside."""
+"""Of text and HTML together: an event has at most 65,536, with what the homeserver puts beside."""
 TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
     "pre", "s", "span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
@@ -38,15 +38,16 @@ _ADDRESS = re.compile(rf"(?:{'|'.join(SCHEMES)}):", re.IGNORECASE)
 
 
 def render(markdown: str) -> list[Part]:
-    """See ``Messenger.render``. What HTML makes far longer, such as a table of empty cells, stays Markdown."""
-    pieces = split(clean(markdown), lambda text: len(text.encode()) <= PART_BYTES)
-    return [
-        Part(text=text, formatted=html if _fits(text, html) else "") for text in pieces for html in (to_html(text),)
-    ]
+    """See ``Messenger.render``. What would become far longer, such as a table of empty cells, stays Markdown."""
+    parts = []
+    for piece in split(clean(markdown), lambda text: len(text.encode()) <= PART_BYTES):
+        part = Part(text=styled(piece).plain, formatted=to_html(piece))
+        parts.append(part if part.text and _fits(part) else Part(text=piece, formatted=""))
+    return parts
 
 
-def _fits(markdown: str, html: str) -> bool:
-    return len(json.dumps(markdown + html, ensure_ascii=False).encode()) <= MAX_BYTES
+def _fits(part: Part) -> bool:
+    return len(json.dumps(part.text + part.formatted, ensure_ascii=False).encode()) <= MAX_BYTES
 
 
 def to_html(markdown: str) -> str:

@@ -89,7 +89,7 @@ async def test_a_stranger_gets_a_code_and_is_let_in(tmp_path: Path, synapse: Syn
         room = await world.invited(anna)
         await anna.say(room, "Hello?")
         told = await world.says(anna, room, "code is")
-        code = told["content"]["body"].split("code is **")[1][:8]
+        code = told["content"]["body"].split("code is ")[1][:8]
         await anna.say(room, "Hello??")
         paired = await world.ask("channels_pair", code=code.lower(), user="anna")
         assert paired["user"] == "anna"
@@ -97,9 +97,9 @@ async def test_a_stranger_gets_a_code_and_is_let_in(tmp_path: Path, synapse: Syn
         await world.says(anna, room, "You are connected")
         world.llm.replies.append(text_reply("Good morning, **Anna**."))
         await anna.say(room, "Good morning")
-        answer = await world.says(anna, room, "Good morning, **Anna**.")
+        answer = await world.says(anna, room, "Good morning, Anna.")
         assert answer["content"]["formatted_body"] == "<p>Good morning, <strong>Anna</strong>.</p>"
-        assert len(await anna.texts(room, world.klaw)) == 3  # the second Hello was not answered at all
+        assert await world.count(anna, room, "code is") == 1
         assert world.llm.requests[-1].last_user.endswith("Good morning")
 
 
@@ -119,9 +119,9 @@ async def test_an_answer_grows_and_stays_one_message(tmp_path: Path, synapse: Sy
         steps = (Text("The **first** half"), Wait(rest), Text(" and the second."))
         world.llm.replies.append(attrs.evolve(text_reply(), steps=steps))
         await anna.say(room, "Tell me")
-        draft = await world.says(anna, room, "The **first** half …")
+        draft = await world.says(anna, room, "The first half …")
         rest.set()
-        answer = await world.says(anna, room, "The **first** half and the second.")
+        answer = await world.says(anna, room, "The first half and the second.")
         assert answer["event_id"] == draft["event_id"]
         assert await world.count(anna, room, "first") == 1
 
@@ -144,7 +144,7 @@ async def test_a_tool_asks_with_reactions(tmp_path: Path, synapse: Synapse) -> N
         call_it = Tool(id="c1", name="host_exec", arguments='{"command": "echo hello"}')
         world.llm.replies += [tool_reply(call_it), text_reply("It said hello.")]
         await anna.say(room, "Run echo")
-        asked = await world.says(anna, room, "May I use `host_exec`")
+        asked = await world.says(anna, room, "May I use host_exec")
         assert "echo hello" in asked["content"]["body"]
         assert asked["content"]["body"].endswith("✅ Allow\n❌ Refuse")
         await anna.react(room, asked["event_id"], "✅")
@@ -192,7 +192,7 @@ async def test_a_group_is_a_user_of_its_own(tmp_path: Path, synapse: Synapse) ->
         await anna.say(group, "hello all")
         await anna.say(group, f"{world.klaw.name}: hello")
         told = await world.says(anna, group, "Its code is")
-        paired = await world.ask("channels_pair", code=told["content"]["body"].split("code is **")[1][:8])
+        paired = await world.ask("channels_pair", code=told["content"]["body"].split("code is ")[1][:8])
         assert paired["group"]
         assert paired["user"].startswith("group-")
         await world.says(anna, group, "This group is connected")
@@ -345,7 +345,7 @@ async def test_kills_double_and_lose_nothing(tmp_path: Path, synapse: Synapse) -
         for number, (person, room) in enumerate(talks):
             await person.say(room, "question qlast")
             await world.says(person, room, "to qlast.")
-            page = await world.ask("chats_messages", chat="Matrix", user=f"user{number}", limit=1000)
+            page = await world.ask("chats_messages", chat="Matrix", user=f"user{number}", limit=200)
             stored = [each for each in page["messages"] if each["type"] == "text"]
             questions = [each["content"] for each in stored if each["role"] == "user"]
             assert [each for each in questions if "question" in each] == [*asked[number], "question qlast"]

@@ -82,9 +82,10 @@ def check(html: str) -> None:
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
 def test_construct(name: str, golden) -> None:
-    html = to_html(CONSTRUCTS[name])
-    check(html)
-    golden(f"matrix/{name}", f"{CONSTRUCTS[name]}\n\n{'-' * 40}\n\n{html}\n")
+    (part,) = render(CONSTRUCTS[name])
+    check(part.formatted)
+    line = "-" * 40
+    golden(f"matrix/{name}", "\n".join((CONSTRUCTS[name], line, part.formatted, line, part.text, "")))
 
 
 SNIPPETS = st.sampled_from(
