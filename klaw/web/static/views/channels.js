@@ -14,7 +14,7 @@ export default class extends Panel {
 	load = () => get("/channels");
 
 	draw({ channels, conversations, waiting }) {
-		const operator = app.me.operator;
+		const { operator } = app.me;
 		const linked = ({ name }) => conversations.filter(({ channel }) => channel === name).map(this.conversation);
 		return [
 			heading("Channels", operator && [button("Connect Telegram", () => this.add("telegram")),
@@ -53,7 +53,7 @@ export default class extends Panel {
 
 	invite = ({ name }, made) => openDialog(t("Connect me"), async (dialog) => {
 		const { bot, url, picture, code, expires_at: until } = made || await post(`/channels/${name}/invite`);
-		dialog.show(h("p", t("Open this conversation, or scan it with the phone, and send the code {code}.", { code })),
+		dialog.show(h("p", t("Open this with the phone, and send the code {code}.", { code })),
 			h("img.qr", { src: picture, alt: t("QR code") }), h("p", h("a", { href: url, target: "_blank" }, bot)),
 			h("p.hint", t("It works once, until {time}.", { time: when(until) })),
 			button("Copy the code", () => later("copying", "copy", code)));

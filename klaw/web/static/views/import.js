@@ -1,4 +1,4 @@
-// First what an export holds, then the import, and taking it back.
+// What an export holds, the import, and taking it back.
 
 import {
 	Panel, app, attempt, button, dropped, form, get, h, later, list, number, picked, post, row, said, section, t, upload,
