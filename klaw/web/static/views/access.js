@@ -1,4 +1,4 @@
-// Users with their access keys and sessions, and the QR code that adds a phone.
+// Users with their access keys and sessions, and phones.
 
 import {
 	Panel, app, button, form, get, h, heading, inLine, later, mainButton, openDialog, post, row, select, t, when,
