@@ -33,9 +33,11 @@ export default class extends Panel {
 		];
 	}
 
-	conversation = ({ id, title, user, group, chat }) => row(
-		[title || id, " ", h("a", { href: `#/chats/${encodeURIComponent(chat)}` }, chat)], group ? t("group") : user, button("Disconnect", () => this.change(
-		() => remove(`/channels/conversations/${id}`), t("Disconnect {title}?", { title: title || id })), { of: title || id }));
+	conversation = ({ id, title, user, group, chat }) => {
+		const name = title || id, end = () => remove(`/channels/conversations/${id}`);
+		return row([name, " ", h("a", { href: `#/chats/${encodeURIComponent(chat)}` }, chat)], group ? t("group") : user,
+			button("Disconnect", () => this.change(end, t("Disconnect {name}?", { name })), { of: name }));
+	};
 
 	pair = ({ code }) => this.change(() => post("/channels/pair", { code }));
 

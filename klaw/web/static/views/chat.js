@@ -474,7 +474,8 @@ function messageRow(chat, message, changed, live) {
 		task && h("a", { href: "#/tasks" }, `${t("task")} ${task}`),
 		isAnswer && turn && button("Why this answer", why, { className: "quiet" }),
 		variants, isSaid && menu(t("More"), () => [...entries,
-			isAnswer && app.speaks && ["Read aloud", () => later("voice", "speak", row, chat)], [content.startsWith("⏰") ? "Snooze" : "Remind me", remind],
+			isAnswer && app.speaks && ["Read aloud", () => later("voice", "speak", row, chat)],
+			[content.startsWith("⏰") ? "Snooze" : "Remind me", remind],
 			["Forget", () => later("forgetting", "forgetting", id, changed)]]));
 	row.append(...(live ? [] : [text]), files ? shownFiles(files) : "", footer);
 	if (live) row.live = Object.assign(live, { done, footer });

@@ -128,7 +128,7 @@ class Files extends HTMLElement {
 	}
 }
 
-/** A photo that is larger than models take, smaller. */
+/** A photo that is too large for models, smaller. */
 async function scaled(file) {
 	if (file.size <= PHOTO_BYTES || !["image/jpeg", "image/png", "image/webp"].includes(file.type)) return file;
 	try {

@@ -1,4 +1,4 @@
-// The microphone, sounds that are written down, and answers that are read aloud.
+// Sounds that are written down, and answers that are read aloud.
 
 import { button, h, iconButton, parsed, post, Problem, t, toast } from "../page.js";
 
