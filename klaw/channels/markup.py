@@ -198,7 +198,8 @@ class _Writer:
 
     def _quote(self) -> None:
         inside = any(style.kind == "quote" for style in self._styles)
-        self._on_new_line()
+        if not inside:
+            self._on_new_line()
         self._open(None if inside else TextStyle("quote"))
         if inside:
             self._write("> ")
