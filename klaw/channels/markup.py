@@ -37,7 +37,7 @@ _UNSHOWN |= {ord("\n"): "\n", ord("\t"): "    ", 0x2028: "\n", 0x2029: "\n"}
 
 
 @attrs.frozen(eq=False)
-class Style:
+class TextStyle:
     kind: str
     """``strong``, ``em``, ``s``, ``link``, ``quote``, ``code`` or ``pre``. The last two have nothing inside, and stand
     in nothing but ``quote``."""
@@ -45,7 +45,7 @@ class Style:
     """The address of a link, the language of a ``pre``."""
 
 
-Run: TypeAlias = tuple[str, tuple[Style, ...]]
+Run: TypeAlias = tuple[str, tuple[TextStyle, ...]]
 """Text, and its styles from the outermost to the innermost."""
 
 
@@ -64,9 +64,9 @@ class StyledText:
         parts = ((text[max(0, begin - at) : max(0, end - at)], styles) for text, styles, at in spans)
         return StyledText(tuple((text, styles) for text, styles in parts if text))
 
-    def ranges(self, kind: str) -> Iterator[tuple[int, int, Style]]:
+    def ranges(self, kind: str) -> Iterator[tuple[int, int, TextStyle]]:
         """Begin and end of each style of a kind."""
-        found: dict[Style, tuple[int, int]] = {}
+        found: dict[TextStyle, tuple[int, int]] = {}
         at = 0
         for text, styles in self.runs:
             for style in styles:
@@ -109,8 +109,8 @@ def styled(markdown: str) -> StyledText:
 class _Writer:
     def __init__(self) -> None:
         self.runs: list[Run] = []
-        self._styles: list[Style] = []
-        self._opened: list[Style | None] = []
+        self._styles: list[TextStyle] = []
+        self._opened: list[TextStyle | None] = []
         """As ``_styles``, with None for what is not shown, because it is inside of its like."""
         self._prefixes: list[str] = []
         """What lines of lists and of quotations in quotations begin with."""
@@ -137,7 +137,7 @@ class _Writer:
             self._lines = min(self._lines, 1)
         match token.type:
             case "heading_open":
-                self._open(Style("strong"))
+                self._open(TextStyle("strong"))
             case "bullet_list_open":
                 self._lists.append(None)
             case "ordered_list_open":
@@ -198,8 +198,9 @@ class _Writer:
 
     def _quote(self) -> None:
         inside = any(style.kind == "quote" for style in self._styles)
-        self._on_new_line()
-        self._open(None if inside else Style("quote"))
+        if not inside:
+            self._on_new_line()
+        self._open(None if inside else TextStyle("quote"))
         if inside:
             self._write("> ")
             self._prefixes.append("> ")
@@ -207,7 +208,7 @@ class _Writer:
     def _verbatim(self, code: str, language: str) -> None:
         self._on_new_line()
         if code.strip():
-            self._code(code.rstrip("\n"), Style("pre", language))
+            self._code(code.rstrip("\n"), TextStyle("pre", language))
         self._end_block()
 
     def _inline(self, tokens: Iterable[Token]) -> None:
@@ -215,7 +216,7 @@ class _Writer:
         for token in tokens:
             match token.type:
                 case "strong_open" | "em_open" | "s_open":
-                    self._open(Style(token.tag))
+                    self._open(TextStyle(token.tag))
                 case "strong_close" | "em_close" | "s_close":
                     self._close()
                 case "link_open":
@@ -227,7 +228,7 @@ class _Writer:
                     self._write(token.content)
                     self._end_link(*picture)
                 case "code_inline":
-                    self._code(token.content, Style("code"))
+                    self._code(token.content, TextStyle("code"))
                 case "softbreak" | "hardbreak":
                     self._write("\n")
                 case "footnote":
@@ -236,7 +237,7 @@ class _Writer:
                     self._write(token.content)
 
     def _begin_link(self, address: str) -> tuple[int, str]:
-        self._open(Style("link", address) if _ADDRESS.match(address) else None)
+        self._open(TextStyle("link", address) if _ADDRESS.match(address) else None)
         return len(self.runs), address
 
     def _end_link(self, begun: int, address: str) -> None:
@@ -247,14 +248,14 @@ class _Writer:
         if self._close() is None and not is_blank(shown) and not _says(shown, readable):
             self._write(f" ({readable})")
 
-    def _open(self, style: Style | None) -> None:
+    def _open(self, style: TextStyle | None) -> None:
         self._flush()
         if style and any(style.kind == each.kind for each in self._styles):
             style = None
         self._opened.append(style)
         self._styles += [style] if style else []
 
-    def _close(self) -> Style | None:
+    def _close(self) -> TextStyle | None:
         style = self._opened.pop()
         return self._styles.pop() if style else None
 
@@ -276,7 +277,7 @@ class _Writer:
             self._flush()
             self._put(text.replace("\n", "\n" + "".join(self._prefixes)))
 
-    def _code(self, code: str, style: Style) -> None:
+    def _code(self, code: str, style: TextStyle) -> None:
         self._flush()
         quotes = [each for each in self._styles if each.kind == "quote"]
         in_link = any(each.kind == "link" for each in self._styles)

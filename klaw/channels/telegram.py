@@ -16,7 +16,7 @@ import trio
 
 from klaw.actor.threads import Threads, read_input
 from klaw.bounded_body import BoundedBody
-from klaw.channels.markup import MAX_CHARS, Style, StyledText, cut, split, styled
+from klaw.channels.markup import MAX_CHARS, StyledText, TextStyle, cut, split, styled
 from klaw.channels.messenger import (
     Batch,
     Bot,
@@ -46,6 +46,7 @@ REQUEST_S = 60.0
 ALBUM_S = 1.0
 """The messages of an album come one by one; after so long all are there."""
 CLOSE_BUDGET_S = 2.0
+PIECE_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_UNITS = 4096
 """UTF-16 units of a message, without its formatting."""
@@ -145,29 +146,18 @@ class Telegram:
             sent = await self._call("sendDocument", _to(conversation), conversation, file={"document": file})
         return _id(sent)
 
-    async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:
+    async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open then
         if (file.bytes or 0) > self.limits.download_bytes:
             raise Refused("the file is larger than 20 MB, which Telegram does not give to bots")
         path = (await self._call("getFile", {"file_id": file.place}))["file_path"]
         # A Bot API server on one's own machine tells where the file lies there, below a folder named like the token.
         path = path.rpartition(f"{self._token}/")[2].lstrip("/")
-        client = await self._connected()
-        with _translated():
-            request = client.build_request("GET", f"{self._base('/file')}/{quote(path)}")
-            response = await client.send(request, stream=True)
-        try:
-            if response.status_code != 200:
-                raise Refused("Telegram does not have the file any more")
-            chunks = response.aiter_raw()
-            while True:
-                with _translated():
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    break
-                yield chunk
-        finally:
-            with trio.move_on_after(CLOSE_BUDGET_S, shield=True):
-                await response.aclose()
+        url = f"{self._base('/file')}/{quote(path)}"
+        status, data = await self._exchange("GET", url, self.limits.download_bytes)
+        if status != 200:
+            raise Refused("Telegram does not have the file any more")
+        for begin in range(0, len(data), PIECE_BYTES):
+            yield bytes(data[begin : begin + PIECE_BYTES])
 
     async def working(self, conversation: str) -> None:
         await self._call("sendChatAction", {**_to(conversation), "action": "typing"}, conversation)
@@ -229,24 +219,27 @@ class Telegram:
         file: Mapping[str, tuple[str, bytes, str]] | None = None,
         wait_s: float = REQUEST_S,
     ) -> Any:
-        client = await self._connected()
         body: dict[str, Any] = {"data": members, "files": file} if file else {"json": members}
         timeout = httpx2.Timeout(wait_s, connect=CONNECT_TIMEOUT_S)
-        whole = BoundedBody(MAX_ANSWER_BYTES)
-        with _translated():
-            async with client.stream("POST", f"{self._base()}/{method}", timeout=timeout, **body) as response:
-                await whole.read(response.aiter_raw())
-        answer = await read_input(len(whole.data), _read, bytes(whole.data))
+        url = f"{self._base()}/{method}"
+        status, data = await self._exchange("POST", url, MAX_ANSWER_BYTES, timeout=timeout, **body)
+        answer = await read_input(len(data), _read, bytes(data))
         if answer.get("ok"):
             return answer["result"]
         said = str(answer.get("description", "")).replace(self._token, "<token>")
-        raise failure(response.status_code, said, answer.get("parameters", {}), conversation)
+        raise failure(status, said, answer.get("parameters", {}), conversation)
 
-    async def _connected(self) -> httpx2.AsyncClient:
+    async def _exchange(self, method: str, url: str, at_most: int, **more: Any) -> tuple[int, bytearray]:
+        """Status and body of an answer."""
         async with self._opening:
             if self._client is None:  # loading certificates takes a tenth of a second
                 self._client = await _THREADS.run(client_of, self._api_url, {}, REQUEST_S)
-            return self._client
+        whole = BoundedBody(at_most)
+        with _translated():
+            async with self._client.stream(method, url, **more) as response:
+                if not await whole.read(response.aiter_raw()):
+                    raise Refused(f"the answer of Telegram is longer than {at_most // 1024 // 1024} MB")
+        return response.status_code, whole.data
 
     def _base(self, kind: str = "") -> str:
         return f"{self._api_url.rstrip('/')}{kind}/bot{self._token}"
@@ -315,7 +308,7 @@ def to_html(text: StyledText) -> str:
     """In the HTML of the Bot API."""
     long = {style for begin, end, style in text.ranges("quote") if end - begin > LONG_QUOTE}
     html: list[str] = []
-    opened: list[Style] = []
+    opened: list[TextStyle] = []
     for run, styles in (*text.runs, ("", ())):
         same = next((at for at, pair in enumerate(zip(opened, styles, strict=False)) if pair[0] is not pair[1]), None)
         same = min(len(opened), len(styles)) if same is None else same
@@ -326,7 +319,7 @@ def to_html(text: StyledText) -> str:
     return "".join(html)
 
 
-def _tags(style: Style, *, folded: bool) -> tuple[str, str]:
+def _tags(style: TextStyle, *, folded: bool) -> tuple[str, str]:
     match style.kind:
         case "link":
             return f'<a href="{escape(style.value)}">', "</a>"

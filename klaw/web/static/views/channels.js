@@ -1,4 +1,4 @@
-// Accounts in messengers, and who may write there.
+// Messengers, and who may write there.
 
 import { Panel, app, button, form, formDialog, get, h, heading, inLine, later, list, openDialog, post, remove, row,
 	section, t, when } from "../panel.js";
