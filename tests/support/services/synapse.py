@@ -239,9 +239,14 @@ class Person:
         return dict(await self.ask("GET", f"rooms/{quote(room)}/event/{quote(event)}"))
 
     async def timeline(self, room: str) -> list[dict[str, Any]]:
-        """The newest events of a room, the oldest first."""
-        answer = await self.ask("GET", f"rooms/{quote(room)}/messages", dir="b", limit="200")
-        return list(reversed(answer["chunk"]))
+        """The events of a room, the oldest first."""
+        events: list[dict[str, Any]] = []
+        page = {"end": ""}
+        while "end" in page:
+            begin = {"from": page["end"]} if page["end"] else {}
+            page = await self.ask("GET", f"rooms/{quote(room)}/messages", dir="f", limit="1000", **begin)
+            events += page["chunk"]
+        return events
 
     async def messages(self, room: str, sender: "Person | None" = None) -> list[dict[str, Any]]:
         """The messages of a room in their newest form: what an edit has put in their place, with the first one's id."""
