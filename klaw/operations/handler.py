@@ -125,10 +125,10 @@ class Listeners:
     """Revokes those of a user, or the one of an id, and returns them."""
     make_code: Callable[..., tuple[str, str]]
     """A code with which a browser can log in, and until when."""
-    channels: Any
-    """The accounts of messengers (``channels.channels.Channels``)."""
     check_up: Callable[..., Awaitable[dict[str, Any]]]
     """What ``klaw doctor`` finds, of a server whose status and health are these."""
+    channels: Any
+    """The accounts of messengers (``channels.channels.Channels``)."""
 
 
 def _at(path: str) -> Any:

@@ -16,6 +16,7 @@ from klaw.api.app import make_app
 from klaw.api.request_auth import Api
 from klaw.api.server import HttpServer
 from klaw.app.app import App, running
+from klaw.channels.channels import Channels
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import ChatEvent, HealthChanged, TurnEnded
@@ -72,6 +73,7 @@ def parts_of(app: App, *connections: Any) -> App:
         revoke=lambda _name, _of: (),
         make_code=nobody,
         check_up=nobody,
+        channels=Channels(core=app.core, hub=app.hub, chats=app.chats, approvals=app.tools.approvals, voice=app.voice),
     )
     return attrs.evolve(app, listeners=listeners)
 

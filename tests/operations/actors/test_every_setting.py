@@ -36,6 +36,7 @@ providers:
     models:
       echo: {tools: false}
 mcp: {servers: {notes: {url: "http://127.0.0.1:9/mcp", enabled: false}}}
+channels: {accounts: {bot: {type: telegram, token: "${HOME}", url: "http://127.0.0.1:9"}}}
 kb: {endpoints: {museum: {url: "http://127.0.0.1:9/sparql"}}}
 """
 
@@ -55,6 +56,12 @@ VALID: Mapping[str, Any] = {
     "providers.stub.baseUrl": "http://127.0.0.1:10/v1",
     "providers.stub.apiKey": "${HOME}",
     "mcp.servers.notes.url": "http://127.0.0.1:10/mcp",
+    "channels.quiet": "22:00-07:00",
+    "channels.accounts.bot.type": "matrix",
+    "channels.accounts.bot.token": "${PATH}",
+    "channels.accounts.bot.url": "http://127.0.0.1:10",
+    "voice.transcribe": "stub/whisper",
+    "voice.speak": "stub/tts",
     "kb.endpoints.museum.url": "http://127.0.0.1:10/sparql",
 }
 """Where any other value of the type would break a rule."""
@@ -173,7 +180,7 @@ async def test_every_key_takes_effect_or_names_the_restart(app: App, commands: C
     assert [(each["path"], each["value"]) for each in after["settings"]] == [
         (each["path"], each["value"]) for each in before["settings"]
     ]
-    assert core.health.problems().keys() <= {"llm:stub"}
+    assert core.health.problems().keys() <= {"llm:stub", "channel:bot"}
 
 
 async def test_a_wrong_value_of_any_key_is_refused_by_name(app: App, commands: Commands) -> None:
