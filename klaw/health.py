@@ -44,6 +44,7 @@ _WORKS_AGAIN = {
     "no_local_llm": "the local model works",
     "llm": "the LLM provider {name} is not known to fail any more",
     "mcp": "the MCP server {name} works again",
+    "channel": "the channel {name} works again",
     "graph": "the graph {name} of a knowledge base can be asked again",
     "actor": "{name} works again",
     "uncovered": "every message can be found again",

@@ -51,5 +51,5 @@ class Account:
     def trouble(self, error: ChannelError) -> None:
         """Note why the service cannot be reached."""
         if self.problem is None:
-            log.warning("channel_down", channel=self.name, error=error_class(error), reason=str(error)[:200])
+            log.warning("channel_down", name=self.name, error=error_class(error))
         self.problem = str(error)

@@ -22,6 +22,7 @@ from klaw.channels.messenger import (
     ChannelError,
     Conversation,
     Incoming,
+    IncomingFile,
     Joined,
     Left,
     Limited,
@@ -29,6 +30,7 @@ from klaw.channels.messenger import (
     Pressed,
     ReceivedElsewhere,
     Removed,
+    Unreachable,
     WrongToken,
 )
 from klaw.channels.pairing import LENGTH, Stranger
@@ -36,7 +38,7 @@ from klaw.channels.wording import escaped, language_of, say
 from klaw.chats.commands import SlashCommand, UnknownCommand, parse
 from klaw.chats.requests import Submit
 from klaw.domain import tokens
-from klaw.domain.attachment import MAX_FILES, NamedFile
+from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile
 from klaw.domain.events import Outcome
 from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
@@ -60,6 +62,8 @@ OLD_S = 86_400.0
 SLOWLY = Backoff(30.0, 300.0)
 """Pauses while a token is refused, or another program receives with it."""
 LISTED_CHATS = 30
+FETCH_TRIES = 8
+"""For a file, while the service cannot be reached: some minutes."""
 _CHOSEN = {Outcome.ALLOWED: "allow", Outcome.DENIED: "deny"}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _NOT_STORED = (AttachmentRefused, InvalidName, TooManyChats, TooMuchToday)
@@ -131,9 +135,9 @@ class Channel:
     async def _take_in_order(self, events: Sequence[object]) -> None:
         for event in events:
             try:
-                await self._take(event)
+                await self.conversations.surely(partial(self._take, event))
             except Exception as error:  # noqa: BLE001  one message that fails must not keep all others back
-                log.error("event_not_taken", channel=self.account.name, error=error_class(error), where=where(error))
+                log.error("event_not_taken", name=self.account.name, error=error_class(error), where=where(error))
 
     async def _take(self, event: object) -> None:
         match event:
@@ -169,11 +173,11 @@ class Channel:
             await self._say_in_chat(there, event, text)
 
     async def _say_in_chat(self, there: Delivery, event: Incoming, text: str) -> None:
-        link, spoken, unheard, keep = there.link, False, False, self.account.core.attachments.keep
+        link, spoken, unheard = there.link, False, False
         files: list[NamedFile] = []
         for each in event.files[:MAX_FILES]:
             try:
-                kept = await keep(link.user, each.name, self.account.messenger.download(each))
+                kept = await self._kept(link.user, each)
                 files.append(NamedFile(sha256=kept.sha256, name=kept.name))
                 if each.voice:
                     sound = await self.account.core.attachments.read(link.user, kept.sha256)
@@ -206,6 +210,18 @@ class Channel:
             await self.conversations.surely(send)
         except _NOT_STORED as error:
             await self._say(event, "not_stored", why=error)
+
+    async def _kept(self, user: UserId, file: IncomingFile) -> Attachment:
+        """Fetch a file and keep it. Raises AttachmentRefused, ChannelError, StorageError."""
+        failures = 0
+        while True:
+            try:
+                return await self.account.core.attachments.keep(user, file.name, self.account.messenger.download(file))
+            except Unreachable as error:
+                failures += 1
+                if failures == FETCH_TRIES:
+                    raise
+                await trio.sleep(error.after_s if isinstance(error, Limited) else AGAIN.pause_s(failures))
 
     async def _edited(self, there: Delivery, event: Incoming, text: str) -> None:
         """The last question is answered anew; what was said earlier is corrected by a message that nobody answers."""

@@ -135,7 +135,7 @@ class Conversations:
                 await store()
             except (ActorStopped, ChatBusy, StorageError) as error:
                 failures += 1
-                log.warning("not_stored_yet", channel=self._account.name, error=error_class(error))
+                log.warning("not_stored_yet", name=self._account.name, error=error_class(error))
             else:
                 return
             await trio.sleep(AGAIN.pause_s(failures))
@@ -154,7 +154,7 @@ class Conversations:
                 except Unreachable:
                     await trio.sleep(AGAIN.pause_s(failures))
                 except ChannelError as error:
-                    log.warning("not_said", channel=self._account.name, error=error_class(error))
+                    log.warning("not_said", name=self._account.name, error=error_class(error))
                     return
 
     async def head(self, user: UserId, chat: str) -> int:

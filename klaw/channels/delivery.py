@@ -172,7 +172,7 @@ class Delivery:
             return 0.0
         except Closed:
             self._closed = True
-            log.info("conversation_closed", channel=self._account.name, link=self.link.id)
+            log.info("conversation_closed", name=self._account.name)
             return float("inf")
         except ConversationMoved as error:
             await self._move(self, error.to)
@@ -181,7 +181,7 @@ class Delivery:
             self._account.trouble(error)
             return None
         except (ChannelError, KlawError) as error:
-            log.warning("not_delivered", channel=self._account.name, link=self.link.id, error=error_class(error))
+            log.warning("not_delivered", name=self._account.name, error=error_class(error))
             return None
 
     async def _tell_stored(self) -> float:
@@ -205,7 +205,7 @@ class Delivery:
             try:
                 await self._put(parts[number], key, self.link.draft if number == 0 else "")
             except Refused as error:
-                log.warning("message_refused", channel=self._account.name, link=self.link.id, reason=str(error)[:200])
+                log.warning("message_refused", name=self._account.name, error=error_class(error))
                 await self._put_notice(key)
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
             await self.change(message.chat, **done, draft="")
@@ -225,7 +225,7 @@ class Delivery:
         try:
             sound, kind = await account.voice.speak(answer.content, user=link.user)
         except VoiceError as error:
-            log.warning("not_spoken", channel=account.name, link=link.id, code=error.code)
+            log.warning("not_spoken", name=account.name, code=error.code)
             return
         name = f"{account.bot.name.strip('@') if account.bot is not None else 'klaw'}.ogg"
         with suppress(Refused):
