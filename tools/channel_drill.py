@@ -33,12 +33,13 @@ from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
 from tests.support.llm_server import Pause, Recorded, Reply, Text, serve_llm, text_reply
 from tests.support.server import Server, served, write_home
+from tests.support.services import synapse
 from tests.support.services.telegram import Person, serve_telegram
 from tests.support.waiting import until
 
 LOAD_S = (0.2, 2.5)
 """How long the server works before it is killed."""
-LOOK_S = 0.05
+LOOK_S = 0.1
 SAID = re.compile(r"(\w+) says (\d+)")
 
 
@@ -88,12 +89,47 @@ async def telegram(count: int) -> AsyncIterator[Messenger]:
         yield Messenger(type="telegram", token=service.token, address={"api_url": service.url}, people=people)
 
 
-def messenger(kind: str, count: int) -> AbstractAsyncContextManager[Messenger]:
-    if kind == "matrix":
-        from tools.channel_drill_matrix import matrix
+@attrs.define
+class _InMatrix:
+    person: synapse.Person
+    klaw: synapse.Person
+    name: str
+    room: str = ""
 
-        return matrix(count)
-    return telegram(count)
+    async def pair(self, code: str) -> None:
+        self.room = await self.person.create_room(invite=[self.klaw])
+        await until(self._is_joined, every_s=LOOK_S)
+        await self.says(code)
+
+    async def _is_joined(self) -> bool:
+        members = await self.person.ask("GET", f"rooms/{self.room}/joined_members")
+        return self.klaw.id in members["joined"]
+
+    async def says(self, text: str) -> None:
+        await self.person.say(self.room, text)
+
+    async def seen(self) -> Sequence[str]:
+        return await self.person.texts(self.room, self.klaw)
+
+
+@asynccontextmanager
+async def matrix(count: int) -> AsyncIterator[Messenger]:
+    environment = synapse.environment()
+    if environment is None:
+        raise SystemExit(synapse.MISSING)
+    with tempfile.TemporaryDirectory(prefix="klaw-synapse-") as folder:
+        homeserver = synapse.Synapse(environment, Path(folder))
+        try:
+            await homeserver.start()
+            klaw = await homeserver.person("klaw")
+            people = [_InMatrix(await homeserver.person("p"), klaw, f"P{number}") for number in range(count)]
+            yield Messenger(type="matrix", token=klaw.token, address={"homeserver": homeserver.url}, people=people)
+        finally:
+            homeserver.stop()
+
+
+def messenger(kind: str, count: int) -> AbstractAsyncContextManager[Messenger]:
+    return matrix(count) if kind == "matrix" else telegram(count)
 
 
 def answer(request: Recorded) -> Reply:
