@@ -87,7 +87,7 @@ async def _read_form(api: Api, request: Request) -> tuple[bytes, str, str, dict[
     """The sound of a form, its name and type, and the other fields. Raises HttpRefusal, BadValue."""
     body = await api.body(request, api.core.config.voice.max_bytes + FORM_BYTES)
 
-    async def whole() -> AsyncGenerator[bytes, None]:
+    async def whole() -> AsyncGenerator[bytes, None]:  # noqa: ASYNC900  nothing is open in it
         yield body
 
     parser = MultiPartParser(request.headers, whole(), max_files=1, max_fields=20, max_part_size=FORM_BYTES)

@@ -285,10 +285,11 @@ class Matrix:
         except Refused as error:
             if error.code not in _NO_ROOM:
                 raise
-            known = self._rooms.get(room)
-            if known is not None and known.successor and await self._moved(room, known.successor):
-                raise ConversationMoved(known.successor) from None
-            raise Closed(str(error)) from None
+            why = str(error)
+        known = self._rooms.get(room)
+        if known is not None and known.successor and await self._moved(room, known.successor):
+            raise ConversationMoved(known.successor)
+        raise Closed(why)
 
     async def _offer(self, conversation: str, message: str, key: str, buttons: Sequence[Button]) -> None:
         """React to an own message with what people press, so that they only tap."""
