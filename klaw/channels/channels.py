@@ -1,22 +1,19 @@
 """All accounts of messengers: starts and stops their actors as the settings say. No actor of its own."""
 
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Literal
 
 import attrs
 import structlog
 import trio
 
-import klaw.web
 from klaw.actor.clock import iso
 from klaw.actor.supervisor import ActorSpec
 from klaw.channels.account import Account
 from klaw.channels.channel import Channel
 from klaw.channels.messenger import Bot, ChannelError, Messenger
 from klaw.channels.pairing import PairingCodes
-from klaw.channels.wording import say
+from klaw.channels.wording import russian, say
 from klaw.chats.commands import meanings
 from klaw.chats.directory import ChatDirectory
 from klaw.config.channels import ChannelConfig
@@ -53,11 +50,10 @@ def messenger_of(config: ChannelConfig, token: str) -> Messenger:
 def menu() -> dict[str, dict[str, str]]:
     """The commands of chats by language: word, without the slash, to help. Blocks."""
     english = {**meanings(OperationCommands().meanings), "/chat": say("chat_help", "en")}
-    words = json.loads((Path(klaw.web.__file__).parent / "static" / "ru.json").read_text())
-    russian = {word: words.get(text, text) for word, text in english.items()} | {"/chat": say("chat_help", "ru")}
+    words = {word: russian().get(text, text) for word, text in english.items()} | {"/chat": say("chat_help", "ru")}
     return {
         language: {word.removeprefix("/"): one_line(text)[:MENU_CHARS] for word, text in found.items()}
-        for language, found in (("en", english), ("ru", russian))
+        for language, found in (("en", english), ("ru", words))
     }
 
 

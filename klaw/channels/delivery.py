@@ -18,7 +18,7 @@ from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.channels.account import Account
 from klaw.channels.messenger import Button, ChannelError, Closed, ConversationMoved, Limited, Part, Refused, Unreachable
-from klaw.channels.wording import escaped, say
+from klaw.channels.wording import escaped, say, translated
 from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import (
     Approval,
@@ -253,7 +253,10 @@ class Delivery:
             here = message.channel in (self._account.kind, self._account.heard) or message.type is MessageKind.COMMAND
             return "" if here else "\n".join(f"> {line}" for line in message.content.splitlines())
         of_tools = message.role is Role.TOOL or message.type is MessageKind.TOOL_RESULT
-        return "" if of_tools or message.type is MessageKind.SESSION_BREAK else message.content
+        if of_tools or message.type is MessageKind.SESSION_BREAK:
+            return ""
+        is_own = message.type is MessageKind.COMMAND
+        return translated(message.content, self.link.language) if is_own else message.content
 
     async def _held_s(self, message: Message) -> float:
         """How long a message is to wait for the end of the quiet hours; 0: not at all."""

@@ -41,7 +41,7 @@ def test_a_name_is_never_markup(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("told", "texts", "language"),
-    [("ru", (), "ru"), ("ru-RU", (), "ru"), ("en", ("Борис",), "en"), ("", ("Борис",), "ru"), ("", ("Anna", ""), "en")],
+    [("ru", (), "ru"), ("ru-RU", (), "ru"), ("en", ("Борис",), "ru"), ("", ("Борис",), "ru"), ("", ("Anna", ""), "en")],
 )
 def test_the_language_of_a_person(told: str, texts: tuple[str, ...], language: str) -> None:
     assert language_of(told, *texts) == language
