@@ -43,11 +43,14 @@ def _in_russian(line: str) -> str:
         return str(begin) + russian()[text]
     for pattern, found in _forms() if len(text) < LONGEST else ():
         if fits := pattern.fullmatch(text):
-            named = {
-                name: _in_russian(value) if name[0].isupper() else value for name, value in fits.groupdict().items()
-            }
-            return str(begin) + re.sub(r"\{(\w+)\}", lambda name: named.get(name[1], name[0]), found)
+            return str(begin) + _filled(found, fits.groupdict())
     return line
+
+
+def _filled(form: str, named: Mapping[str, str]) -> str:
+    """A text with the values of its names. Those with a capital are texts of the server themselves."""
+    values = {name: _in_russian(value) if name[0].isupper() else value for name, value in named.items()}
+    return re.sub(r"\{(\w+)\}", lambda name: values.get(name[1], name[0]), form)
 
 
 @cache

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 import klaw.channels.wording
 from klaw.channels.delivery import left_of
-from klaw.channels.wording import escaped, language_of, say
+from klaw.channels.wording import escaped, language_of, say, translated
 from klaw.domain.events import Outcome
 from tests.support.repository import REPOSITORY
 
@@ -28,6 +28,13 @@ def test_both_languages_say_the_same(name: str) -> None:
 def test_every_text_is_said_somewhere() -> None:
     source = "".join(path.read_text() for path in (REPOSITORY / "klaw" / "channels").glob("*.py"))
     assert {name for name in TEXTS if f'"{name}"' not in source} <= set(Outcome)
+
+
+def test_what_the_server_says_is_translated_line_by_line() -> None:
+    told = translated("Commands:\n  /stop      stop the current answer\nsomething else", "ru").split("\n")
+    assert told[1:] == ["  /stop      остановить ответ", "something else"]
+    assert translated("Stopped.", "en") == "Stopped."
+    assert "Anna" in translated("Remove Anna? Its conversations end; chats stay.", "ru")
 
 
 @given(st.text())
