@@ -185,8 +185,8 @@ class Matrix:
         return ()
 
     async def _moved(self, old: str, new: str) -> Sequence[Moved]:
-        """Follow a conversation into the room that replaces it. Nothing: that is not possible yet, because an invitation
-        is missing or another homeserver is away; it is tried again when something is sent."""
+        """Follow a conversation into the room that replaces it. Nothing: an invitation is missing, or another
+        homeserver away; it is tried again when something is sent."""
         try:
             await self.join(new)
         except Limited:
