@@ -22,12 +22,14 @@ from klaw.channels.messenger import (
     IncomingFile,
     Joined,
     Left,
+    Limited,
     Limits,
     Moved,
     Part,
     Pressed,
     Refused,
     Removed,
+    Unreachable,
 )
 from klaw.domain.text import cut
 
@@ -183,10 +185,13 @@ class Matrix:
         return ()
 
     async def _moved(self, old: str, new: str) -> Sequence[Moved]:
-        """Follow a conversation into the room that replaces it. Nothing: an invitation is still missing."""
+        """Follow a conversation into the room that replaces it. Nothing: an invitation is missing, or another
+        homeserver away; it is tried again when something is sent."""
         try:
             await self.join(new)
-        except Refused:
+        except Limited:
+            raise
+        except (Refused, Unreachable):
             return ()
         return (Moved(conversation=old, to=new),)
 
@@ -249,12 +254,13 @@ class Matrix:
 
     async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open then
         path, most = f"download/{file.place.removeprefix('mxc://')}", self.limits.download_bytes
-        try:
-            answer = await self._server.exchange("GET", f"{MEDIA}/{path}", at_most=most)
-        except Refused as error:
-            if error.code != "M_UNRECOGNIZED":
-                raise
-            answer = await self._server.exchange("GET", f"{OLD_MEDIA}/{path}", at_most=most)
+        for place in (MEDIA, OLD_MEDIA):
+            try:
+                answer = await self._server.exchange("GET", f"{place}/{path}", at_most=most)
+                break
+            except Refused as error:
+                if place == OLD_MEDIA or error.code != "M_UNRECOGNIZED":
+                    raise
         for begin in range(0, len(answer), PIECE_BYTES):
             yield bytes(answer[begin : begin + PIECE_BYTES])
 
@@ -285,11 +291,11 @@ class Matrix:
         except Refused as error:
             if error.code not in _NO_ROOM:
                 raise
-            why = str(error)
+            closed = Closed(str(error))
         known = self._rooms.get(room)
         if known is not None and known.successor and await self._moved(room, known.successor):
             raise ConversationMoved(known.successor)
-        raise Closed(why)
+        raise closed
 
     async def _offer(self, conversation: str, message: str, key: str, buttons: Sequence[Button]) -> None:
         """React to an own message with what people press, so that they only tap."""
