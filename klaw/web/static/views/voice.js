@@ -5,7 +5,7 @@ import { h, iconButton, parsed, post, Problem, t, toast } from "../page.js";
 /** Let a chat listen: attached sounds are written down; where the browser can record (a secure context), there is a microphone. */
 export function listen({ files, gone }) {
   if (files.hear) return;
-  files.hear = (told) => told.file.type?.startsWith("audio/") && !told.file.transcribed && hear(files, told);
+  files.hear = (told) => told.file.type?.startsWith("audio/") && hear(files, told);
   files.chips.forEach((told) => told.file && files.hear(told));
   if (!navigator.mediaDevices || !window.MediaRecorder) return;
   let recorder;
@@ -38,7 +38,8 @@ export function listen({ files, gone }) {
 /** Write a sound down, into the field, where the person can correct it. */
 async function hear(files, told) {
   const note = told.chip.querySelector(".reading") || told.chip.appendChild(h("small.reading"));
-  note.textContent = t("Listening …");
+  note.textContent = t(told.file.transcribed ? "transcribed" : "Listening …");
+  if (told.file.transcribed) return;
   told.hearing = true;
   try {
     const { text } = await post("/voice/transcribe", { sha256: told.file.sha256 });
