@@ -15,11 +15,9 @@ from klaw.api.request_auth import Api
 from klaw.api.streams import while_connected
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import SOUNDS
-from klaw.domain.names import chat_id
 from klaw.errors import BadValue, HttpRefusal, Problem
 from klaw.llm.voice import MAX_SPOKEN
-from klaw.operations.operation import OperationError
-from klaw.wire.frames import ChatName
+from klaw.operations.operation import ChatName, OperationError, chat_of
 
 FORM_BYTES = 65_536
 """Of a form beside its sound."""
@@ -50,7 +48,7 @@ def routes(api: Api) -> list[Route]:
         asked = await api.json(request, partial(REQUESTS.read, cls=TextToSpeak))
         text = asked.text
         if asked.chat is not None and asked.seq is not None:
-            found = await api.services.chats.after(chat_id(user, asked.chat), asked.seq - 1, 1)
+            found = await api.services.chats.after(chat_of(asked.chat, user), asked.seq - 1, 1)
             if not found or found[0].seq != asked.seq:
                 raise OperationError("unknown_message", "there is no such message", field="seq")
             text = found[0].content

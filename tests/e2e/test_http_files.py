@@ -144,7 +144,7 @@ async def test_every_route_is_described(tmp_path):
         assert set(told["/api/v1/chats/{chat}/messages"]) == {"get", "post"}
         assert told["/api/v1/files"]["post"]["requestBody"]["content"] == {"application/octet-stream": {"schema": {}}}
         body = told["/api/v1/chats/{chat}/messages"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        assert set(body["properties"]) == {"text", "files", "stream", "wait"}
+        assert set(body["properties"]) == {"text", "files", "transcribed", "stream", "wait"}
         assert {"/api/v1/login", "/api/v1/logout", "/api/v1/me", "/api/v1/render"} <= set(told)
         names = [each["operationId"] for methods in told.values() for each in methods.values()]
         assert len(names) == len(set(names))

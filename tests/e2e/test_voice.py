@@ -4,7 +4,7 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from openai import AsyncOpenAI, AuthenticationError, BadRequestError
+from openai import AsyncOpenAI, AuthenticationError, BadRequestError, ConflictError
 
 from klaw.client.client import messages_of
 from klaw.client.connection import connect
@@ -106,7 +106,7 @@ async def test_without_a_model_it_is_said_how_to_get_one_which_counts_at_once(tm
         kept = await uploaded(client, OGG)
         assert kept["reading"].startswith(OFF)
         told = await transcribed(client, kept["file"]["sha256"])
-        assert (told.status_code, told.json()["code"]) == (400, "no_voice")
+        assert (told.status_code, told.json()["code"]) == (409, "no_voice")
         assert told.json()["detail"].startswith(OFF)
         assert "voice.transcribe" in told.json()["detail"]
         silent = await client.post("/api/v1/voice/speak", json={"text": "Hello"})
@@ -147,8 +147,8 @@ async def test_what_cannot_be_written_down_is_refused_before_it_is_sent(tmp_path
     async with world(tmp_path, voice={**VOICE, "maxBytes": 3_000}) as (server, llm), http(server) as client:
         for content, code, status in (
             (wav(1), "sound_too_large", 413),
-            (b"only a text", "not_a_sound", 400),
-            (b"%PDF-1.7", "not_a_sound", 400),
+            (b"only a text", "not_a_sound", 409),
+            (b"%PDF-1.7", "not_a_sound", 409),
         ):
             kept = await uploaded(client, content)
             told = await transcribed(client, kept["file"]["sha256"])
@@ -216,7 +216,7 @@ async def test_openais_own_client_listens_and_speaks(tmp_path):
             assert await client.audio.transcriptions.create(**given, response_format="text") == "Hello there."
             with pytest.raises(BadRequestError, match="must be json or text"):
                 await client.audio.transcriptions.create(**given, response_format="srt")
-            with pytest.raises(BadRequestError, match="not a sound"):
+            with pytest.raises(ConflictError, match="not a sound"):
                 await client.audio.transcriptions.create(model="whisper-1", file=("a.wav", b"text"))
             spoken = await client.audio.speech.create(model="tts-1", voice="nova", input="*Hi*", response_format="mp3")
             assert spoken.content == b"ID3\x04\0*Hi*"

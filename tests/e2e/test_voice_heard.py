@@ -14,10 +14,9 @@ from tests.support.server import served, write_home
 pytestmark = needs_listener
 
 
-def spoken(text, voice):
-    return subprocess.run(
-        ["espeak-ng", "-v", f"{voice}+f3", "-s", "130", "--stdout", text], capture_output=True, check=True
-    ).stdout
+def spoken(text, voice, loudness=100):
+    how = ["-v", f"{voice}+f3", "-s", "130", "-a", str(loudness)]
+    return subprocess.run(["espeak-ng", *how, "--stdout", text], capture_output=True, check=True).stdout
 
 
 @pytest.mark.parametrize(("language", "voice"), [("en", "en-us"), ("ru", "ru")])

@@ -102,7 +102,7 @@ class FakeChats:
         await trio.lowlevel.checkpoint()
         self.started.add(chat_id(user, name))
 
-    def submit(self, chat, message_id, text, reply, files=(), model=None):
+    def submit(self, chat, message_id, text, reply, files=(), model=None, *, transcribed=False):
         trio.lowlevel.spawn_system_task(self._submit, chat, message_id, text, reply)
 
     async def _submit(self, chat, message_id, text, reply):

@@ -31,7 +31,7 @@ LETTERS = dict(zip("абвгдеёжзийклмнопрстуфхцчшщыэю
 class Listener:
     def __init__(self, sentences: list[str], folder: str) -> None:
         words = {word for sentence in sentences for word in sentence.lower().split()}
-        self._decoder = Decoder(samprate=RATE, lm=None)
+        self._decoder = Decoder(samprate=RATE, lm=None, cmn="batch")
         for word in sorted(words):
             if re.search("[а-яё]", word):
                 self._decoder.add_word(word, " ".join(LETTERS[each] for each in word if each in LETTERS), True)

@@ -77,7 +77,7 @@ class VoiceService(OpenAiService):
         wrong = asked.keys() - _SPEECH or {"model", "input", "voice"} - asked.keys()
         if wrong or asked["model"] != "tts-1" or not 0 < len(asked["input"]) <= 4_096:
             return self.refused("Invalid request.")
-        wanted = asked.get("response_format", "mp3")
+        wanted = asked.get("response_format", self.formats[0])
         if wanted not in self.formats:
             return self.refused("Input should be one of " + ", ".join(self.formats), "response_format")
         heads = {"opus": OGG[:36], "mp3": b"ID3\x04\0", "wav": wav()[:44]}

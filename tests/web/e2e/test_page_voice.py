@@ -1,6 +1,8 @@
 """Speaking to the page, in a real browser with a microphone that hears a file; answers that are read aloud."""
 
 import base64
+import io
+import wave
 
 import pytest
 
@@ -55,6 +57,7 @@ async def test_what_is_spoken_can_be_corrected_sent_and_heard_again(tmp_path, lo
         page.fill("textarea", "Какая столица Чили?")
         page.reload()  # what was heard waits like what was typed, and is not heard again
         page.wait_for_selector(f"button[aria-label='{speak}']")
+        wait_until(page, "(word) => document.querySelector('.chip .reading').textContent === word", transcribed)
         page.focus("textarea")
         page.keyboard.press("Enter")
         page.wait_for_selector("article.assistant[data-seq]")
@@ -72,7 +75,7 @@ async def test_what_is_spoken_can_be_corrected_sent_and_heard_again(tmp_path, lo
     service = VoiceService(formats=("wav",))
     service.said = "Какая столица Перу?"
     async with serve_llm(service) as llm:
-        llm.answers.append(text_reply("Сантьяго."))
+        service.answer = lambda _: text_reply("Сантьяго.")
         voice = {"transcribe": "stub/whisper-1", "speak": "stub/tts-1"}
         home = write_home(tmp_path / "home", llm=llm.url, voice=voice)
         async with served(home) as server:
@@ -92,7 +95,7 @@ async def test_a_dropped_sound_is_written_down_and_tried_again_after_an_error(tm
         page.wait_for_selector("button[aria-label='Speak']")
         dropped(page, OGG)
         page.wait_for_selector(".chip .reading button")
-        assert "is its baseUrl right?" in page.inner_text(".chip .reading") or "JSON" in page.inner_text(".chip")
+        assert "JSON" in page.inner_text(".chip .reading")
         service.replaced.clear()
         page.click(".chip .reading button")
         written(page, "Note: something")
@@ -129,13 +132,26 @@ async def test_without_a_model_the_chip_says_how_to_get_one(tmp_path, locale, sa
         await in_browser(look, base(server), locale=locale)
 
 
+def between_silence(sound):
+    """What espeak-ng says, with half a second before and a second after it, and a head that knows its length."""
+    with wave.open(io.BytesIO(sound)) as said:
+        rate = said.getframerate()
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(bytes(rate) + sound[44:] + bytes(2 * rate))
+    return made.getvalue()
+
+
 @needs_listener
 @pytest.mark.parametrize(
-    ("locale", "sentence", "voice"), [("en-US", SENTENCES["en"][0], "en-us"), ("ru-RU", SENTENCES["ru"][0], "ru")]
+    ("locale", "sentence", "voice"), [("en-US", SENTENCES["en"][1], "en-us"), ("ru-RU", SENTENCES["ru"][2], "ru")]
 )
 async def test_what_the_microphone_hears_is_answered(tmp_path, locale, sentence, voice):
     new, speak, _, more, aloud = WORDS[locale]
-    (tmp_path / "voice.wav").write_bytes(spoken(sentence, voice))
+    (tmp_path / "voice.wav").write_bytes(between_silence(spoken(sentence, voice, loudness=25)))  # the browser amplifies
 
     def look(page, wrong):
         begin_chat(page, "speech", new)

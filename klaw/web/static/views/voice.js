@@ -5,7 +5,7 @@ import { button, h, iconButton, parsed, post, Problem, t, toast } from "../page.
 /** Write attached sounds down; where the browser can record (a secure context), show a microphone. */
 export function listen({ files, gone }) {
 	if (files.hear) return;
-	files.hear = (told) => told.file.type?.startsWith("audio/") && !told.file.transcribed && hear(files, told);
+	files.hear = (told) => told.file.type?.startsWith("audio/") && hear(files, told);
 	files.chips.forEach((told) => told.file && files.hear(told));
 	const devices = navigator.mediaDevices;
 	if (!devices || !window.MediaRecorder) return;
@@ -40,7 +40,8 @@ export function listen({ files, gone }) {
 async function hear(files, told) {
 	const { chip, file } = told, { field } = files;
 	const note = chip.querySelector(".reading") || chip.appendChild(h("small.reading"));
-	note.textContent = t("Listening …");
+	note.textContent = t(file.transcribed ? "transcribed" : "Listening …");
+	if (file.transcribed) return;
 	told.hearing = true;
 	try {
 		const { text } = await post("/voice/transcribe", { sha256: file.sha256 });
