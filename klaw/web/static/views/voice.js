@@ -36,7 +36,6 @@ export function listen({ files, gone }) {
 	files.button.after(microphone);
 }
 
-/** Into the field, where the person can correct it. */
 async function hear(files, told) {
 	const { chip, file } = told, { field } = files;
 	const note = chip.querySelector(".reading") || chip.appendChild(h("small.reading"));
