@@ -20,7 +20,7 @@ log = structlog.get_logger("klaw.channels")
 
 
 @attrs.define(kw_only=True, eq=False)
-class Account:
+class ChannelAccount:
     name: str
     """In ``channels.accounts``."""
     config: ChannelConfig

@@ -15,21 +15,21 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import TaskStarted, Vitals
-from klaw.channels.account import Account
+from klaw.channels.account import ChannelAccount
 from klaw.channels.conversations import Conversations
-from klaw.channels.delivery import AGAIN, ALLOW, DENY, Delivery
+from klaw.channels.delivery import AGAIN, ALLOW, DENY, ConversationDelivery
 from klaw.channels.messenger import (
+    BotInvited,
+    BotRemoved,
+    ButtonPress,
+    ChannelConversation,
     ChannelError,
-    Conversation,
-    Incoming,
     IncomingFile,
-    Joined,
-    Left,
-    Limited,
-    Moved,
-    Pressed,
+    IncomingMessage,
+    MessageDeletion,
+    NewConversationId,
     ReceivedElsewhere,
-    Removed,
+    TooManyRequests,
     Unreachable,
     WrongToken,
 )
@@ -75,12 +75,12 @@ log = structlog.get_logger("klaw.channels")
 
 @attrs.define(eq=False)
 class Channel:
-    account: Account
+    account: ChannelAccount
     conversations: Conversations = attrs.field(init=False)
     """While it runs."""
 
     @property
-    def linked(self) -> Sequence[Delivery]:
+    def linked(self) -> Sequence[ConversationDelivery]:
         """Its conversations."""
         return list(self.conversations.deliveries.values())
 
@@ -111,7 +111,7 @@ class Channel:
                     made = self.account.name, batch.position, self._now()
                     await self.conversations.surely(partial(self.account.core.writer.run, channels.set_position, *made))
                 position = batch.position
-            except Limited as error:
+            except TooManyRequests as error:
                 await trio.sleep(error.after_s)
             except ChannelError as error:
                 failures += 1
@@ -126,7 +126,7 @@ class Channel:
         by_conversation: dict[str, list[object]] = {}
         for event in events:
             conversation = getattr(event, "conversation")  # noqa: B009  all have one
-            key = conversation.id if isinstance(conversation, Conversation) else conversation
+            key = conversation.id if isinstance(conversation, ChannelConversation) else conversation
             by_conversation.setdefault(key, []).append(event)
         async with trio.open_nursery() as nursery:
             for of_one in by_conversation.values():
@@ -141,24 +141,24 @@ class Channel:
 
     async def _take(self, event: object) -> None:
         match event:
-            case Incoming():
+            case IncomingMessage():
                 await self._incoming(event)
-            case Pressed():
+            case ButtonPress():
                 await self._pressed(event)
-            case Joined():
+            case BotInvited():
                 await self._joined(event)
-            case Left(conversation=conversation):
+            case BotRemoved(conversation=conversation):
                 if (there := self.conversations.get(conversation)) is not None:
                     there.close()
-            case Moved(conversation=conversation, to=to):
+            case NewConversationId(conversation=conversation, to=to):
                 if (there := self.conversations.get(conversation)) is not None:
                     await self.conversations.move(there, to)
-            case Removed():
+            case MessageDeletion():
                 await self._removed(event)
 
     # -- what people say ---------------------------------------------------------------------------------------------
 
-    async def _incoming(self, event: Incoming) -> None:
+    async def _incoming(self, event: IncomingMessage) -> None:
         there = await self.conversations.of(event.conversation, event.sender)
         if there is None:
             await self._stranger(event)
@@ -172,7 +172,7 @@ class Channel:
         elif event.addressed or self.account.config.listen:
             await self._say_in_chat(there, event, text)
 
-    async def _say_in_chat(self, there: Delivery, event: Incoming, text: str) -> None:
+    async def _say_in_chat(self, there: ConversationDelivery, event: IncomingMessage, text: str) -> None:
         link, spoken, unheard = there.link, False, False
         files: list[NamedFile] = []
         for each in event.files[:MAX_FILES]:
@@ -221,9 +221,9 @@ class Channel:
                 failures += 1
                 if failures == FETCH_TRIES:
                     raise
-                await trio.sleep(error.after_s if isinstance(error, Limited) else AGAIN.pause_s(failures))
+                await trio.sleep(error.after_s if isinstance(error, TooManyRequests) else AGAIN.pause_s(failures))
 
-    async def _edited(self, there: Delivery, event: Incoming, text: str) -> None:
+    async def _edited(self, there: ConversationDelivery, event: IncomingMessage, text: str) -> None:
         """The last question is answered anew; what was said earlier is corrected by a message that nobody answers."""
         link, read = there.link, self.account.core.readers.run
         old = await read(messages.find, link.user, self._message_id(event.edits or ""))
@@ -247,7 +247,7 @@ class Channel:
 
         await self.conversations.surely(send)
 
-    async def _removed(self, event: Removed) -> None:
+    async def _removed(self, event: MessageDeletion) -> None:
         there = self.conversations.get(event.conversation.id)
         if there is None:
             return
@@ -256,7 +256,7 @@ class Channel:
             text = say("deleted", there.link.language, seq=old.seq)
             await self.conversations.post(event.conversation.id, text, f"{there.link.id}-r{old.seq}")
 
-    async def _chat(self, there: Delivery, event: Incoming, wanted: str) -> None:
+    async def _chat(self, there: ConversationDelivery, event: IncomingMessage, wanted: str) -> None:
         link = there.link
         if not wanted:
             listed = await self.account.core.readers.run(chats.listed, link.user, LISTED_CHATS)
@@ -274,7 +274,7 @@ class Channel:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    async def _pressed(self, event: Pressed) -> None:
+    async def _pressed(self, event: ButtonPress) -> None:
         there = self.conversations.get(event.conversation.id)
         choice, _, asked = event.data.partition(":")
         if there is None or f"{choice}:" not in (ALLOW, DENY):
@@ -303,7 +303,7 @@ class Channel:
 
     # -- who may -------------------------------------------------------------------------------------------------------
 
-    async def _stranger(self, event: Incoming) -> None:
+    async def _stranger(self, event: IncomingMessage) -> None:
         """Tell somebody unknown, or a group, a code, once; or take the code of an invitation."""
         words = event.text.split()
         code = words[-1] if words and len(words) <= 2 and len(words[-1]) == LENGTH else ""
@@ -321,7 +321,7 @@ class Channel:
         await self._greet(there)
         return there.link
 
-    async def _greet(self, there: Delivery) -> None:
+    async def _greet(self, there: ConversationDelivery) -> None:
         """The first message of the chat, so that tasks can bring their results there."""
         text = say("group_paired" if there.link.is_group else "paired", there.link.language)
         new = NewMessage(
@@ -337,7 +337,7 @@ class Channel:
         )
         await self.conversations.surely(lambda: self.account.core.writer.run(messages.append, [new]))
 
-    async def _joined(self, event: Joined) -> None:
+    async def _joined(self, event: BotInvited) -> None:
         """Somebody invites Klaw. A person may, to be told a code; into a group only who is known already."""
         conversation = event.conversation
         with suppress(ChannelError):
@@ -351,7 +351,7 @@ class Channel:
                 key = f"{link_id(self.account.name, conversation.id)}-x"
                 await self.conversations.post(conversation.id, say("encrypted", language), key)
 
-    async def _say(self, event: Incoming, what: str, **values: object) -> None:
+    async def _say(self, event: IncomingMessage, what: str, **values: object) -> None:
         language = language_of(event.sender.language, event.sender.name, event.text)
         key = f"{self._message_id(event.id)}-{what}"
         await self.conversations.post(event.conversation.id, say(what, language, **values), key)

@@ -9,7 +9,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.supervisor import ActorSpec
-from klaw.channels.account import Account
+from klaw.channels.account import ChannelAccount
 from klaw.channels.channel import Channel
 from klaw.channels.messenger import Bot, ChannelError, Messenger
 from klaw.channels.pairing import PairingCodes
@@ -129,7 +129,7 @@ class Channels:
 
     async def _start(self, name: str, config: ChannelConfig, token: str) -> None:
         messenger = await self.core.files.run(self.make, config, token)
-        account = Account(
+        account = ChannelAccount(
             name=name,
             config=config,
             messenger=messenger,

@@ -9,9 +9,16 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
-from klaw.channels.account import Account
-from klaw.channels.delivery import AGAIN, Delivery
-from klaw.channels.messenger import ChannelError, Conversation, ConversationMoved, Limited, Sender, Unreachable
+from klaw.channels.account import ChannelAccount
+from klaw.channels.delivery import AGAIN, ConversationDelivery
+from klaw.channels.messenger import (
+    ChannelConversation,
+    ChannelError,
+    ConversationMoved,
+    Sender,
+    TooManyRequests,
+    Unreachable,
+)
 from klaw.channels.wording import language_of, say
 from klaw.domain.imported import name_for, numbered
 from klaw.domain.names import GROUP, UserId, chat_id
@@ -26,11 +33,11 @@ log = structlog.get_logger("klaw.channels")
 
 @attrs.define(eq=False)
 class Conversations:
-    """Starts a ``Delivery`` for each conversation that is linked."""
+    """Starts a ``ConversationDelivery`` for each conversation that is linked."""
 
-    _account: Account
+    _account: ChannelAccount
     _nursery: trio.Nursery
-    deliveries: dict[str, Delivery] = attrs.field(factory=dict, init=False)
+    deliveries: dict[str, ConversationDelivery] = attrs.field(factory=dict, init=False)
     """By the messenger's id of the conversation."""
     _linking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
@@ -38,13 +45,13 @@ class Conversations:
         for link in await self._account.core.readers.run(channels.links, self._account.name):
             self._deliver(link)
 
-    def get(self, conversation: str) -> Delivery | None:
+    def get(self, conversation: str) -> ConversationDelivery | None:
         return self.deliveries.get(conversation)
 
     def knows(self, sender: Sender) -> bool:
         return any(each.link.sender == sender.id for each in self.deliveries.values())
 
-    async def of(self, conversation: Conversation, sender: Sender) -> Delivery | None:
+    async def of(self, conversation: ChannelConversation, sender: Sender) -> ConversationDelivery | None:
         """Where something was said; None: nobody has allowed it. A new thread of a group, or a new conversation of a
         person, who may write already, is linked to a chat of its own."""
         there = self.deliveries.get(conversation.id)
@@ -63,16 +70,16 @@ class Conversations:
                     return await self._link(each.link.user, conversation, sender)
         return None
 
-    def group_user(self, conversation: Conversation) -> UserId:
+    def group_user(self, conversation: ChannelConversation) -> UserId:
         """The user that a group is."""
         return UserId(GROUP + link_id(self._account.name, conversation.id.partition(" ")[0]))
 
-    async def link(self, user: UserId, conversation: Conversation, sender: Sender) -> Delivery:
+    async def link(self, user: UserId, conversation: ChannelConversation, sender: Sender) -> ConversationDelivery:
         """Let a user talk in a conversation, from now on."""
         async with self._linking:
             return await self._link(user, conversation, sender)
 
-    async def _link(self, user: UserId, conversation: Conversation, sender: Sender) -> Delivery:
+    async def _link(self, user: UserId, conversation: ChannelConversation, sender: Sender) -> ConversationDelivery:
         name, old = self._account.name, self.deliveries.get(conversation.id)
         if old is not None:
             self._end(old)
@@ -108,7 +115,7 @@ class Conversations:
             await self.post(each.link.conversation, say("unpaired", each.link.language), f"{each.link.id}-{now}")
         return [each.link for each in gone]
 
-    async def move(self, there: Delivery, to: str) -> None:
+    async def move(self, there: ConversationDelivery, to: str) -> None:
         """A conversation has another id from now on."""
         link, now = there.link, self._now()
         moved = attrs.evolve(link, id=link_id(self._account.name, to), conversation=to)
@@ -121,7 +128,7 @@ class Conversations:
         self._end(there)
         self._deliver(moved)
 
-    async def go(self, there: Delivery, chat: str) -> None:
+    async def go(self, there: ConversationDelivery, chat: str) -> None:
         """Move a conversation to another chat of its user."""
         fields: Mapping[str, Any] = {"chat": chat, "delivered": await self.head(there.link.user, chat)}
         await self.surely(lambda: there.change(there.chat, **fields, parts=0, draft=""))
@@ -147,7 +154,7 @@ class Conversations:
                 try:
                     await self._account.messenger.post(conversation, part, f"{key}-{number}")
                     break
-                except Limited as error:
+                except TooManyRequests as error:
                     await trio.sleep(error.after_s)
                 except ConversationMoved as error:
                     conversation = error.to
@@ -162,12 +169,12 @@ class Conversations:
         found = await self._account.core.readers.run(messages.session, chat_id(user, chat))
         return found.last_seq if found is not None else 0
 
-    def _deliver(self, link: LinkedConversation) -> Delivery:
-        made = self.deliveries[link.conversation] = Delivery(self._account, link, self.move)
+    def _deliver(self, link: LinkedConversation) -> ConversationDelivery:
+        made = self.deliveries[link.conversation] = ConversationDelivery(self._account, link, self.move)
         self._nursery.start_soon(made.run)
         return made
 
-    def _end(self, there: Delivery) -> None:
+    def _end(self, there: ConversationDelivery) -> None:
         there.scope.cancel(reason="the conversation is not linked any more")
         self.deliveries.pop(there.link.conversation, None)
 

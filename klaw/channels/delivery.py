@@ -16,8 +16,17 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
-from klaw.channels.account import Account
-from klaw.channels.messenger import Button, ChannelError, Closed, ConversationMoved, Limited, Part, Refused, Unreachable
+from klaw.channels.account import ChannelAccount
+from klaw.channels.messenger import (
+    Button,
+    ChannelError,
+    ConversationClosed,
+    ConversationMoved,
+    Part,
+    ServiceRefused,
+    TooManyRequests,
+    Unreachable,
+)
 from klaw.channels.wording import escaped, say, translated
 from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import (
@@ -58,11 +67,14 @@ class _Question:
     who: str = ""
 
 
-class Delivery:
+class ConversationDelivery:
     """A ``hub.Subscriber`` for one conversation."""
 
     def __init__(
-        self, account: Account, link: LinkedConversation, move: Callable[["Delivery", str], Awaitable[None]]
+        self,
+        account: ChannelAccount,
+        link: LinkedConversation,
+        move: Callable[["ConversationDelivery", str], Awaitable[None]],
     ) -> None:
         self._account, self.link, self._move = account, link, move
         self._news = trio.Event()
@@ -167,10 +179,10 @@ class Delivery:
             await self._tell_questions()
             await self._tell_end()
             return min(waits_s, await self._tell_progress())
-        except Limited as error:
+        except TooManyRequests as error:
             await trio.sleep(error.after_s)
             return 0.0
-        except Closed:
+        except ConversationClosed:
             self._closed = True
             log.info("conversation_closed", name=self._account.name)
             return float("inf")
@@ -204,7 +216,7 @@ class Delivery:
             key, over = f"{self.link.id}-{message.seq}-{number}", number + 1 == len(parts)
             try:
                 await self._put(parts[number], key, self.link.draft if number == 0 else "")
-            except Refused as error:
+            except ServiceRefused as error:
                 log.warning("message_refused", name=self._account.name, error=error_class(error))
                 await self._put_notice(key)
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
@@ -228,7 +240,7 @@ class Delivery:
             log.warning("not_spoken", name=account.name, code=error.code)
             return
         name = f"{account.bot.name.strip('@') if account.bot is not None else 'klaw'}.ogg"
-        with suppress(Refused):
+        with suppress(ServiceRefused):
             await account.messenger.upload(
                 link.conversation, name, kind, sound, f"{link.id}-{answer.seq}-v", voice=True
             )
@@ -236,14 +248,14 @@ class Delivery:
     async def _put(self, part: Part, key: str, draft: str = "") -> None:
         conversation = self.link.conversation
         if draft:
-            with suppress(Refused):  # it is gone, or too old
+            with suppress(ServiceRefused):  # it is gone, or too old
                 await self._account.messenger.edit(conversation, draft, part, key)
                 return
         await self._account.messenger.post(conversation, part, key)
 
     async def _put_notice(self, key: str) -> None:
         text = say("refused", self.link.language, name=self._account.kind.capitalize(), chat=self.link.chat)
-        with suppress(Refused):
+        with suppress(ServiceRefused):
             for part in self._account.messenger.render(text):
                 await self._account.messenger.post(self.link.conversation, part, f"{key}-r")
 
@@ -288,7 +300,7 @@ class Delivery:
         text, self._edits = running.text, self._edits + 1
         parts = self._account.messenger.render(text + GROWS)
         if parts:
-            with suppress(Refused):
+            with suppress(ServiceRefused):
                 if self.link.draft:
                     key = f"{self.link.id}-{running.turn[:12]}-d{self._edits}"
                     await self._account.messenger.edit(self.link.conversation, self.link.draft, parts[0], key)
@@ -332,7 +344,7 @@ class Delivery:
         key = f"{self.link.id}-{ended.turn}"
         if self.link.draft:  # no more will come of it
             for part in messenger.render(self._shown)[:1]:
-                with suppress(Refused):
+                with suppress(ServiceRefused):
                     await messenger.edit(conversation, self.link.draft, part, f"{key}-e")
             await self.change(self.chat, draft="")
         if ended.status is TurnStatus.FAILED:

@@ -13,22 +13,22 @@ from klaw.channels import matrix_html
 from klaw.channels.homeserver import REQUEST_S, Homeserver
 from klaw.channels.matrix_events import Event, RoomState, at, text_at
 from klaw.channels.messenger import (
-    Batch,
     Bot,
+    BotInvited,
+    BotRemoved,
     Button,
-    Closed,
+    ButtonPress,
+    ConversationClosed,
     ConversationMoved,
-    Incoming,
+    EventBatch,
     IncomingFile,
-    Joined,
-    Left,
-    Limited,
+    IncomingMessage,
     Limits,
-    Moved,
+    MessageDeletion,
+    NewConversationId,
     Part,
-    Pressed,
-    Refused,
-    Removed,
+    ServiceRefused,
+    TooManyRequests,
     Unreachable,
 )
 from klaw.domain.text import cut
@@ -93,7 +93,7 @@ class Matrix:
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
-    async def receive(self, position: str | None) -> Batch:
+    async def receive(self, position: str | None) -> EventBatch:
         if position is None or not self._knows_rooms:  # what a later answer says is only what has changed
             # Homeservers keep answers to the same question for minutes: who is in a room must not come from there.
             answer = await self._sync(_filter({"limit": 0}, f"klaw.{secrets.token_hex(8)}"), timeout="0")
@@ -101,7 +101,7 @@ class Matrix:
                 self._learn(room_id, part, at(part, "state", "events", of=list))
             self._knows_rooms = True
             if position is None:
-                return Batch(events=tuple(await self._invitations(answer)), position=text_at(answer, "next_batch"))
+                return EventBatch(events=tuple(await self._invitations(answer)), position=text_at(answer, "next_batch"))
         answer = await self._sync(_NEW, since=position, timeout=f"{POLL_S * 1000:.0f}")
         found = await self._invitations(answer)
         for room_id, part in at(answer, "rooms", "join", of=dict).items():
@@ -109,8 +109,8 @@ class Matrix:
         for room_id in at(answer, "rooms", "leave", of=dict):
             self._rooms.pop(room_id, None)
             self._unreadable.discard(room_id)
-            found.append(Left(conversation=room_id))
-        return Batch(events=tuple(found), position=text_at(answer, "next_batch"))
+            found.append(BotRemoved(conversation=room_id))
+        return EventBatch(events=tuple(found), position=text_at(answer, "next_batch"))
 
     async def _sync(self, which: str, **params: str) -> Event:
         return await self._server.ask(
@@ -131,7 +131,7 @@ class Matrix:
                 found += await self._moved(old, room_id)
                 continue
             self._unreadable.update([room_id] if room.encrypted else ())
-            found.append(Joined(conversation=room.conversation(), sender=sender, unreadable=room.encrypted))
+            found.append(BotInvited(conversation=room.conversation(), sender=sender, unreadable=room.encrypted))
         return found
 
     async def _in_room(self, room_id: str, part: Event, since: str) -> list[Any]:
@@ -140,11 +140,13 @@ class Matrix:
         begin, found = events.entered(new, self._me), list[Any]()
         if begin is not None and room.is_group and new[begin].get("sender") != self._me:
             # Only now it is known who else is there.
-            found.append(Joined(conversation=room.conversation(), sender=room.sender(text_at(new[begin], "sender"))))
+            found.append(
+                BotInvited(conversation=room.conversation(), sender=room.sender(text_at(new[begin], "sender")))
+            )
         for event in new[begin or 0 :]:
             found += await self._read(room, event)
         if room.members == 1 and any(event.get("type") == events.MEMBER for event in new):
-            found.append(Left(conversation=room_id))
+            found.append(BotRemoved(conversation=room_id))
         return found
 
     async def _timeline(self, room_id: str, part: Event, since: str) -> list[Event]:
@@ -157,7 +159,9 @@ class Matrix:
             new, back = [*reversed(at(page, "chunk", of=list)), *new], text_at(page, "end")
         return new
 
-    async def _read(self, room: RoomState, event: Event) -> Sequence[Incoming | Pressed | Joined | Moved | Removed]:
+    async def _read(
+        self, room: RoomState, event: Event
+    ) -> Sequence[IncomingMessage | ButtonPress | BotInvited | NewConversationId | MessageDeletion]:
         kind, content = event.get("type"), at(event, "content", of=dict)
         if event.get("sender") == self._me:
             return ()
@@ -166,7 +170,7 @@ class Matrix:
             if room.id in self._unreadable:
                 return ()
             self._unreadable.add(room.id)
-            return (Joined(conversation=room.conversation(), sender=sender, unreadable=True),)
+            return (BotInvited(conversation=room.conversation(), sender=sender, unreadable=True),)
         if kind == events.TOMBSTONE:
             return await self._moved(room.id, room.successor)
         if kind == "m.room.redaction":
@@ -176,7 +180,7 @@ class Matrix:
             target = await self._event(room.id, message)
             if target is None or target.get("sender") != self._me or (data := events.pressed(event, target)) is None:
                 return ()
-            return (Pressed(conversation=room.conversation(target), sender=sender, data=data, message=message),)
+            return (ButtonPress(conversation=room.conversation(target), sender=sender, data=data, message=message),)
         if kind in events.SPOKEN and content.get("msgtype") != "m.notice":
             about = events.edited(content) or events.replied_to(content)
             target = await self._event(room.id, about) if about else None
@@ -184,23 +188,23 @@ class Matrix:
             return () if incoming is None else (incoming,)
         return ()
 
-    async def _moved(self, old: str, new: str) -> Sequence[Moved]:
+    async def _moved(self, old: str, new: str) -> Sequence[NewConversationId]:
         """Follow a conversation into the room that replaces it. Nothing: an invitation is missing, or another
         homeserver away; it is tried again when something is sent."""
         try:
             await self.join(new)
-        except Limited:
+        except TooManyRequests:
             raise
-        except (Refused, Unreachable):
+        except (ServiceRefused, Unreachable):
             return ()
-        return (Moved(conversation=old, to=new),)
+        return (NewConversationId(conversation=old, to=new),)
 
     async def _event(self, room: str, event: str) -> Event | None:
         try:
             if not 0 < len(event) <= MAX_ID:
                 return None
             return await self._server.ask("GET", f"{CLIENT}/rooms/{_path(room)}/event/{_path(event)}")
-        except Refused:
+        except ServiceRefused:
             return None
 
     # -- what goes -----------------------------------------------------------------------------------------------------
@@ -231,7 +235,7 @@ class Matrix:
         self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
     ) -> str:
         if len(data) > self._upload_bytes:
-            raise Refused(f"the homeserver takes files of at most {self._upload_bytes:,} bytes")
+            raise ServiceRefused(f"the homeserver takes files of at most {self._upload_bytes:,} bytes")
         answer = await self._server.ask(
             "POST",
             "/_matrix/media/v3/upload",
@@ -258,7 +262,7 @@ class Matrix:
             try:
                 answer = await self._server.exchange("GET", f"{place}/{path}", at_most=most)
                 break
-            except Refused as error:
+            except ServiceRefused as error:
                 if place == OLD_MEDIA or error.code != "M_UNRECOGNIZED":
                     raise
         for begin in range(0, len(answer), PIECE_BYTES):
@@ -268,7 +272,7 @@ class Matrix:
         body = {"typing": True, "timeout": int(TYPING_S * 1000)}
         await self._put(conversation, f"typing/{_path(self._me)}", body)
 
-    async def confirm(self, pressed: Pressed, text: str) -> None:
+    async def confirm(self, pressed: ButtonPress, text: str) -> None:
         """Nothing: the message itself says what came of it."""
 
     async def leave(self, conversation: str) -> None:
@@ -288,10 +292,10 @@ class Matrix:
         room = _room(conversation)
         try:
             return await self._server.ask("PUT", f"{CLIENT}/rooms/{_path(room)}/{path}", body)
-        except Refused as error:
+        except ServiceRefused as error:
             if error.code not in _NO_ROOM:
                 raise
-            closed = Closed(str(error))
+            closed = ConversationClosed(str(error))
         known = self._rooms.get(room)
         if known is not None and known.successor and await self._moved(room, known.successor):
             raise ConversationMoved(known.successor)
@@ -301,7 +305,7 @@ class Matrix:
         """React to an own message with what people press, so that they only tap."""
         for emoji, _ in _pressable(buttons):
             relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
-            with suppress(Refused, Closed):  # it is there already, or only people may react here
+            with suppress(ServiceRefused, ConversationClosed):  # it is there already, or only people may react here
                 await self._send(conversation, {"m.relates_to": relation}, f"{key}.{emoji}", "m.reaction")
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from klaw.channels.messenger import Conversation, Incoming, IncomingFile, Removed, Sender
+from klaw.channels.messenger import ChannelConversation, IncomingFile, IncomingMessage, MessageDeletion, Sender
 from klaw.domain.text import clean, cut, one_line, quoted
 
 BUTTONS = "klaw.buttons"
@@ -98,11 +98,11 @@ class RoomState:
     def sender(self, user: str) -> Sender:
         return Sender(id=user, name=self.names.get(user) or user.removeprefix("@").partition(":")[0])
 
-    def conversation(self, event: Event | None = None) -> Conversation:
+    def conversation(self, event: Event | None = None) -> ChannelConversation:
         """That of an event: its thread, if it has one."""
         content = at(event, "content", of=dict)
         root = thread_root(content)
-        return Conversation(id=f"{self.id} {root}" if root else self.id, title=self.title, group=self.is_group)
+        return ChannelConversation(id=f"{self.id} {root}" if root else self.id, title=self.title, group=self.is_group)
 
 
 def invitation(room_id: str, stripped: Sequence[Event], bot: str) -> tuple[RoomState, Sender]:
@@ -158,16 +158,16 @@ def pressed(event: Event, target: Event) -> str | None:
     return next(filter(None, found), None)
 
 
-def removed(event: Event, room: RoomState) -> Removed:
+def removed(event: Event, room: RoomState) -> MessageDeletion:
     target = text_at(event, "content", "redacts") or text_at(event, "redacts")
-    return Removed(
+    return MessageDeletion(
         conversation=room.conversation(), sender=room.sender(text_at(event, "sender")), id=message_id(target)
     )
 
 
 def said(
     event: Event, room: RoomState, bot_names: Sequence[str], commands: Container[str], target: Event | None
-) -> Incoming | None:
+) -> IncomingMessage | None:
     """What somebody says; None: nothing that is for anybody.
 
     Args:
@@ -192,7 +192,7 @@ def said(
     is_addressed = command is not None or is_reply_to_bot or _mentions(new, room.bot, bot_names)
     if command is None and not of_edit and target is not None and (quote := _quote(target)):
         text = f"{quote}\n\n{text}".rstrip()
-    return Incoming(
+    return IncomingMessage(
         id=message_id(text_at(event, "event_id")),
         conversation=room.conversation(target if of_edit else event),
         sender=sender,

@@ -21,7 +21,7 @@ class Sender:
 
 
 @attrs.frozen(kw_only=True)
-class Conversation:
+class ChannelConversation:
     id: str
     """The id of the room or dialogue in the service, with that of the thread or topic behind a space, if it is one."""
     title: str = ""
@@ -42,14 +42,14 @@ class IncomingFile:
 
 
 @attrs.frozen(kw_only=True)
-class Incoming:
+class IncomingMessage:
     """Something that was said. Locations, contacts, polls and stickers come as text; text from elsewhere (a forwarded
     message, what is replied to) is quoted in ``text`` with ``> ``."""
 
     id: str
     """By which a repetition is recognised; unique in the account. At most 40 of A-Z, a-z, 0-9, ``_``, ``.``, ``:``,
     ``-``."""
-    conversation: Conversation
+    conversation: ChannelConversation
     sender: Sender
     at: float
     """When it was sent (Unix seconds)."""
@@ -62,10 +62,10 @@ class Incoming:
 
 
 @attrs.frozen(kw_only=True)
-class Pressed:
+class ButtonPress:
     """Somebody chose a button of a message."""
 
-    conversation: Conversation
+    conversation: ChannelConversation
     sender: Sender
     data: str
     """``Button.data``."""
@@ -76,24 +76,24 @@ class Pressed:
 
 
 @attrs.frozen(kw_only=True)
-class Joined:
+class BotInvited:
     """The bot was invited into a conversation, or added to it."""
 
-    conversation: Conversation
+    conversation: ChannelConversation
     sender: Sender
     unreadable: bool = False
     """It is encrypted end to end, and nothing in it can be read."""
 
 
 @attrs.frozen(kw_only=True)
-class Left:
+class BotRemoved:
     """The bot cannot write there any more: it was removed, or the person has blocked it."""
 
     conversation: str
 
 
 @attrs.frozen(kw_only=True)
-class Moved:
+class NewConversationId:
     """A conversation has another id from now on."""
 
     conversation: str
@@ -101,18 +101,18 @@ class Moved:
 
 
 @attrs.frozen(kw_only=True)
-class Removed:
+class MessageDeletion:
     """Somebody has deleted a message for everybody."""
 
-    conversation: Conversation
+    conversation: ChannelConversation
     sender: Sender
     id: str
-    """``Incoming.id`` of the message."""
+    """``IncomingMessage.id`` of the message."""
 
 
 @attrs.frozen(kw_only=True)
-class Batch:
-    events: tuple[Incoming | Pressed | Joined | Left | Moved | Removed, ...]
+class EventBatch:
+    events: tuple[IncomingMessage | ButtonPress | BotInvited | BotRemoved | NewConversationId | MessageDeletion, ...]
     position: str
     """What ``receive`` continues from, once all events are stored."""
 
@@ -163,7 +163,7 @@ class Unreachable(ChannelError):
     """No connection, a time-out, or an error of the service (5xx): the same request may work later."""
 
 
-class Limited(Unreachable):
+class TooManyRequests(Unreachable):
     """Too many requests. ``after_s``: when to ask again; ``conversation``: the one that is meant; None: all."""
 
     def __init__(self, after_s: float, conversation: str | None = None) -> None:
@@ -179,12 +179,12 @@ class ReceivedElsewhere(ChannelError):
     """Another program receives with the same token."""
 
 
-class Refused(ChannelError):
+class ServiceRefused(ChannelError):
     """The service does not take this message, whatever happens; it will not take it later either."""
 
 
-class Closed(ChannelError):
-    """Nothing can be sent to the conversation any more (see ``Left``)."""
+class ConversationClosed(ChannelError):
+    """Nothing can be sent to the conversation any more (see ``BotRemoved``)."""
 
 
 class ConversationMoved(ChannelError):
@@ -197,7 +197,7 @@ class ConversationMoved(ChannelError):
 
 class Messenger(Protocol):
     """One account of a service. All methods raise ChannelError. Where a method takes ``conversation``, it is
-    ``Conversation.id``; ids of messages are the service's, as text."""
+    ``ChannelConversation.id``; ids of messages are the service's, as text."""
 
     limits: ClassVar[Limits]
     exact: ClassVar[bool]
@@ -207,7 +207,7 @@ class Messenger(Protocol):
         """Learn who the bot is. Called before all others, and again after an error."""
         ...
 
-    async def receive(self, position: str | None) -> Batch:
+    async def receive(self, position: str | None) -> EventBatch:
         """Wait up to a minute for what comes. With ``position`` the service may forget what came before it; None: from
         now on. May return no events."""
         ...
@@ -225,7 +225,7 @@ class Messenger(Protocol):
         self, conversation: str, message: str, part: Part, key: str, *, buttons: Sequence[Button] = ()
     ) -> None:
         """Let an own message say something else; its buttons are replaced. Nothing happens if it says so already.
-        Raises Refused: the message is gone or too old."""
+        Raises ServiceRefused: the message is gone or too old."""
         ...
 
     async def upload(
@@ -236,14 +236,14 @@ class Messenger(Protocol):
         ...
 
     def download(self, file: IncomingFile) -> AsyncIterator[bytes]:
-        """The bytes of a file. Raises Refused: it is gone, or larger than ``Limits.download_bytes``."""
+        """The bytes of a file. Raises ServiceRefused: it is gone, or larger than ``Limits.download_bytes``."""
         ...
 
     async def working(self, conversation: str) -> None:
         """Show for a few seconds that an answer is being written."""
         ...
 
-    async def confirm(self, pressed: Pressed, text: str) -> None:
+    async def confirm(self, pressed: ButtonPress, text: str) -> None:
         """Show who has pressed a button what came of it, where the service can; else nothing."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from klaw.channels.messenger import Conversation, Sender
+from klaw.channels.messenger import ChannelConversation, Sender
 from klaw.domain.names import UserId
 
 ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -23,7 +23,7 @@ class Stranger:
     """Somebody, or a group, who asked for a code."""
 
     account: str
-    conversation: Conversation
+    conversation: ChannelConversation
     sender: Sender
 
 

@@ -18,19 +18,19 @@ from klaw.actor.threads import Threads, read_input
 from klaw.bounded_body import BoundedBody
 from klaw.channels.markup import MAX_CHARS, StyledText, TextStyle, cut, split, styled
 from klaw.channels.messenger import (
-    Batch,
     Bot,
     Button,
+    ButtonPress,
     ChannelError,
-    Closed,
+    ConversationClosed,
     ConversationMoved,
+    EventBatch,
     IncomingFile,
-    Limited,
     Limits,
     Part,
-    Pressed,
     ReceivedElsewhere,
-    Refused,
+    ServiceRefused,
+    TooManyRequests,
     Unreachable,
     WrongToken,
 )
@@ -92,7 +92,7 @@ class Telegram:
         self._bot = Bot(id=str(me["id"]), name=f"@{name}", link=f"https://t.me/{name}?start={{code}}")
         return self._bot
 
-    async def receive(self, position: str | None) -> Batch:
+    async def receive(self, position: str | None) -> EventBatch:
         """With no position: what the service still keeps (of a day)."""
         bot = self._bot or await self.open()
         asked = {"timeout": POLL_S, "allowed_updates": UPDATES} | ({"offset": int(position)} if position else {})
@@ -101,7 +101,7 @@ class Telegram:
             await trio.sleep(ALBUM_S)
             updates = await self._updates({**asked, "timeout": 0})
         behind = str(updates[-1]["update_id"] + 1) if updates else position or "0"
-        return Batch(events=tuple(events(updates, bot)), position=behind)
+        return EventBatch(events=tuple(events(updates, bot)), position=behind)
 
     def render(self, markdown: str) -> list[Part]:
         pieces = split(markdown, lambda piece: len(piece) <= MAX_CHARS)
@@ -119,7 +119,7 @@ class Telegram:
         try:
             members = {"chat_id": int(chat), "message_id": int(number), **_keyboard(buttons)}
             await self._say("editMessageText", members, part, conversation)
-        except Refused as error:
+        except ServiceRefused as error:
             if "message is not modified" not in str(error):
                 raise
 
@@ -135,12 +135,12 @@ class Telegram:
     ) -> str:
         del key
         if len(data) > self.limits.upload_bytes:
-            raise Refused("the file is larger than 50 MB, which a Telegram bot cannot send")
+            raise ServiceRefused("the file is larger than 50 MB, which a Telegram bot cannot send")
         kind = _kind(type, len(data), voice=voice)
         file = (name, data, type or "application/octet-stream")
         try:
             sent = await self._call(f"send{kind.title()}", _to(conversation), conversation, file={kind: file})
-        except Refused:  # a picture of odd size, a sound of another form, somebody who wants no voice messages
+        except ServiceRefused:  # a picture of odd size, a sound of another form, somebody who wants no voice messages
             if kind == "document":
                 raise
             sent = await self._call("sendDocument", _to(conversation), conversation, file={"document": file})
@@ -148,24 +148,24 @@ class Telegram:
 
     async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open then
         if (file.bytes or 0) > self.limits.download_bytes:
-            raise Refused("the file is larger than 20 MB, which Telegram does not give to bots")
+            raise ServiceRefused("the file is larger than 20 MB, which Telegram does not give to bots")
         path = (await self._call("getFile", {"file_id": file.place}))["file_path"]
         # A Bot API server on one's own machine tells where the file lies there, below a folder named like the token.
         path = path.rpartition(f"{self._token}/")[2].lstrip("/")
         url = f"{self._base('/file')}/{quote(path)}"
         status, data = await self._exchange("GET", url, self.limits.download_bytes)
         if status != 200:
-            raise Refused("Telegram does not have the file any more")
+            raise ServiceRefused("Telegram does not have the file any more")
         for begin in range(0, len(data), PIECE_BYTES):
             yield bytes(data[begin : begin + PIECE_BYTES])
 
     async def working(self, conversation: str) -> None:
         await self._call("sendChatAction", {**_to(conversation), "action": "typing"}, conversation)
 
-    async def confirm(self, pressed: Pressed, text: str) -> None:
+    async def confirm(self, pressed: ButtonPress, text: str) -> None:
         try:
             await self._call("answerCallbackQuery", {"callback_query_id": pressed.token, "text": text[:MAX_CONFIRM]})
-        except Refused:  # it was pressed too long ago
+        except ServiceRefused:  # it was pressed too long ago
             log.info("telegram_press_too_old")
 
     async def leave(self, conversation: str) -> None:
@@ -204,7 +204,7 @@ class Telegram:
         members = {**members, "link_preview_options": {"is_disabled": True}}
         try:
             return await self._call(method, {**members, "text": part.formatted, "parse_mode": "HTML"}, conversation)
-        except Refused as error:
+        except ServiceRefused as error:
             if "can't parse entities" not in str(error):
                 raise
             log.warning("telegram_formatting_refused")
@@ -238,7 +238,7 @@ class Telegram:
         with _translated():
             async with self._client.stream(method, url, **more) as response:
                 if not await whole.read(response.aiter_raw()):
-                    raise Refused(f"the answer of Telegram is longer than {at_most // 1024 // 1024} MB")
+                    raise ServiceRefused(f"the answer of Telegram is longer than {at_most // 1024 // 1024} MB")
         return response.status_code, whole.data
 
     def _base(self, kind: str = "") -> str:
@@ -279,7 +279,7 @@ def failure(status: int, said: str, about: Json, conversation: str | None) -> Ch
     if (to := about.get("migrate_to_chat_id")) is not None:
         return ConversationMoved(str(to))
     if status == 429:
-        return Limited(float(about.get("retry_after", 5)), conversation)
+        return TooManyRequests(float(about.get("retry_after", 5)), conversation)
     if status >= 500 or not said:
         why = f": {said}" if said else "; is the address of its API right?"
         return Unreachable(f"Telegram answered with status {status}{why}")
@@ -288,7 +288,7 @@ def failure(status: int, said: str, about: Json, conversation: str | None) -> Ch
         return WrongToken("Telegram does not know this token; ask @BotFather for a new one")
     if status == 409:
         return ReceivedElsewhere(text)
-    return Closed(text) if status == 403 or _GONE.search(said) else Refused(text)
+    return ConversationClosed(text) if status == 403 or _GONE.search(said) else ServiceRefused(text)
 
 
 def _fits(text: StyledText) -> bool:

@@ -6,10 +6,20 @@ from typing import Any, TypeAlias
 import attrs
 import structlog
 
-from klaw.channels.messenger import Bot, Conversation, Incoming, IncomingFile, Joined, Left, Moved, Pressed, Sender
+from klaw.channels.messenger import (
+    Bot,
+    BotInvited,
+    BotRemoved,
+    ButtonPress,
+    ChannelConversation,
+    IncomingFile,
+    IncomingMessage,
+    NewConversationId,
+    Sender,
+)
 
 Json: TypeAlias = Mapping[str, Any]
-Event: TypeAlias = Incoming | Pressed | Joined | Left | Moved
+Event: TypeAlias = IncomingMessage | ButtonPress | BotInvited | BotRemoved | NewConversationId
 
 UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
 MAX_QUOTE = 300
@@ -41,7 +51,7 @@ def events(updates: Iterable[Json], bot: Bot) -> list[Event]:
             continue
         message = update.get("message", {})
         album = message.get("media_group_id", "")
-        if isinstance(event, Incoming) and album and album in albums:
+        if isinstance(event, IncomingMessage) and album and album in albums:
             found[albums[album]] = _joined(found[albums[album]], event, captioned="caption" in message)
         elif event is not None:
             albums[album] = len(found)
@@ -49,8 +59,8 @@ def events(updates: Iterable[Json], bot: Bot) -> list[Event]:
     return found
 
 
-def _joined(album: Event, more: Incoming, *, captioned: bool) -> Incoming:
-    assert isinstance(album, Incoming)
+def _joined(album: Event, more: IncomingMessage, *, captioned: bool) -> IncomingMessage:
+    assert isinstance(album, IncomingMessage)
     text = more.text if captioned else album.text
     return attrs.evolve(
         album, text=text, files=(*album.files, *more.files), addressed=album.addressed or more.addressed
@@ -63,11 +73,11 @@ def _event(update: Json, bot: Bot) -> Event | None:
             return _message(message, bot)
         case {"edited_message": message} if message["chat"]["type"] != "channel":
             event = _message(message, bot)
-            if not isinstance(event, Incoming):
+            if not isinstance(event, IncomingMessage):
                 return None
             return attrs.evolve(event, id=f"{event.id}:e:{message['edit_date']}", edits=event.id)
         case {"callback_query": {"id": token, "from": user, "message": message, "data": data}}:
-            return Pressed(
+            return ButtonPress(
                 conversation=_conversation(message),
                 sender=_person(user),
                 data=data,
@@ -79,12 +89,12 @@ def _event(update: Json, bot: Bot) -> Event | None:
     return None
 
 
-def _membership(change: Json) -> Joined | Left | None:
+def _membership(change: Json) -> BotInvited | BotRemoved | None:
     was, is_now = _is_member(change["old_chat_member"]), _is_member(change["new_chat_member"])
     if was and not is_now:
-        return Left(conversation=str(change["chat"]["id"]))
+        return BotRemoved(conversation=str(change["chat"]["id"]))
     if is_now and not was and change["chat"]["type"] != "private":
-        return Joined(conversation=_conversation(change), sender=_person(change["from"]))
+        return BotInvited(conversation=_conversation(change), sender=_person(change["from"]))
     return None
 
 
@@ -92,10 +102,10 @@ def _is_member(member: Json) -> bool:
     return member["status"] in ("creator", "administrator", "member") or bool(member.get("is_member"))
 
 
-def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
+def _message(message: Json, bot: Bot) -> IncomingMessage | NewConversationId | None:
     chat = str(message["chat"]["id"])
     if "migrate_to_chat_id" in message:
-        return Moved(conversation=chat, to=str(message["migrate_to_chat_id"]))
+        return NewConversationId(conversation=chat, to=str(message["migrate_to_chat_id"]))
     text, files = _text(message), tuple(_files(message))
     if not text and not files:
         return None
@@ -114,7 +124,7 @@ def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
             text = command
         elif said:
             text = f"{quoted(said[:MAX_QUOTE] + '…' * (len(said) > MAX_QUOTE))}\n\n{text}".rstrip()
-    return Incoming(
+    return IncomingMessage(
         id=f"{chat}:{message['message_id']}",
         conversation=_conversation(message),
         sender=sender,
@@ -125,14 +135,14 @@ def _message(message: Json, bot: Bot) -> Incoming | Moved | None:
     )
 
 
-def _conversation(message: Json) -> Conversation:
+def _conversation(message: Json) -> ChannelConversation:
     chat = message["chat"]
     number, title = str(chat["id"]), chat.get("title") or _name(chat)
     if message.get("is_topic_message"):
         number += f" {message['message_thread_id']}"
         topic = message.get("reply_to_message", {}).get("forum_topic_created", {}).get("name")
         title += f": {topic}" if topic else ""
-    return Conversation(id=number, title=title, group=chat["type"] != "private")
+    return ChannelConversation(id=number, title=title, group=chat["type"] != "private")
 
 
 def _sender(message: Json) -> Sender:

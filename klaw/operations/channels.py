@@ -49,7 +49,7 @@ class CodeToPair(op.OfUser):
 
 
 @attrs.frozen(kw_only=True)
-class Conversation(op.OfUser):
+class ConversationToEnd(op.OfUser):
     id: op.Name = op.required("the conversation's id: klaw channels list")
 
 
@@ -170,7 +170,7 @@ async def add(asked: ChannelToAdd, caller: Caller, parts: Parts) -> ChannelLink:
         )
     if name in parts.config.channels.accounts:
         raise op.OperationError(
-            "exists", f"there is one already: remove it with `klaw channels remove {name}`", field="name"
+            "channel_exists", f"there is one already: remove it with `klaw channels remove {name}`", field="name"
         )
     address = (url or TELEGRAM).rstrip("/")
     await _channels(parts).try_account(asked.type, address, asked.token)
@@ -208,14 +208,14 @@ async def pair(asked: CodeToPair, caller: Caller, parts: Parts) -> LinkedAnswer:
 
 @NOUN.operation(
     "channels_unpair",
-    Conversation,
+    ConversationToEnd,
     cli="unpair",
     show=_ended,
     changes=True,
     deadline_s=60,
     route="DELETE conversations/{id}",
 )
-async def unpair(asked: Conversation, caller: Caller, parts: Parts) -> EndedConversations:
+async def unpair(asked: ConversationToEnd, caller: Caller, parts: Parts) -> EndedConversations:
     """End a conversation: nothing that is written there is taken any more."""
     anybodys = caller.operator and asked.user is None
     for channel in _channels(parts).running.values():

@@ -10,21 +10,21 @@ import trio
 
 from klaw.channels import telegram as module
 from klaw.channels.messenger import (
-    Batch,
+    BotInvited,
+    BotRemoved,
     Button,
+    ButtonPress,
     ChannelError,
-    Closed,
+    ConversationClosed,
     ConversationMoved,
-    Incoming,
-    Joined,
-    Left,
-    Limited,
+    EventBatch,
+    IncomingMessage,
     Messenger,
-    Moved,
+    NewConversationId,
     Part,
-    Pressed,
     ReceivedElsewhere,
-    Refused,
+    ServiceRefused,
+    TooManyRequests,
     Unreachable,
     WrongToken,
 )
@@ -88,7 +88,7 @@ async def test_a_message_comes_with_who_said_it_and_where() -> None:
     async with talking() as (service, bot, anna):
         sent = await anna.says("Hello 🙂")
         message = await heard(bot)
-        assert isinstance(message, Incoming)
+        assert isinstance(message, IncomingMessage)
         assert (message.text, message.addressed, message.edits) == ("Hello 🙂", True, None)
         assert (message.id, message.at) == (f"{anna.chat.id}:{sent.id}", float(sent.raw["date"]))
         assert (message.sender.id, message.sender.name, message.sender.language) == (str(anna.id), "Anna", "en")
@@ -105,14 +105,14 @@ async def test_what_is_not_confirmed_comes_again_and_nothing_that_waited_is_drop
         assert first.events == (await bot.receive(None)).events
         await anna.says("three")
         second = await bot.receive(first.position)
-        assert [event.text for event in second.events if isinstance(event, Incoming)] == ["three"]
+        assert [event.text for event in second.events if isinstance(event, IncomingMessage)] == ["three"]
         assert service.confirmed == int(first.position)
         assert not any(asked.get("drop_pending_updates") for _, asked in service.calls)
 
 
 async def test_it_waits_until_something_is_said() -> None:
     async with talking() as (service, bot, anna):
-        found: list[Batch] = []
+        found: list[EventBatch] = []
 
         async def receive() -> None:
             found.append(await bot.receive("5"))
@@ -122,7 +122,7 @@ async def test_it_waits_until_something_is_said() -> None:
             await until(lambda: service.polled)
             assert not found
             await anna.says("Now")
-        assert [event.text for event in found[0].events if isinstance(event, Incoming)] == ["Now"]
+        assert [event.text for event in found[0].events if isinstance(event, IncomingMessage)] == ["Now"]
 
 
 async def test_an_edit_names_what_it_replaces() -> None:
@@ -190,7 +190,7 @@ async def test_a_forwarded_text_is_quoted_with_its_origin(language: str, label: 
         for origin, _name in origins:
             await person.says("/new\n@klaw_bot do it", forwarded_from=origin)
         batch = await bot.receive(None)
-        texts = [event.text for event in batch.events if isinstance(event, Incoming)]
+        texts = [event.text for event in batch.events if isinstance(event, IncomingMessage)]
         assert texts == [f"> {label} {name}:\n> /new\n> @klaw_bot do it" for _, name in origins]
 
 
@@ -202,11 +202,11 @@ async def test_a_reply_quotes_what_it_replies_to() -> None:
         await anna.says("/why", reply_to=first)
         await anna.says("This?", reply_to=first, quote={"text": "b x", "position": 2})
         reply, command, exact = (await bot.receive(None)).events
-        assert isinstance(reply, Incoming)
+        assert isinstance(reply, IncomingMessage)
         assert reply.text == "> a\n> b " + "x" * 296 + "…\n\nWhy?"
-        assert isinstance(command, Incoming)
+        assert isinstance(command, IncomingMessage)
         assert command.text == "/why"
-        assert isinstance(exact, Incoming)
+        assert isinstance(exact, IncomingMessage)
         assert exact.text == "> b x\n\nThis?"
 
 
@@ -242,9 +242,9 @@ async def test_in_a_group_a_reply_to_the_bot_and_a_mention_of_one_without_a_name
         named = [{"type": "text_mention", "offset": 0, "length": 4, "user": service.bot}]
         await anna.says("Klaw?", chat=group, entities=named)
         reply, mention = (await bot.receive(None)).events
-        assert isinstance(reply, Incoming)
+        assert isinstance(reply, IncomingMessage)
         assert (reply.text, reply.addressed) == ("> I am here\n\nGood", True)
-        assert isinstance(mention, Incoming)
+        assert isinstance(mention, IncomingMessage)
         assert mention.addressed
 
 
@@ -273,7 +273,7 @@ async def test_a_topic_is_a_conversation_of_its_own() -> None:
         await bot.upload(message.conversation.id, "a.txt", "text/plain", b"a", "k3")
         assert [(each.text, each.topic) for each in group.of_bot] == [("Yes", topic), ("", topic)]
         assert group.actions == ["typing"]
-        with pytest.raises(Closed):
+        with pytest.raises(ConversationClosed):
             await bot.post(f"{group.id} 999", rendered(bot, "x"), "k")
 
 
@@ -283,7 +283,7 @@ async def test_a_button_that_is_pressed_comes_with_its_data_and_is_confirmed() -
         sent = await bot.post(to(anna.chat), rendered(bot, "Run `ls`?"), "k", buttons=buttons)
         query = await anna.presses(anna.chat.of_bot[0], "Нет")
         pressed = await heard(bot)
-        assert isinstance(pressed, Pressed)
+        assert isinstance(pressed, ButtonPress)
         assert (pressed.data, pressed.message, pressed.sender.name) == ("deny:1", sent, "Anna")
         await bot.confirm(pressed, "Denied. " + "x" * 300)
         assert service.answered[query].startswith("Denied. x")
@@ -307,10 +307,10 @@ async def test_coming_and_going_are_told() -> None:
         await anna.blocks_bot()
         await anna.unblocks_bot()
         joined, left, blocked = (await bot.receive(None)).events
-        assert isinstance(joined, Joined)
+        assert isinstance(joined, BotInvited)
         assert (joined.conversation.title, joined.sender.name) == ("Friends", "Anna")
-        assert left == Left(conversation=to(group))
-        assert blocked == Left(conversation=to(anna.chat))
+        assert left == BotRemoved(conversation=to(group))
+        assert blocked == BotRemoved(conversation=to(anna.chat))
 
 
 async def test_a_group_that_becomes_a_supergroup_moves() -> None:
@@ -318,7 +318,7 @@ async def test_a_group_that_becomes_a_supergroup_moves() -> None:
         group = service.group("Friends")
         group.closed = ""
         new = await group.becomes_supergroup(anna)
-        assert await heard(bot) == Moved(conversation=to(group), to=to(new))
+        assert await heard(bot) == NewConversationId(conversation=to(group), to=to(new))
         with pytest.raises(ConversationMoved) as raised:
             await bot.post(to(group), rendered(bot, "x"), "k")
         assert raised.value.to == to(new)
@@ -332,7 +332,7 @@ async def test_what_nobody_understands_does_not_stop_the_rest(log_events: list[d
         await service.tell(callback_query={"id": "1", "from": anna.raw, "game_short_name": "chess"})
         await anna.says("Hello")
         batch = await bot.receive(None)
-        assert [event.text for event in batch.events if isinstance(event, Incoming)] == ["Hello"]
+        assert [event.text for event in batch.events if isinstance(event, IncomingMessage)] == ["Hello"]
         assert int(batch.position) == service.updates[-1]["update_id"] + 1
         assert [event["event"] for event in log_events].count("telegram_update_unreadable") == 2
 
@@ -396,15 +396,15 @@ async def test_files_that_are_too_large_or_gone_are_refused() -> None:
         await anna.sends_file("document", b"x", "a.bin")
         (file,) = (await heard(bot)).files
         service.files.clear()
-        with pytest.raises(Refused, match="wrong file_id"):
+        with pytest.raises(ServiceRefused, match="wrong file_id"):
             await anext(bot.download(file))
         service.updates.clear()
         await anna.sends_file("document", bytes(20 * MB + 1), "b.bin")
         (file,) = (await heard(bot)).files
-        with pytest.raises(Refused, match="20 MB"):
+        with pytest.raises(ServiceRefused, match="20 MB"):
             await anext(bot.download(file))
         assert ("getFile", {"file_id": file.place}) not in service.calls
-        with pytest.raises(Refused, match="50 MB"):
+        with pytest.raises(ServiceRefused, match="50 MB"):
             await bot.upload(to(anna.chat), "c.bin", "", bytes(50 * MB + 1), "k")
 
 
@@ -448,7 +448,7 @@ async def test_an_answer_grows_in_place() -> None:
         assert [(each.type, each.offset, each.length) for each in shown.entities] == [("bold", 0, 4), ("bold", 9, 3)]
         assert service.refused == [each for each in service.refused if "not modified" in each]
         anna.chat.messages.remove(shown)
-        with pytest.raises(Refused, match="message to edit not found"):
+        with pytest.raises(ServiceRefused, match="message to edit not found"):
             await bot.edit(to(anna.chat), sent, rendered(bot, "x"), "4")
 
 
@@ -486,7 +486,7 @@ async def test_it_leaves_a_group() -> None:
         group.closed = ""
         await bot.join(to(group))
         await bot.leave(to(group))
-        with pytest.raises(Closed, match="not a member"):
+        with pytest.raises(ConversationClosed, match="not a member"):
             await bot.post(to(group), rendered(bot, "x"), "k")
 
 
@@ -496,12 +496,12 @@ async def test_it_leaves_a_group() -> None:
 async def test_too_many_requests_say_when_to_ask_again() -> None:
     async with talking() as (service, bot, anna):
         service.limits(17, "sendMessage")
-        with pytest.raises(Limited) as raised:
+        with pytest.raises(TooManyRequests) as raised:
             await bot.post(to(anna.chat), rendered(bot, "x"), "k")
         assert (raised.value.after_s, raised.value.conversation) == (17, to(anna.chat))
         await bot.post(to(anna.chat), rendered(bot, "x"), "k")
         service.limits(3, "getUpdates")
-        with pytest.raises(Limited) as raised:
+        with pytest.raises(TooManyRequests) as raised:
             await bot.receive(None)
         assert (raised.value.after_s, raised.value.conversation) == (3, None)
 
@@ -509,9 +509,9 @@ async def test_too_many_requests_say_when_to_ask_again() -> None:
 async def test_a_blocked_bot_is_told_so() -> None:
     async with talking() as (_, bot, anna):
         await anna.blocks_bot()
-        with pytest.raises(Closed, match="blocked by the user"):
+        with pytest.raises(ConversationClosed, match="blocked by the user"):
             await bot.post(to(anna.chat), rendered(bot, "x"), "k")
-        with pytest.raises(Closed, match="chat not found"):
+        with pytest.raises(ConversationClosed, match="chat not found"):
             await bot.working("12345")
 
 

@@ -7,7 +7,15 @@ import pytest
 import trio
 
 from klaw.channels.matrix import Matrix
-from klaw.channels.messenger import Closed, IncomingFile, Limited, Part, Refused, Unreachable, WrongToken
+from klaw.channels.messenger import (
+    ConversationClosed,
+    IncomingFile,
+    Part,
+    ServiceRefused,
+    TooManyRequests,
+    Unreachable,
+    WrongToken,
+)
 from tests.support.llm_server import Hang, LlmServer, Recorded, Reply, serve_llm
 from tests.support.matrix import account
 from tests.support.services.imitation import json_reply, page_reply
@@ -33,7 +41,7 @@ async def refused_post(reply: Reply) -> Exception:
     async with serve_llm(Imitation()) as server:
         server.respond = lambda _request: reply
         matrix = Matrix(TOKEN, f"http://127.0.0.1:{server.port}")
-        with pytest.raises((Closed, Refused, Unreachable, WrongToken)) as raised:
+        with pytest.raises((ConversationClosed, ServiceRefused, Unreachable, WrongToken)) as raised:
             await matrix.post("!room", PART, "key")
         await matrix.close()
     assert TOKEN not in str(raised.value)
@@ -68,7 +76,7 @@ async def test_real_homeserver_limits_too_many_messages(tmp_path: Path) -> None:
                 for number in range(10):
                     await klaw.matrix.post(room, PART, f"k{number}")
 
-            with pytest.raises(Limited) as limited:
+            with pytest.raises(TooManyRequests) as limited:
                 await post_many()
             assert 0 < limited.value.after_s <= 10
             assert limited.value.conversation is None
@@ -78,13 +86,13 @@ async def test_real_homeserver_limits_too_many_messages(tmp_path: Path) -> None:
 
 async def test_pause_that_the_homeserver_asks_for_is_told() -> None:
     by_body = await refused_post(error(429, "M_LIMIT_EXCEEDED", "Too Many Requests", retry_after_ms=2_500))
-    assert isinstance(by_body, Limited)
+    assert isinstance(by_body, TooManyRequests)
     assert by_body.after_s == 2.5
     by_header = await refused_post(error(429, "M_LIMIT_EXCEEDED", "slow", headers=(("Retry-After", "7"),)))
-    assert isinstance(by_header, Limited)
+    assert isinstance(by_header, TooManyRequests)
     assert by_header.after_s == 7
     by_proxy = await refused_post(page_reply(429))
-    assert isinstance(by_proxy, Limited)
+    assert isinstance(by_proxy, TooManyRequests)
     assert by_proxy.after_s > 0
 
 
@@ -101,7 +109,7 @@ async def test_answer_that_never_ends_is_given_up(autojump_clock: trio.testing.M
 
 async def test_refusal_quotes_the_homeserver_but_not_the_token() -> None:
     failed = await refused_post(error(400, "M_BAD_JSON", f"Bad token {TOKEN} in <b>body</b>"))
-    assert type(failed) is Refused
+    assert type(failed) is ServiceRefused
     assert "M_BAD_JSON Bad token ***" in str(failed)
 
 
@@ -114,7 +122,7 @@ async def test_page_in_place_of_a_homeserver_is_named() -> None:
     async with serve_llm(Imitation()) as server:
         server.respond = lambda _request: page_reply()
         matrix = Matrix(TOKEN, f"http://127.0.0.1:{server.port}")
-        with pytest.raises(Refused, match="is not the address of a Matrix homeserver"):
+        with pytest.raises(ServiceRefused, match="is not the address of a Matrix homeserver"):
             await matrix.open()
         await matrix.close()
         assert len(server.requests) == 2

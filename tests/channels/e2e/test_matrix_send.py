@@ -5,15 +5,22 @@ from contextlib import suppress
 import pytest
 import trio
 
-from klaw.channels.messenger import Button, Closed, ConversationMoved, Pressed, Refused, Unreachable
-from tests.support.matrix import Account, account, together
+from klaw.channels.messenger import (
+    Button,
+    ButtonPress,
+    ConversationClosed,
+    ConversationMoved,
+    ServiceRefused,
+    Unreachable,
+)
+from tests.support.matrix import ChannelAccount, account, together
 from tests.support.services.synapse import Synapse
 from tests.support.waiting import until
 
 YES_NO = (Button(label="Allow", data="allow:1"), Button(label="Refuse", data="deny:1"))
 
 
-async def post(klaw: Account, conversation: str, markdown: str, key: str, **more) -> str:
+async def post(klaw: ChannelAccount, conversation: str, markdown: str, key: str, **more) -> str:
     (part,) = klaw.matrix.render(markdown)
     return await klaw.matrix.post(conversation, part, key, **more)
 
@@ -113,7 +120,7 @@ async def test_file_larger_than_the_homeserver_takes_is_refused(synapse: Synapse
     async with account(synapse) as klaw:
         anna = await synapse.person("anna")
         room = await together(klaw, anna)
-        with pytest.raises(Refused, match="at most 30,000,000 bytes"):
+        with pytest.raises(ServiceRefused, match="at most 30,000,000 bytes"):
             await klaw.matrix.upload(room, "a", "text/plain", bytes(30_000_001), "k1")
 
 
@@ -132,10 +139,10 @@ async def test_buttons_are_reactions_that_people_tap(synapse: Synapse) -> None:
         await klaw.restart()
         await anna.react(room, message, "🎉")
         await anna.react(room, message, "❌\ufe0f")
-        pressed = await klaw.next(Pressed)
+        pressed = await klaw.next(ButtonPress)
         assert (pressed.data, pressed.message, pressed.conversation.id) == ("deny:1", message, room)
         assert pressed.sender.id == anna.id
-        assert sum(isinstance(event, Pressed) for event in klaw.events) == 1
+        assert sum(isinstance(event, ButtonPress) for event in klaw.events) == 1
         await klaw.matrix.confirm(pressed, "refused")
 
 
@@ -150,7 +157,7 @@ async def test_buttons_are_gone_after_an_edit_without_them(synapse: Synapse) -> 
         three = tuple(Button(label=f"Number {number}", data=f"n:{number}") for number in range(3))
         other = await post(klaw, room, "Which?", "k3", buttons=three)
         await anna.react(room, other, "2\ufe0f\u20e3")
-        pressed = await klaw.next(Pressed)
+        pressed = await klaw.next(ButtonPress)
         assert (pressed.message, pressed.data) == (other, "n:1")
 
 
@@ -162,7 +169,7 @@ async def test_nobody_else_can_make_buttons(synapse: Synapse) -> None:
         await anna.react(room, forged, "✅")
         real = await post(klaw, room, "Run?", "k1", buttons=YES_NO)
         await anna.react(room, real, "✅")
-        assert (await klaw.next(Pressed)).message == real
+        assert (await klaw.next(ButtonPress)).message == real
 
 
 async def test_people_see_that_an_answer_is_being_written(synapse: Synapse) -> None:
@@ -183,9 +190,9 @@ async def test_room_without_the_bot_is_closed(synapse: Synapse) -> None:
         anna = await synapse.person("anna")
         room = await together(klaw, anna)
         await anna.kick(room, klaw.person)
-        with pytest.raises(Closed, match=r"M_FORBIDDEN .*not in room"):
+        with pytest.raises(ConversationClosed, match=r"M_FORBIDDEN .*not in room"):
             await post(klaw, room, "hello?", "k1")
-        with pytest.raises(Closed):
+        with pytest.raises(ConversationClosed):
             await post(klaw, "!nowhere:klaw.test", "hello?", "k2")
 
 

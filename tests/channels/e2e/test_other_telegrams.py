@@ -15,7 +15,7 @@ import httpx2
 import pytest
 import trio
 
-from klaw.channels.messenger import Bot, Button, Incoming, Part, Pressed, Unreachable
+from klaw.channels.messenger import Bot, Button, ButtonPress, IncomingMessage, Part, Unreachable
 from klaw.channels.telegram import Telegram
 from klaw.channels.telegram_updates import events
 from tests.support.llm_server import LlmServer, serve_llm
@@ -74,7 +74,7 @@ async def test_telegram_test_api() -> None:
         command = [{"type": "bot_command", "offset": 0, "length": 6}]
         await people.post("/sendCommand", json={**common, "text": "/start AB12", "entities": command})
         batch = await bot.receive(None)
-        assert [(event.text, event.sender.name) for event in batch.events if isinstance(event, Incoming)] == [
+        assert [(event.text, event.sender.name) for event in batch.events if isinstance(event, IncomingMessage)] == [
             ("Hello", "Anna"),
             ("/start AB12", "Anna"),
         ]
@@ -92,7 +92,7 @@ async def test_telegram_test_api() -> None:
         pressed = {**common, "data": "approve:1", "message": {"message_id": number, "chat": CHAT, "from": ANNA}}
         await people.post("/sendCallback", json=pressed)
         (event,) = (await bot.receive(batch.position)).events
-        assert isinstance(event, Pressed)
+        assert isinstance(event, ButtonPress)
         assert (event.data, event.message) == ("approve:1", sent)
         await bot.confirm(event, "Approved")
         with pytest.raises(Unreachable, match="status 500"):  # it has no sendChatAction
@@ -131,7 +131,10 @@ async def test_telemelya(tmp_path: Path) -> None:
 
         await _delivers(people, {"chat_id": 77, "text": "Hello"})
         await _delivers(people, {"chat_id": 77, "command": "start AB12"})
-        assert [event.text for event in _events(webhook, me) if isinstance(event, Incoming)] == ["Hello", "/start AB12"]
+        assert [event.text for event in _events(webhook, me) if isinstance(event, IncomingMessage)] == [
+            "Hello",
+            "/start AB12",
+        ]
 
         (part,) = bot.render("Run `ls -l`, **Anna**?")
         sent = await bot.post("77", part, "1", buttons=[Button(label="Yes", data="approve:1")])
@@ -142,7 +145,7 @@ async def test_telemelya(tmp_path: Path) -> None:
         number = int(sent.partition(":")[2])
         await _delivers(people, {"chat_id": 77, "callback_data": "approve:1", "callback_message_id": number})
         pressed = _events(webhook, me)[-1]
-        assert isinstance(pressed, Pressed)
+        assert isinstance(pressed, ButtonPress)
         assert (pressed.data, pressed.message) == ("approve:1", sent)
         await bot.confirm(pressed, "Approved")
 
@@ -158,7 +161,7 @@ async def test_telemelya(tmp_path: Path) -> None:
         photo = {"chat_id": 77, "photo_file_id": calls["sendPhoto"]["file_id"], "photo_caption": "Look"}
         await _delivers(people, photo)
         message = _events(webhook, me)[-1]
-        assert isinstance(message, Incoming)
+        assert isinstance(message, IncomingMessage)
         assert message.text == "Look"
         assert b"".join([chunk async for chunk in bot.download(message.files[0])]) == picture
         await bot.close()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from klaw.channels import matrix_events as events
 from klaw.channels.matrix_events import RoomState
-from klaw.channels.messenger import Incoming
+from klaw.channels.messenger import IncomingMessage
 
 BOT = "@klaw:example.org"
 WORDS = (
@@ -50,7 +50,7 @@ def test_any_content_is_read_or_passed_over(kind: str, content: Any, other: Any,
     for about in (None, target):
         said = events.said(made, room, [BOT, "klaw"], {"new"}, about)
         if said is not None:
-            assert isinstance(said, Incoming)
+            assert isinstance(said, IncomingMessage)
             assert said.text or said.files
             assert "\0" not in said.text
             (said.text + said.sender.name).encode()

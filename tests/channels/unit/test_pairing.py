@@ -1,6 +1,6 @@
 """Codes: how long they hold, how often, and for whom."""
 
-from klaw.channels.messenger import Conversation, Sender
+from klaw.channels.messenger import ChannelConversation, Sender
 from klaw.channels.pairing import LASTS_S, LENGTH, MOST_OPEN, PairingCodes, Stranger
 from klaw.domain.names import UserId
 
@@ -8,7 +8,7 @@ ANNA = UserId("anna")
 
 
 def stranger(number: int = 1, account: str = "telegram", *, group: bool = False) -> Stranger:
-    conversation = Conversation(id=str(number), title="Somebody", group=group)
+    conversation = ChannelConversation(id=str(number), title="Somebody", group=group)
     return Stranger(account=account, conversation=conversation, sender=Sender(id=str(number), name="Somebody"))
 
 

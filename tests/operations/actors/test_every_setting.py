@@ -63,8 +63,6 @@ VALID: Mapping[str, Any] = {
     "channels.accounts.bot.type": "matrix",
     "channels.accounts.bot.token": "${PATH}",
     "channels.accounts.bot.url": "http://127.0.0.1:10",
-    "voice.transcribe": "stub/whisper",
-    "voice.speak": "stub/tts",
     "kb.endpoints.museum.url": "http://127.0.0.1:10/sparql",
 }
 """Where any other value of the type would break a rule."""

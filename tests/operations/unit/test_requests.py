@@ -17,7 +17,6 @@ SLOW_S = {
     **dict.fromkeys(("config_set", "config_unset", "config_undo", "config_reload"), 75),
     **dict.fromkeys(("channels_add", "channels_remove"), 90),
     **dict.fromkeys(("channels_invite", "channels_pair", "channels_unpair", "channels_test"), 60),
-    "voice_transcribe": 310,
     "kb_add": 120,
     "kb_check": 3600,
     "kb_delete": 3600,
