@@ -23,7 +23,7 @@ from klaw.channels.messenger import (
     ConversationClosed,
     ConversationMoved,
     Part,
-    ServiceRefused,
+    RefusedByMessenger,
     TooManyRequests,
     Unreachable,
 )
@@ -216,7 +216,7 @@ class ConversationDelivery:
             key, over = f"{self.link.id}-{message.seq}-{number}", number + 1 == len(parts)
             try:
                 await self._put(parts[number], key, self.link.draft if number == 0 else "")
-            except ServiceRefused as error:
+            except RefusedByMessenger as error:
                 log.warning("message_refused", name=self._account.name, error=error_class(error))
                 await self._put_notice(key)
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
@@ -240,7 +240,7 @@ class ConversationDelivery:
             log.warning("not_spoken", name=account.name, code=error.code)
             return
         name = f"{account.bot.name.strip('@') if account.bot is not None else 'klaw'}.ogg"
-        with suppress(ServiceRefused):
+        with suppress(RefusedByMessenger):
             await account.messenger.upload(
                 link.conversation, name, kind, sound, f"{link.id}-{answer.seq}-v", voice=True
             )
@@ -248,14 +248,14 @@ class ConversationDelivery:
     async def _put(self, part: Part, key: str, draft: str = "") -> None:
         conversation = self.link.conversation
         if draft:
-            with suppress(ServiceRefused):  # it is gone, or too old
+            with suppress(RefusedByMessenger):  # it is gone, or too old
                 await self._account.messenger.edit(conversation, draft, part, key)
                 return
         await self._account.messenger.post(conversation, part, key)
 
     async def _put_notice(self, key: str) -> None:
         text = say("refused", self.link.language, name=self._account.kind.capitalize(), chat=self.link.chat)
-        with suppress(ServiceRefused):
+        with suppress(RefusedByMessenger):
             for part in self._account.messenger.render(text):
                 await self._account.messenger.post(self.link.conversation, part, f"{key}-r")
 
@@ -300,7 +300,7 @@ class ConversationDelivery:
         text, self._edits = running.text, self._edits + 1
         parts = self._account.messenger.render(text + GROWS)
         if parts:
-            with suppress(ServiceRefused):
+            with suppress(RefusedByMessenger):
                 if self.link.draft:
                     key = f"{self.link.id}-{running.turn[:12]}-d{self._edits}"
                     await self._account.messenger.edit(self.link.conversation, self.link.draft, parts[0], key)
@@ -344,7 +344,7 @@ class ConversationDelivery:
         key = f"{self.link.id}-{ended.turn}"
         if self.link.draft:  # no more will come of it
             for part in messenger.render(self._shown)[:1]:
-                with suppress(ServiceRefused):
+                with suppress(RefusedByMessenger):
                     await messenger.edit(conversation, self.link.draft, part, f"{key}-e")
             await self.change(self.chat, draft="")
         if ended.status is TurnStatus.FAILED:

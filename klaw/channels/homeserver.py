@@ -11,7 +11,7 @@ import trio
 
 from klaw.bounded_body import BoundedBody
 from klaw.channels.matrix_events import at, text_at
-from klaw.channels.messenger import ChannelError, ServiceRefused, TooManyRequests, Unreachable, WrongToken
+from klaw.channels.messenger import ChannelError, RefusedByMessenger, TooManyRequests, Unreachable, WrongToken
 from klaw.errors import ToolRefused
 from klaw.llm.providers.http import client_of, connection_failure, parse_retry_after
 from klaw.llm.providers.refusals import error_text, readable, shown
@@ -39,7 +39,7 @@ class Homeserver:
             found = await self.optional("/.well-known/matrix/client", is_public=True)
             address = text_at(found, "m.homeserver", "base_url").rstrip("/")
             if urlsplit(address).scheme not in ("http", "https"):
-                raise ServiceRefused(f"{self._url} is not the address of a Matrix homeserver")
+                raise RefusedByMessenger(f"{self._url} is not the address of a Matrix homeserver")
             await self._client.aclose()
             self._url, self._client = address, client_of(address, {}, REQUEST_S)
 
@@ -47,7 +47,7 @@ class Homeserver:
         """What a GET brings; empty: it is refused."""
         try:
             return await self.ask("GET", path, **more)
-        except ServiceRefused:
+        except RefusedByMessenger:
             return {}
 
     async def ask(self, method: str, path: str, body: object = None, **more: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Homeserver:
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         answer = readable(bytes(await self.exchange(method, path, content, **more)))
         if not isinstance(answer, dict):
-            raise ServiceRefused(f"{self._url} does not answer as a Matrix homeserver")
+            raise RefusedByMessenger(f"{self._url} does not answer as a Matrix homeserver")
         return answer
 
     async def exchange(
@@ -70,7 +70,7 @@ class Homeserver:
         at_most: int = MAX_ANSWER_BYTES,
         is_public: bool = False,
     ) -> bytearray:
-        """The body that a request brings; one that ``is_public`` needs no token. Raises ChannelError; ServiceRefused,
+        """The body that a request brings; one that ``is_public`` needs no token. Raises ChannelError; RefusedByMessenger,
         too, if the body has more than ``at_most`` bytes."""
         headers = {"content-type": media_type}
         if not is_public:
@@ -84,7 +84,7 @@ class Homeserver:
                 if response.status_code != 200:
                     raise self._refusal(response, readable(bytes(body.data)))
                 if not is_whole:
-                    raise ServiceRefused(f"it is larger than {at_most:,} bytes")
+                    raise RefusedByMessenger(f"it is larger than {at_most:,} bytes")
                 return body.data
         except httpx2.TimeoutException:
             pass
@@ -99,7 +99,7 @@ class Homeserver:
             return TooManyRequests(at(payload, "retry_after_ms", of=int) / 1000 or asked_s or UNKNOWN_PAUSE_S)
         words = shown(error_text(payload), [self._token])
         text = f"the homeserver answered {status}: {' '.join(filter(None, (code, words)))}".rstrip(": ")
-        kind = WrongToken if code in _BAD_TOKEN else Unreachable if status >= 500 else ServiceRefused
+        kind = WrongToken if code in _BAD_TOKEN else Unreachable if status >= 500 else RefusedByMessenger
         error = kind(text)
         error.code = code
         return error

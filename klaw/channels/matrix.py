@@ -27,7 +27,7 @@ from klaw.channels.messenger import (
     MessageDeletion,
     NewConversationId,
     Part,
-    ServiceRefused,
+    RefusedByMessenger,
     TooManyRequests,
     Unreachable,
 )
@@ -195,7 +195,7 @@ class Matrix:
             await self.join(new)
         except TooManyRequests:
             raise
-        except (ServiceRefused, Unreachable):
+        except (RefusedByMessenger, Unreachable):
             return ()
         return (NewConversationId(conversation=old, to=new),)
 
@@ -204,7 +204,7 @@ class Matrix:
             if not 0 < len(event) <= MAX_ID:
                 return None
             return await self._server.ask("GET", f"{CLIENT}/rooms/{_path(room)}/event/{_path(event)}")
-        except ServiceRefused:
+        except RefusedByMessenger:
             return None
 
     # -- what goes -----------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Matrix:
         self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
     ) -> str:
         if len(data) > self._upload_bytes:
-            raise ServiceRefused(f"the homeserver takes files of at most {self._upload_bytes:,} bytes")
+            raise RefusedByMessenger(f"the homeserver takes files of at most {self._upload_bytes:,} bytes")
         answer = await self._server.ask(
             "POST",
             "/_matrix/media/v3/upload",
@@ -262,7 +262,7 @@ class Matrix:
             try:
                 answer = await self._server.exchange("GET", f"{place}/{path}", at_most=most)
                 break
-            except ServiceRefused as error:
+            except RefusedByMessenger as error:
                 if place == OLD_MEDIA or error.code != "M_UNRECOGNIZED":
                     raise
         for begin in range(0, len(answer), PIECE_BYTES):
@@ -292,7 +292,7 @@ class Matrix:
         room = _room(conversation)
         try:
             return await self._server.ask("PUT", f"{CLIENT}/rooms/{_path(room)}/{path}", body)
-        except ServiceRefused as error:
+        except RefusedByMessenger as error:
             if error.code not in _NO_ROOM:
                 raise
             closed = ConversationClosed(str(error))
@@ -305,7 +305,7 @@ class Matrix:
         """React to an own message with what people press, so that they only tap."""
         for emoji, _ in _pressable(buttons):
             relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
-            with suppress(ServiceRefused, ConversationClosed):  # it is there already, or only people may react here
+            with suppress(RefusedByMessenger, ConversationClosed):  # it is there already, or only people may react here
                 await self._send(conversation, {"m.relates_to": relation}, f"{key}.{emoji}", "m.reaction")
 
 

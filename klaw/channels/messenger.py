@@ -179,7 +179,7 @@ class ReceivedElsewhere(ChannelError):
     """Another program receives with the same token."""
 
 
-class ServiceRefused(ChannelError):
+class RefusedByMessenger(ChannelError):
     """The service does not take this message, whatever happens; it will not take it later either."""
 
 
@@ -225,7 +225,7 @@ class Messenger(Protocol):
         self, conversation: str, message: str, part: Part, key: str, *, buttons: Sequence[Button] = ()
     ) -> None:
         """Let an own message say something else; its buttons are replaced. Nothing happens if it says so already.
-        Raises ServiceRefused: the message is gone or too old."""
+        Raises RefusedByMessenger: the message is gone or too old."""
         ...
 
     async def upload(
@@ -236,7 +236,7 @@ class Messenger(Protocol):
         ...
 
     def download(self, file: IncomingFile) -> AsyncIterator[bytes]:
-        """The bytes of a file. Raises ServiceRefused: it is gone, or larger than ``Limits.download_bytes``."""
+        """The bytes of a file. Raises RefusedByMessenger: it is gone, or larger than ``Limits.download_bytes``."""
         ...
 
     async def working(self, conversation: str) -> None:

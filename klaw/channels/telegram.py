@@ -29,7 +29,7 @@ from klaw.channels.messenger import (
     Limits,
     Part,
     ReceivedElsewhere,
-    ServiceRefused,
+    RefusedByMessenger,
     TooManyRequests,
     Unreachable,
     WrongToken,
@@ -119,7 +119,7 @@ class Telegram:
         try:
             members = {"chat_id": int(chat), "message_id": int(number), **_keyboard(buttons)}
             await self._say("editMessageText", members, part, conversation)
-        except ServiceRefused as error:
+        except RefusedByMessenger as error:
             if "message is not modified" not in str(error):
                 raise
 
@@ -135,12 +135,14 @@ class Telegram:
     ) -> str:
         del key
         if len(data) > self.limits.upload_bytes:
-            raise ServiceRefused("the file is larger than 50 MB, which a Telegram bot cannot send")
+            raise RefusedByMessenger("the file is larger than 50 MB, which a Telegram bot cannot send")
         kind = _kind(type, len(data), voice=voice)
         file = (name, data, type or "application/octet-stream")
         try:
             sent = await self._call(f"send{kind.title()}", _to(conversation), conversation, file={kind: file})
-        except ServiceRefused:  # a picture of odd size, a sound of another form, somebody who wants no voice messages
+        except (
+            RefusedByMessenger
+        ):  # a picture of odd size, a sound of another form, somebody who wants no voice messages
             if kind == "document":
                 raise
             sent = await self._call("sendDocument", _to(conversation), conversation, file={"document": file})
@@ -148,14 +150,14 @@ class Telegram:
 
     async def download(self, file: IncomingFile) -> AsyncIterator[bytes]:  # noqa: ASYNC900  nothing is open then
         if (file.bytes or 0) > self.limits.download_bytes:
-            raise ServiceRefused("the file is larger than 20 MB, which Telegram does not give to bots")
+            raise RefusedByMessenger("the file is larger than 20 MB, which Telegram does not give to bots")
         path = (await self._call("getFile", {"file_id": file.place}))["file_path"]
         # A Bot API server on one's own machine tells where the file lies there, below a folder named like the token.
         path = path.rpartition(f"{self._token}/")[2].lstrip("/")
         url = f"{self._base('/file')}/{quote(path)}"
         status, data = await self._exchange("GET", url, self.limits.download_bytes)
         if status != 200:
-            raise ServiceRefused("Telegram does not have the file any more")
+            raise RefusedByMessenger("Telegram does not have the file any more")
         for begin in range(0, len(data), PIECE_BYTES):
             yield bytes(data[begin : begin + PIECE_BYTES])
 
@@ -165,7 +167,7 @@ class Telegram:
     async def confirm(self, pressed: ButtonPress, text: str) -> None:
         try:
             await self._call("answerCallbackQuery", {"callback_query_id": pressed.token, "text": text[:MAX_CONFIRM]})
-        except ServiceRefused:  # it was pressed too long ago
+        except RefusedByMessenger:  # it was pressed too long ago
             log.info("telegram_press_too_old")
 
     async def leave(self, conversation: str) -> None:
@@ -204,7 +206,7 @@ class Telegram:
         members = {**members, "link_preview_options": {"is_disabled": True}}
         try:
             return await self._call(method, {**members, "text": part.formatted, "parse_mode": "HTML"}, conversation)
-        except ServiceRefused as error:
+        except RefusedByMessenger as error:
             if "can't parse entities" not in str(error):
                 raise
             log.warning("telegram_formatting_refused")
@@ -238,7 +240,7 @@ class Telegram:
         with _translated():
             async with self._client.stream(method, url, **more) as response:
                 if not await whole.read(response.aiter_raw()):
-                    raise ServiceRefused(f"the answer of Telegram is longer than {at_most // 1024 // 1024} MB")
+                    raise RefusedByMessenger(f"the answer of Telegram is longer than {at_most // 1024 // 1024} MB")
         return response.status_code, whole.data
 
     def _base(self, kind: str = "") -> str:
@@ -288,7 +290,7 @@ def failure(status: int, said: str, about: Json, conversation: str | None) -> Ch
         return WrongToken("Telegram does not know this token; ask @BotFather for a new one")
     if status == 409:
         return ReceivedElsewhere(text)
-    return ConversationClosed(text) if status == 403 or _GONE.search(said) else ServiceRefused(text)
+    return ConversationClosed(text) if status == 403 or _GONE.search(said) else RefusedByMessenger(text)
 
 
 def _fits(text: StyledText) -> bool:

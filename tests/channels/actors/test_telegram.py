@@ -23,7 +23,7 @@ from klaw.channels.messenger import (
     NewConversationId,
     Part,
     ReceivedElsewhere,
-    ServiceRefused,
+    RefusedByMessenger,
     TooManyRequests,
     Unreachable,
     WrongToken,
@@ -396,15 +396,15 @@ async def test_files_that_are_too_large_or_gone_are_refused() -> None:
         await anna.sends_file("document", b"x", "a.bin")
         (file,) = (await heard(bot)).files
         service.files.clear()
-        with pytest.raises(ServiceRefused, match="wrong file_id"):
+        with pytest.raises(RefusedByMessenger, match="wrong file_id"):
             await anext(bot.download(file))
         service.updates.clear()
         await anna.sends_file("document", bytes(20 * MB + 1), "b.bin")
         (file,) = (await heard(bot)).files
-        with pytest.raises(ServiceRefused, match="20 MB"):
+        with pytest.raises(RefusedByMessenger, match="20 MB"):
             await anext(bot.download(file))
         assert ("getFile", {"file_id": file.place}) not in service.calls
-        with pytest.raises(ServiceRefused, match="50 MB"):
+        with pytest.raises(RefusedByMessenger, match="50 MB"):
             await bot.upload(to(anna.chat), "c.bin", "", bytes(50 * MB + 1), "k")
 
 
@@ -448,7 +448,7 @@ async def test_an_answer_grows_in_place() -> None:
         assert [(each.type, each.offset, each.length) for each in shown.entities] == [("bold", 0, 4), ("bold", 9, 3)]
         assert service.refused == [each for each in service.refused if "not modified" in each]
         anna.chat.messages.remove(shown)
-        with pytest.raises(ServiceRefused, match="message to edit not found"):
+        with pytest.raises(RefusedByMessenger, match="message to edit not found"):
             await bot.edit(to(anna.chat), sent, rendered(bot, "x"), "4")
 
 

@@ -9,7 +9,7 @@ from klaw.channels.messenger import (
     IncomingMessage,
     MessageDeletion,
     NewConversationId,
-    ServiceRefused,
+    RefusedByMessenger,
 )
 from tests.support.matrix import account, together
 from tests.support.services.synapse import Synapse
@@ -140,9 +140,9 @@ async def test_file_that_is_too_large_or_gone_is_refused(synapse: Synapse) -> No
         room = await together(klaw, anna)
         await anna.send_file(room, b"a" * 20_000_001, "application/zip", "big.zip")
         (file,) = (await klaw.next(IncomingMessage)).files
-        with pytest.raises(ServiceRefused, match="20,000,000 bytes"):
+        with pytest.raises(RefusedByMessenger, match="20,000,000 bytes"):
             await bytes_of(klaw.matrix.download(file))
-        with pytest.raises(ServiceRefused, match="M_NOT_FOUND"):
+        with pytest.raises(RefusedByMessenger, match="M_NOT_FOUND"):
             await bytes_of(klaw.matrix.download(attrs.evolve(file, place="mxc://klaw.test/nothing")))
 
 

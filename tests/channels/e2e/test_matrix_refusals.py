@@ -11,7 +11,7 @@ from klaw.channels.messenger import (
     ConversationClosed,
     IncomingFile,
     Part,
-    ServiceRefused,
+    RefusedByMessenger,
     TooManyRequests,
     Unreachable,
     WrongToken,
@@ -41,7 +41,7 @@ async def refused_post(reply: Reply) -> Exception:
     async with serve_llm(Imitation()) as server:
         server.respond = lambda _request: reply
         matrix = Matrix(TOKEN, f"http://127.0.0.1:{server.port}")
-        with pytest.raises((ConversationClosed, ServiceRefused, Unreachable, WrongToken)) as raised:
+        with pytest.raises((ConversationClosed, RefusedByMessenger, Unreachable, WrongToken)) as raised:
             await matrix.post("!room", PART, "key")
         await matrix.close()
     assert TOKEN not in str(raised.value)
@@ -109,7 +109,7 @@ async def test_answer_that_never_ends_is_given_up(autojump_clock: trio.testing.M
 
 async def test_refusal_quotes_the_homeserver_but_not_the_token() -> None:
     failed = await refused_post(error(400, "M_BAD_JSON", f"Bad token {TOKEN} in <b>body</b>"))
-    assert type(failed) is ServiceRefused
+    assert type(failed) is RefusedByMessenger
     assert "M_BAD_JSON Bad token ***" in str(failed)
 
 
@@ -122,7 +122,7 @@ async def test_page_in_place_of_a_homeserver_is_named() -> None:
     async with serve_llm(Imitation()) as server:
         server.respond = lambda _request: page_reply()
         matrix = Matrix(TOKEN, f"http://127.0.0.1:{server.port}")
-        with pytest.raises(ServiceRefused, match="is not the address of a Matrix homeserver"):
+        with pytest.raises(RefusedByMessenger, match="is not the address of a Matrix homeserver"):
             await matrix.open()
         await matrix.close()
         assert len(server.requests) == 2

@@ -10,7 +10,7 @@ from klaw.channels.messenger import (
     ButtonPress,
     ConversationClosed,
     ConversationMoved,
-    ServiceRefused,
+    RefusedByMessenger,
     Unreachable,
 )
 from tests.support.matrix import ChannelAccount, account, together
@@ -120,7 +120,7 @@ async def test_file_larger_than_the_homeserver_takes_is_refused(synapse: Synapse
     async with account(synapse) as klaw:
         anna = await synapse.person("anna")
         room = await together(klaw, anna)
-        with pytest.raises(ServiceRefused, match="at most 30,000,000 bytes"):
+        with pytest.raises(RefusedByMessenger, match="at most 30,000,000 bytes"):
             await klaw.matrix.upload(room, "a", "text/plain", bytes(30_000_001), "k1")
 
 
