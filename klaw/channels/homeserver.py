@@ -70,8 +70,8 @@ class Homeserver:
         at_most: int = MAX_ANSWER_BYTES,
         is_public: bool = False,
     ) -> bytearray:
-        """The body that a request brings; one that ``is_public`` needs no token. Raises ChannelError; RefusedByMessenger,
-        too, if the body has more than ``at_most`` bytes."""
+        """The body that a request brings; one that ``is_public`` needs no token. Raises ChannelError;
+        RefusedByMessenger, too, if the body has more than ``at_most`` bytes."""
         headers = {"content-type": media_type}
         if not is_public:
             headers["authorization"] = f"Bearer {self._token}"
