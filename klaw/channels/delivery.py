@@ -28,7 +28,7 @@ from klaw.channels.messenger import (
     Unreachable,
 )
 from klaw.channels.wording import escaped, say, translated
-from klaw.domain.attachment import TRANSCRIBED
+from klaw.domain.attachment import TRANSCRIBED, Attachment, files_of
 from klaw.domain.events import (
     Approval,
     ApprovalAsked,
@@ -211,7 +211,8 @@ class ConversationDelivery:
 
     async def _deliver(self, message: Message) -> None:
         text = self._text_of(message)
-        parts = self._account.messenger.render(text) if text else []
+        files = files_of(message.metadata) if message.role is not Role.USER else ()
+        parts = [*(self._account.messenger.render(text) if text else ()), *files]
         for number in range(self.link.parts, len(parts)):
             key, over = f"{self.link.id}-{message.seq}-{number}", number + 1 == len(parts)
             try:
@@ -245,8 +246,12 @@ class ConversationDelivery:
                 link.conversation, name, kind, sound, f"{link.id}-{answer.seq}-v", voice=True
             )
 
-    async def _put(self, part: Part, key: str, draft: str = "") -> None:
+    async def _put(self, part: Part | Attachment, key: str, draft: str = "") -> None:
         conversation = self.link.conversation
+        if isinstance(part, Attachment):
+            data = await self._account.core.attachments.read(self.link.user, part.sha256)
+            await self._account.messenger.upload(conversation, part.name, part.type, data, key)
+            return
         if draft:
             with suppress(RefusedByMessenger):  # it is gone, or too old
                 await self._account.messenger.edit(conversation, draft, part, key)

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 import trio
 
+from klaw.channels.delivery import AGAIN
 from klaw.cli.admin_call import RefusedByServer, call
 from klaw.config.paths import Paths
 from tests.support.llm_server import LlmServer, Text, Tool, Wait, serve_llm, text_reply, tool_reply
 from tests.support.server import Server, served, write_home
+from tests.support.services.imitation import json_reply
 from tests.support.services.telegram import Chat, Person, Shown, TelegramService, serve_telegram
+from tests.support.services.voice import OGG, VoiceService
 from tests.support.waiting import until
 
 
@@ -46,8 +50,8 @@ async def said(chat: Chat, words: str) -> Shown:
 
 
 @asynccontextmanager
-async def telegram_world(home: Path, **sections: Any) -> AsyncIterator[World]:
-    async with serve_llm() as llm, serve_telegram() as telegram:
+async def telegram_world(home: Path, service: LlmServer | None = None, **sections: Any) -> AsyncIterator[World]:
+    async with serve_llm(service) as llm, serve_telegram() as telegram:
         stub = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True, "images": False}}}
         async with served(write_home(home, providers={"stub": stub}, **sections)) as server:
             yield World(server, telegram, llm)
@@ -202,11 +206,13 @@ def is_degraded(status: dict[str, Any]) -> bool:
     return any("telegram" in each["text"] for each in status["degraded"])
 
 
-async def test_an_hour_without_the_service(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["loses_network", "goes_down"])
+async def test_nothing_is_lost_while_the_service_is_away(tmp_path: Path, fault: str) -> None:
+    assert AGAIN.pause_s(10_000) < 60  # however long that lasted, it is back in less than a minute
     async with telegram_world(tmp_path) as world:
         await world.connect()
         anna = await world.paired()
-        world.telegram.loses_network()
+        getattr(world.telegram, fault)()
         await world.server.status_when(is_degraded)
         await anna.says("Anybody?")
         world.llm.replies.append(text_reply("Yes, me."))
@@ -316,3 +322,57 @@ async def test_an_older_message_is_corrected_without_an_answer(tmp_path: Path) -
         await said(anna.chat, "Under the stone.")
         assert "(edited) The key is under the stone" in str(world.llm.requests[-1].body)
         assert len(world.llm.requests) == 3
+
+
+async def test_a_voice_message_is_heard_and_answered_with_voice(tmp_path: Path) -> None:
+    service = VoiceService()
+    voice = {"transcribe": "stub/whisper-1", "speak": "stub/tts-1"}
+    async with telegram_world(tmp_path, service, voice=voice) as world:
+        await world.connect()
+        anna = await world.paired(language="ru")
+        await world.ask("config_set", values={"channels.accounts.telegram.speak": True})
+        service.heard[OGG] = "Какая столица Перу?"
+        service.answers.append(text_reply("**Лима.**"))
+        await anna.sends_file("voice", OGG)
+        await said(anna.chat, "Лима.")
+        spoken = await until(lambda: next((each for each in anna.chat.of_bot if each.file is not None), None))
+        assert spoken.file is not None
+        assert spoken.file.kind == "voice"
+        found = (await world.ask("chats_messages", chat="Telegram", user="local"))["messages"]
+        asked = next(each for each in found if each["role"] == "user")
+        assert (asked["content"], asked["transcribed"]) == ("Какая столица Перу?", True)
+        assert asked["files"][0]["type"] == "audio/ogg"
+
+
+async def test_without_a_model_that_hears_klaw_says_how_to_get_one(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        await anna.sends_file("voice", OGG)
+        told = await said(anna.chat, "Klaw cannot listen yet")
+        assert "voice.transcribe" in told.text
+        await until(lambda: not world.telegram.updates)
+        assert world.llm.requests == []
+
+
+async def test_a_picture_of_an_answer_is_shown(tmp_path: Path) -> None:
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    message = {
+        "role": "assistant",
+        "content": "Here.",
+        "images": [{"image_url": {"url": f"data:image/png;base64,{pixel}"}}],
+    }
+    body = {
+        "id": "1",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+    }
+    async with telegram_world(tmp_path) as world:
+        await world.connect()
+        anna = await world.paired()
+        world.llm.replies.append(json_reply(body))
+        await anna.says("Draw a dot")
+        await said(anna.chat, "Here.")
+        shown = await until(lambda: next((each for each in anna.chat.of_bot if each.file is not None), None))
+        assert shown.file is not None
+        assert shown.file.kind == "photo"
