@@ -152,13 +152,16 @@ class Drill:
         paths = Paths.resolve(self.server.home, {})
         return await trio.to_thread.run_sync(lambda: call(paths, operation, timeout_s=120, **args))
 
-    async def run(self) -> None:
+    async def pair(self) -> None:
         given = {"type": self.messenger.type, "token": self.messenger.token, **self.messenger.address}
         await self.ask("channels_add", **given, user="local")
         for person in self.messenger.people:
             invited = await self.ask("channels_invite", name=self.messenger.type, user=person.name.lower())
             await person.pair(invited["code"])
-            await self._sees(person, re.compile("You are connected"))
+            await self.sees(person, re.compile("You are connected"))
+
+    async def run(self) -> None:
+        await self.pair()
         async with trio.open_nursery() as nursery:
             for person in self.messenger.people:
                 nursery.start_soon(self._talk, person)
@@ -173,9 +176,9 @@ class Drill:
             number = self.said[person.name] + 1
             await person.says(f"{person.name} says {number}")
             self.said[person.name] = number
-            await self._sees(person, re.compile(f"{person.name} heard {number}$"))
+            await self.sees(person, re.compile(f"{person.name} heard {number}$"))
 
-    async def _sees(self, person: Talker, words: re.Pattern[str]) -> None:
+    async def sees(self, person: Talker, words: re.Pattern[str]) -> None:
         async def look() -> bool:
             return any(map(words.search, await person.seen()))
 
