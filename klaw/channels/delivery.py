@@ -5,6 +5,7 @@ restart goes on behind it. Where the service recognises repeated keys nothing is
 sent before a kill, and not noted yet, is sent again."""
 
 import datetime as dt
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -43,7 +44,7 @@ from klaw.domain.events import (
 from klaw.domain.message import Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import NOTICE_ORIGIN
-from klaw.errors import KlawError, VoiceError
+from klaw.errors import AttachmentRefused, KlawError, VoiceError
 from klaw.gateway.answers import StoredOnce
 from klaw.store.kinds import channels, tasks
 from klaw.store.kinds.channels import LinkedConversation
@@ -53,6 +54,8 @@ WORKING_S = 4.0
 """Messengers show for so long that somebody is writing."""
 AGAIN = Backoff(1.0, 45.0)
 GROWS = " …"
+LONG_CHARS = 4_000
+"""Of a longer text: it is made ready in a thread, and what is shown of it while it grows ends there."""
 ALLOW, DENY = "allow:", "deny:"
 
 log = structlog.get_logger("klaw.channels")
@@ -212,12 +215,12 @@ class ConversationDelivery:
     async def _deliver(self, message: Message) -> None:
         text = self._text_of(message)
         files = files_of(message.metadata) if message.role is not Role.USER else ()
-        parts = [*(self._account.messenger.render(text) if text else ()), *files]
+        parts = [*(await self._rendered(text) if text else ()), *files]
         for number in range(self.link.parts, len(parts)):
             key, over = f"{self.link.id}-{message.seq}-{number}", number + 1 == len(parts)
             try:
                 await self._put(parts[number], key, self.link.draft if number == 0 else "")
-            except RefusedByMessenger as error:
+            except (AttachmentRefused, RefusedByMessenger) as error:
                 log.warning("message_refused", name=self._account.name, error=error_class(error))
                 await self._put_notice(key)
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
@@ -245,6 +248,11 @@ class ConversationDelivery:
             await account.messenger.upload(
                 link.conversation, name, kind, sound, f"{link.id}-{answer.seq}-v", voice=True
             )
+
+    async def _rendered(self, text: str) -> list[Part]:
+        """``Messenger.render``, of a long text in a thread."""
+        render = self._account.messenger.render
+        return render(text) if len(text) <= LONG_CHARS else await self._account.core.files.run(render, text)
 
     async def _put(self, part: Part | Attachment, key: str, draft: str = "") -> None:
         conversation = self.link.conversation
@@ -303,7 +311,7 @@ class ConversationDelivery:
         if wait_s > 0:
             return wait_s
         text, self._edits = running.text, self._edits + 1
-        parts = self._account.messenger.render(text + GROWS)
+        parts = self._account.messenger.render(text[:LONG_CHARS] + GROWS)
         if parts:
             with suppress(RefusedByMessenger):
                 if self.link.draft:
@@ -319,20 +327,25 @@ class ConversationDelivery:
     async def _tell_questions(self) -> None:
         for each in list(self._questions.values()):
             asked, language = each.approval, self.link.language
-            if not each.message and each.outcome is None:
-                buttons = [Button(label=say(what, language), data=data + asked.id) for what, data in _CHOICES]
-                each.message = await self._ask(each, buttons, f"{self.link.id}-{asked.id}")
-            elif each.outcome is not None:
-                self._questions.pop(asked.id)
-                if each.message:
+            try:
+                if not each.message and each.outcome is None:
+                    buttons = [Button(label=say(what, language), data=data + asked.id) for what, data in _CHOICES]
+                    each.message = await self._ask(each, buttons, f"{self.link.id}-{asked.id}")
+                elif each.message and each.outcome is not None:
                     when = dt.datetime.fromtimestamp(self._account.core.clock.now()).astimezone()
                     who = escaped(each.who) if each.who else say("elsewhere", language)
                     end = say(each.outcome.value, language, who=who, when=f"{when:%H:%M}")
                     await self._ask(each, (), f"{self.link.id}-{asked.id}-e", f"\n\n{end}")
+            except RefusedByMessenger as error:
+                log.warning("question_not_shown", name=self._account.name, error=error_class(error))
+                self._questions.pop(asked.id)
+            if each.outcome is not None:
+                self._questions.pop(asked.id, None)
 
     async def _ask(self, question: _Question, buttons: Sequence[Button], key: str, end: str = "") -> str:
         asked, messenger = question.approval, self._account.messenger
-        text = say("asks", self.link.language, tool=asked.tool, what=asked.what) + end
+        fence = "`" * (1 + max(2, *map(len, re.findall("`+", asked.what)), 2))  # nothing in it ends the code
+        text = say("asks", self.link.language, tool=asked.tool, what=asked.what, fence=fence) + end
         *before, last = messenger.render(text)
         conversation = self.link.conversation
         if question.message:
@@ -354,8 +367,9 @@ class ConversationDelivery:
             await self.change(self.chat, draft="")
         if ended.status is TurnStatus.FAILED:
             text = say("failed", self.link.language, why=escaped(ended.text or ended.code or ""))
-            for number, part in enumerate(messenger.render(text)):
-                await messenger.post(conversation, part, f"{key}-{number}")
+            with suppress(RefusedByMessenger):
+                for number, part in enumerate(messenger.render(text)):
+                    await messenger.post(conversation, part, f"{key}-{number}")
         self._shown, self._ended = "", None
 
     def _now(self) -> str:
