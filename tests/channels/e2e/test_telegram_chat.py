@@ -1,5 +1,6 @@
 """People talk with a real server in Telegram: a strict emulator of its Bot API stands for the service."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -118,11 +119,11 @@ async def test_a_tool_asks_with_buttons(tmp_path: Path) -> None:
     async with telegram_world(tmp_path, tools={"exec": {"enabled": True, "sandbox": "none"}}) as world:
         await world.connect()
         anna = await world.paired()
-        call_it = Tool(id="c1", name="host_exec", arguments='{"command": "echo hello # ``````"}')
+        call_it = Tool(id="c1", name="host_exec", arguments=json.dumps({"command": "echo 'hello ``````'"}))
         world.llm.replies += [tool_reply(call_it), text_reply("It said hello.")]
         await anna.says("Run echo")
         asked = await said(anna.chat, "May I use host_exec")
-        assert "echo hello # ``````" in asked.text
+        assert "hello ``````" in asked.text
         assert asked.labels == ["Allow", "Refuse"]
         await anna.presses(asked, "Allow")
         await said(anna.chat, "It said hello.")
