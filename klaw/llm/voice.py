@@ -14,7 +14,6 @@ from klaw.config.llm import EndpointPath
 from klaw.domain import tokens
 from klaw.domain.attachment import CANNOT_LISTEN, HEAD_BYTES, OTHER, SOUNDS, sniff
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.domain.spoken import spoken
 from klaw.domain.text import clean_output
 from klaw.errors import VoiceError
 from klaw.llm.client import Meter, note_spending
@@ -84,6 +83,8 @@ class Voice:
     async def speak(self, text: str, *, user: UserId = LOCAL_USER) -> tuple[bytes, str]:
         """Read a text in Markdown aloud, at most ``MAX_SPOKEN`` characters of its words. Returns the sound and its
         media type: Opus in Ogg, which messengers play as a voice message, if the model can."""
+        from klaw.domain.spoken import spoken
+
         return await self.say(spoken(text, MAX_SPOKEN), user)
 
     async def say(self, text: str, user: UserId, **how: Any) -> tuple[bytes, str]:

@@ -74,6 +74,7 @@ GOOD = {
     "version": 2, "client": "test", "token": "t", "chats": {}, "id": "m1", "chat": "main", "text": "x",
     "ref": "r", "seq": 0, "allow": True, "files": None, "operation": "health", "args": {}, "name": "a.txt", "offset": 0,
     "data": "YQ==", "last": False, "sha256": "0" * 64, "model": "stub/model", "html": True, "visible": True,
+    "transcribed": True,
 }  # fmt: skip
 
 

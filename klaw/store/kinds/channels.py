@@ -60,7 +60,6 @@ LINK: Kind[LinkedConversation] = Kind(
     on_purpose=True,
     ops={"put": LinkedConversation, "remove": None},
     beside=("user_id", "id"),
-    moves="the accounts of messengers belong to the other Klaw",
     tables=(
         table(
             "linked conversations",
@@ -111,7 +110,6 @@ POSITION: Kind[ReadPosition] = Kind(
     counted="tasks",
     ops={"put": ReadPosition},
     beside=("user_id", "account"),
-    moves="the accounts of messengers belong to the other Klaw",
     tables=(
         table("read positions", "channel_positions", "account", "user_id, account, position", first="", small=True),
     ),

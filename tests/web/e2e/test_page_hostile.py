@@ -256,8 +256,8 @@ async def test_a_hostile_notification_is_only_text(tmp_path):
         play_push_service(page)
         switch(page, on=True)
         page.wait_for_selector("dialog", state="detached")
-        delivering(page)({"chat": NAMED, "title": SHORT[0], "text": SHORT[1]})
-        wait_until(page, f"({SHOWN})().then((all) => all.length === 1)")
+        message = {"chat": NAMED, "title": SHORT[0], "text": SHORT[1]}
+        delivering(page)(message, "(all) => all.length === 1")
         (shown,) = page.evaluate(SHOWN)
         assert (shown["title"], shown["body"], shown["tag"]) == (SHORT[0], SHORT[1], NAMED)
         (worker,) = page.context.service_workers

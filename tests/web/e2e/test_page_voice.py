@@ -67,8 +67,8 @@ async def test_what_is_spoken_can_be_corrected_sent_and_heard_again(tmp_path, lo
             page.reload()
             page.wait_for_selector("article.user audio")
         page.wait_for_selector(f"button[aria-label='{speak}']")
-        page.click(f"article.assistant summary[aria-label='{more}']")
-        page.click(f"article.assistant .menu button:text-is('{aloud}')")
+        page.click(f"article.assistant .menu > button[aria-label='{more}']")
+        page.click(f"article.assistant .menu div button:text-is('{aloud}')")
         wait_until(page, "document.querySelector('audio.aloud')?.readyState > 1")
         assert wrong == []
 
@@ -123,9 +123,9 @@ async def test_without_a_model_the_chip_says_how_to_get_one(tmp_path, locale, sa
         assert page.locator(f"button[aria-label='{speak}']").count() == 0
         page.focus("textarea")
         page.keyboard.press("Enter")
-        page.click(f"article.assistant summary[aria-label='{more}']")
-        page.wait_for_selector("article.assistant .menu[open] button")
-        assert page.locator(f"article.assistant .menu button:text-is('{aloud}')").count() == 0
+        page.click(f"article.assistant .menu > button[aria-label='{more}']")
+        page.wait_for_selector("article.assistant .menu div button")
+        assert page.locator(f"article.assistant .menu div button:text-is('{aloud}')").count() == 0
         assert wrong == []
 
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
@@ -162,8 +162,8 @@ async def test_what_the_microphone_hears_is_answered(tmp_path, locale, sentence,
         page.keyboard.press("Enter")
         page.wait_for_selector("article.assistant[data-seq]")
         assert f"echo: {sentence}" in page.inner_text("article.assistant")
-        page.click(f"article.assistant summary[aria-label='{more}']")
-        page.click(f"article.assistant .menu button:text-is('{aloud}')")
+        page.click(f"article.assistant .menu > button[aria-label='{more}']")
+        page.click(f"article.assistant .menu div button:text-is('{aloud}')")
         wait_until(page, "document.querySelector('audio.aloud')?.readyState > 1")
         assert wrong == []
 
