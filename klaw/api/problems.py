@@ -22,7 +22,7 @@ _CODES = {
         *("ambiguous_id", "ambiguous_run", "bad_offset", "base_exists", "cannot_undo", "fact_exists", "id_conflict"),
         *("person_exists", "run_over", "same_person", "several_bases", "several_people", "task_exists"),
         *("answer_running", "cannot_replace", "not_shown", "nothing_said", "too_many_chats"),
-        *("no_voice", "not_a_sound", "nothing_heard", "nothing_to_say"),
+        *("no_voice", "not_a_sound", "nothing_heard", "nothing_to_say", "channel_exists", "channel_failed"),
     ),
     413: ("file_too_large", "files_too_large", "sound_too_large"),
     429: ("too_much_today",),

@@ -165,13 +165,11 @@ async def add(asked: ChannelToAdd, caller: Caller, parts: Parts) -> ChannelLink:
 
     name, url = asked.name or asked.type, asked.homeserver or asked.api_url
     if asked.type == "matrix" and asked.homeserver is None:
-        raise op.OperationError(
-            "bad_args", "is missing: where is the account? https://matrix.example.org", field="homeserver"
-        )
+        text = "is missing: give the address of the homeserver, such as https://matrix.example.org"
+        raise op.OperationError("channel_failed", text, field="homeserver")
     if name in parts.config.channels.accounts:
-        raise op.OperationError(
-            "channel_exists", f"there is one already: remove it with `klaw channels remove {name}`", field="name"
-        )
+        text = f"there is one already: give another name, or first run `klaw channels remove {name}`"
+        raise op.OperationError("channel_exists", text, field="name")
     address = (url or TELEGRAM).rstrip("/")
     await _channels(parts).try_account(asked.type, address, asked.token)
     variable, folder, at = _variable(name), parts.paths.config_file.parent, f"channels.accounts.{name}"
