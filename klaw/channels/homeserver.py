@@ -88,7 +88,7 @@ class Homeserver:
                 return body.data
         except httpx2.TimeoutException:
             pass
-        except (httpx2.TransportError, httpx2.InvalidURL, ToolRefused) as error:
+        except (httpx2.TransportError, httpx2.InvalidURL, ToolRefused, UnicodeError) as error:
             raise Unreachable(f"the homeserver {self._url} cannot be reached{connection_failure(error)}") from None
         raise Unreachable(f"the homeserver {self._url} does not answer")
 

@@ -259,7 +259,7 @@ def _translated() -> Iterator[None]:
         text = f"Telegram cannot be reached{connection_failure(error)}"
     except httpx2.TimeoutException:
         text = "Telegram does not answer"
-    except httpx2.InvalidURL:
+    except (httpx2.InvalidURL, UnicodeError):
         text = "Telegram cannot be reached: the address of its API is not usable"
     except httpx2.HTTPError:
         text = "the connection to Telegram broke"
