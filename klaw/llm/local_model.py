@@ -260,7 +260,7 @@ class LocalProcess:
                 log.info("local_model_ready", model=self._settings.model, pid=process.pid, seconds=round(took_s, 2))
                 self._model.ready(endpoint)
                 vitals.doing("serving")
-        except* Exception as group:
+        except Exception as group:
             known = (str(leaf) for leaf in leaves(group) if isinstance(leaf, ModelError))
             code = next(known, f"failed with {error_class(group)}")
             log.warning("local_model_failed", model=self._settings.model, reason=code)

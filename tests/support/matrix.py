@@ -7,7 +7,7 @@ from typing import TypeVar
 import trio
 
 from klaw.channels.matrix import Matrix
-from klaw.channels.messenger import Batch, Bot
+from klaw.channels.messenger import Bot, EventBatch
 from tests.support.services.synapse import Person, Synapse
 from tests.support.waiting import HANG_S
 
@@ -30,7 +30,7 @@ class Account:
         self.bot = await self.matrix.open()
         await self.receive()
 
-    async def receive(self) -> Batch:
+    async def receive(self) -> EventBatch:
         batch = await self.matrix.receive(self.position)
         self.position = batch.position
         self.events += batch.events

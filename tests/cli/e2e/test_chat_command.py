@@ -53,7 +53,7 @@ async def test_chat_of_30_messages_recalls_the_fact_of_message_3(tmp_path, embed
         home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent)
         async with served(home) as server:
             assert await _say(server, "main", script[:-1]) == ["Noted."] * 29
-            await server.status_when(lambda now: not now["embedder"]["waiting"])
+            await server.status_when(lambda now: now["embedder"]["state"] == "ready" and not now["embedder"]["waiting"])
             assert await _say(server, "main", script[-1:]) == ["Noted."]
             receipt = await _receipt(server, "main")
             recall = receipt["receipt"]["recall"]

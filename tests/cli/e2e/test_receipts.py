@@ -25,8 +25,14 @@ async def tell(talk: Talk, server: Server, *texts: str) -> str:
     """Say it all, wait for the vectors, and ask; the id of the turn that answered."""
     for text in texts:
         await talk.ask(text)
-    await server.status_when(lambda status: not status["embedder"]["waiting"])
-    return (await talk.ask(QUESTION)).turn
+    await server.status_when(has_vectors)
+    turn = (await talk.ask(QUESTION)).turn
+    await server.status_when(has_vectors)
+    return turn
+
+
+def has_vectors(status: dict[str, Any]) -> bool:
+    return status["embedder"]["state"] == "ready" and not status["embedder"]["waiting"]
 
 
 async def klaw(home: Path, *command: str) -> str:
