@@ -14,7 +14,7 @@ from tests.support.waiting import HANG_S
 E = TypeVar("E")
 
 
-class Account:
+class MatrixAccount:
     """Made by ``account``. ``person`` is the same account, to ask the homeserver with."""
 
     def __init__(self, person: Person) -> None:
@@ -54,8 +54,8 @@ class Account:
 
 
 @asynccontextmanager
-async def account(synapse: Synapse, name: str = "klaw") -> AsyncIterator[Account]:
-    made = Account(await synapse.person(name))
+async def account(synapse: Synapse, name: str = "klaw") -> AsyncIterator[MatrixAccount]:
+    made = MatrixAccount(await synapse.person(name))
     await made.open()
     try:
         yield made
@@ -63,7 +63,7 @@ async def account(synapse: Synapse, name: str = "klaw") -> AsyncIterator[Account
         await made.matrix.close()
 
 
-async def together(made: Account, person: Person, *others: Person, **room: object) -> str:
+async def together(made: MatrixAccount, person: Person, *others: Person, **room: object) -> str:
     """A room of a person and the bot, and of others; all are in it, and nothing was said."""
     told = await person.create_room(invite=[made.person, *others], **room)  # type: ignore[arg-type]
     for each in (made.person, *others):

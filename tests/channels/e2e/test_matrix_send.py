@@ -13,14 +13,14 @@ from klaw.channels.messenger import (
     RefusedByMessenger,
     Unreachable,
 )
-from tests.support.matrix import ChannelAccount, account, together
+from tests.support.matrix import MatrixAccount, account, together
 from tests.support.services.synapse import Synapse
 from tests.support.waiting import until
 
 YES_NO = (Button(label="Allow", data="allow:1"), Button(label="Refuse", data="deny:1"))
 
 
-async def post(klaw: ChannelAccount, conversation: str, markdown: str, key: str, **more) -> str:
+async def post(klaw: MatrixAccount, conversation: str, markdown: str, key: str, **more) -> str:
     (part,) = klaw.matrix.render(markdown)
     return await klaw.matrix.post(conversation, part, key, **more)
 
