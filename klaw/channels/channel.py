@@ -41,7 +41,7 @@ from klaw.domain import tokens
 from klaw.domain.attachment import MAX_FILES, Attachment, NamedFile
 from klaw.domain.events import Outcome
 from klaw.domain.message import MessageKind, NewMessage, Role
-from klaw.domain.names import UserId, chat_id
+from klaw.domain.names import UserId, chat_id, name_of
 from klaw.errors import (
     AnswerRunning,
     AttachmentRefused,
@@ -253,7 +253,8 @@ class Channel:
             return
         old = await self.account.core.readers.run(messages.find, there.link.user, self._message_id(event.id))
         if old is not None and old.content:
-            text = say("deleted", there.link.language, seq=old.seq)
+            what = f"#{old.seq}" if old.chat == there.chat else f"{name_of(old.chat)}#{old.seq}"
+            text = say("deleted", there.link.language, what=what)
             await self.conversations.post(event.conversation.id, text, f"{there.link.id}-r{old.seq}")
 
     async def _chat(self, there: ConversationDelivery, event: IncomingMessage, wanted: str) -> None:
@@ -286,11 +287,7 @@ class Channel:
         if approval is not None and approval.chat == there.chat:
             there.answered_by(asked, event.sender.name)
             outcome = self.account.approvals.answer(approval, allow=f"{choice}:" == ALLOW)
-        text = (
-            say("withdrawn", language)
-            if outcome is None
-            else say("allow" if outcome == "allowed" else "deny", language)
-        )
+        text = say("withdrawn" if outcome is None else _CHOSEN[outcome], language)
         with suppress(ChannelError):
             await self.account.messenger.confirm(event, text)
             if outcome is None:
@@ -300,8 +297,6 @@ class Channel:
                 )
 
     # -- who may -----------------------------------------------------------------------------------------------------
-
-    # -- who may -------------------------------------------------------------------------------------------------------
 
     async def _stranger(self, event: IncomingMessage) -> None:
         """Tell somebody unknown, or a group, a code, once; or take the code of an invitation."""
@@ -339,10 +334,12 @@ class Channel:
 
     async def _joined(self, event: BotInvited) -> None:
         """Somebody invites Klaw. A person may, to be told a code; into a group only who is known already."""
-        conversation = event.conversation
+        conversation, there = event.conversation, self.conversations.get(event.conversation.id)
+        if there is not None and conversation.group and not there.link.is_group:
+            await self.conversations.end_private(conversation)
+            return
         with suppress(ChannelError):
-            allowed = self.conversations.knows(event.sender) or self.conversations.get(conversation.id) is not None
-            if conversation.group and not allowed:
+            if conversation.group and there is None and not self.conversations.knows(event.sender):
                 await self.account.messenger.leave(conversation.id)
                 return
             await self.account.messenger.join(conversation.id)

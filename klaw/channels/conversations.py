@@ -57,8 +57,8 @@ class Conversations:
         there = self.deliveries.get(conversation.id)
         if there is not None and there.link.is_group == conversation.group:
             return there if there.link.is_group or there.link.sender == sender.id else None
-        if there is not None:  # somebody else has come in: what is private is not for them
-            await self.unlink(lambda link: link.conversation == conversation.id)
+        if there is not None:
+            await self.end_private(conversation)
             return None
         room = conversation.id.partition(" ")[0]
         async with self._linking:
@@ -114,6 +114,11 @@ class Conversations:
             self._end(each)
             await self.post(each.link.conversation, say("unpaired", each.link.language), f"{each.link.id}-{now}")
         return [each.link for each in gone]
+
+    async def end_private(self, conversation: ChannelConversation) -> None:
+        """Others have come in: what was said in private, in threads too, is not for them. Raises StorageError."""
+        room = conversation.id.partition(" ")[0]
+        await self.unlink(lambda link: link.conversation.partition(" ")[0] == room)
 
     async def move(self, there: ConversationDelivery, to: str) -> None:
         """A conversation has another id from now on."""

@@ -20,7 +20,6 @@ from klaw.actor.failure import error_class
 from klaw.channels.account import ChannelAccount
 from klaw.channels.messenger import (
     Button,
-    ChannelError,
     ConversationClosed,
     ConversationMoved,
     Part,
@@ -195,7 +194,7 @@ class ConversationDelivery:
         except Unreachable as error:
             self._account.trouble(error)
             return None
-        except (ChannelError, KlawError) as error:
+        except KlawError as error:
             log.warning("not_delivered", name=self._account.name, error=error_class(error))
             return None
 

@@ -65,7 +65,6 @@ class Matrix:
     """An account on a homeserver. See ``Messenger``."""
 
     limits: ClassVar = Limits(edit_pause_s=3.0, download_bytes=20_000_000, upload_bytes=50_000_000)
-    exact: ClassVar = True
 
     def __init__(self, token: str, homeserver: str) -> None:
         self._server = Homeserver(homeserver, token)
@@ -136,6 +135,7 @@ class Matrix:
 
     async def _in_room(self, room_id: str, part: Event, since: str) -> list[Any]:
         new = await self._timeline(room_id, at(part, "timeline", of=dict), since)
+        was_private = room_id in self._rooms and not self._rooms[room_id].is_group
         room = self._learn(room_id, part, [*at(part, "state", "events", of=list), *new])
         begin, found = events.entered(new, self._me), list[Any]()
         if begin is not None and room.is_group and new[begin].get("sender") != self._me:
@@ -143,6 +143,9 @@ class Matrix:
             found.append(
                 BotInvited(conversation=room.conversation(), sender=room.sender(text_at(new[begin], "sender")))
             )
+        elif was_private and room.members > 2:
+            by = next((each for each in reversed(new) if each.get("type") == events.MEMBER), {})
+            found.append(BotInvited(conversation=room.conversation(), sender=room.sender(text_at(by, "sender"))))
         for event in new[begin or 0 :]:
             found += await self._read(room, event)
         if room.members == 1 and any(event.get("type") == events.MEMBER for event in new):

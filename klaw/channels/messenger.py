@@ -77,7 +77,7 @@ class ButtonPress:
 
 @attrs.frozen(kw_only=True)
 class BotInvited:
-    """The bot was invited into a conversation, or added to it."""
+    """The bot was invited into a conversation, or added to it; or others came into one of two."""
 
     conversation: ChannelConversation
     sender: Sender
@@ -200,8 +200,6 @@ class Messenger(Protocol):
     ``ChannelConversation.id``; ids of messages are the service's, as text."""
 
     limits: ClassVar[Limits]
-    exact: ClassVar[bool]
-    """The service recognises a repeated ``key``, so nothing is shown twice."""
 
     async def open(self) -> Bot:
         """Learn who the bot is. Called before all others, and again after an error."""

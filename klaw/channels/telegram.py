@@ -75,7 +75,6 @@ class Telegram:
     """A bot; see ``Messenger``. An id of a message is ``CHAT:NUMBER``, that of a forum topic ``CHAT TOPIC``."""
 
     limits: ClassVar[Limits] = Limits(edit_pause_s=1.5, download_bytes=20 * 1024 * 1024, upload_bytes=50 * 1024 * 1024)
-    exact: ClassVar[bool] = False
 
     _token: str
     _api_url: str = API_URL
@@ -124,25 +123,16 @@ class Telegram:
                 raise
 
     async def upload(
-        self,
-        conversation: str,
-        name: str,
-        type: str,  # noqa: A002
-        data: bytes,
-        key: str,
-        *,
-        voice: bool = False,
+        self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
     ) -> str:
         del key
         if len(data) > self.limits.upload_bytes:
             raise RefusedByMessenger("the file is larger than 50 MB, which a Telegram bot cannot send")
-        kind = _kind(type, len(data), voice=voice)
-        file = (name, data, type or "application/octet-stream")
+        kind = _kind(media_type, len(data), voice=voice)
+        file = (name, data, media_type or "application/octet-stream")
         try:
             sent = await self._call(f"send{kind.title()}", _to(conversation), conversation, file={kind: file})
-        except (
-            RefusedByMessenger
-        ):  # a picture of odd size, a sound of another form, somebody who wants no voice messages
+        except RefusedByMessenger:  # a picture of odd size, an odd sound, somebody who wants no voice messages
             if kind == "document":
                 raise
             sent = await self._call("sendDocument", _to(conversation), conversation, file={"document": file})

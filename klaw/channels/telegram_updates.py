@@ -17,6 +17,7 @@ from klaw.channels.messenger import (
     NewConversationId,
     Sender,
 )
+from klaw.domain.text import quoted
 
 Json: TypeAlias = Mapping[str, Any]
 Event: TypeAlias = IncomingMessage | ButtonPress | BotInvited | BotRemoved | NewConversationId
@@ -179,10 +180,6 @@ def _is_from(message: Json, bot: Bot) -> bool:
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
-
-
-def quoted(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
 def _text(message: Json) -> str:
