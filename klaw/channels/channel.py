@@ -24,10 +24,12 @@ from klaw.channels.messenger import (
     ButtonPress,
     ChannelConversation,
     ChannelError,
+    ChannelEvent,
     IncomingFile,
     IncomingMessage,
     MessageDeletion,
     NewConversationId,
+    OthersCanRead,
     ReceivedElsewhere,
     TooManyRequests,
     Unreachable,
@@ -121,25 +123,25 @@ class Channel:
                     self.account.bot = None
                 await trio.sleep((SLOWLY if refused else AGAIN).pause_s(failures))
 
-    async def _take_all(self, events: Sequence[object]) -> None:
+    async def _take_all(self, events: Sequence[ChannelEvent]) -> None:
         """Carry out what came: in each conversation in order, and beside each other."""
-        by_conversation: dict[str, list[object]] = {}
+        by_conversation: dict[str, list[ChannelEvent]] = {}
         for event in events:
-            conversation = getattr(event, "conversation")  # noqa: B009  all have one
+            conversation = event.conversation
             key = conversation.id if isinstance(conversation, ChannelConversation) else conversation
             by_conversation.setdefault(key, []).append(event)
         async with trio.open_nursery() as nursery:
             for of_one in by_conversation.values():
                 nursery.start_soon(self._take_in_order, of_one)
 
-    async def _take_in_order(self, events: Sequence[object]) -> None:
+    async def _take_in_order(self, events: Sequence[ChannelEvent]) -> None:
         for event in events:
             try:
                 await self.conversations.surely(partial(self._take, event))
             except Exception as error:  # noqa: BLE001  one message that fails must not keep all others back
                 log.error("event_not_taken", name=self.account.name, error=error_class(error), where=where(error))
 
-    async def _take(self, event: object) -> None:
+    async def _take(self, event: ChannelEvent) -> None:
         match event:
             case IncomingMessage():
                 await self._incoming(event)
@@ -147,6 +149,8 @@ class Channel:
                 await self._pressed(event)
             case BotInvited():
                 await self._joined(event)
+            case OthersCanRead(conversation=conversation):
+                await self.conversations.end_private(conversation.id)
             case BotRemoved(conversation=conversation):
                 if (there := self.conversations.get(conversation)) is not None:
                     there.close()
@@ -335,9 +339,6 @@ class Channel:
     async def _joined(self, event: BotInvited) -> None:
         """Somebody invites Klaw. A person may, to be told a code; into a group only who is known already."""
         conversation, there = event.conversation, self.conversations.get(event.conversation.id)
-        if there is not None and conversation.group and not there.link.is_group:
-            await self.conversations.end_private(conversation)
-            return
         with suppress(ChannelError):
             if conversation.group and there is None and not self.conversations.knows(event.sender):
                 await self.account.messenger.leave(conversation.id)

@@ -18,6 +18,7 @@ from klaw.channels.messenger import (
     Sender,
     TooManyRequests,
     Unreachable,
+    room_of,
 )
 from klaw.channels.wording import language_of, say
 from klaw.domain.imported import name_for, numbered
@@ -54,25 +55,24 @@ class Conversations:
     async def of(self, conversation: ChannelConversation, sender: Sender) -> ConversationDelivery | None:
         """Where something was said; None: nobody has allowed it. A new thread of a group, or a new conversation of a
         person, who may write already, is linked to a chat of its own."""
-        there = self.deliveries.get(conversation.id)
+        there, room = self.deliveries.get(conversation.id), room_of(conversation.id)
         if there is not None and there.link.is_group == conversation.group:
             return there if there.link.is_group or there.link.sender == sender.id else None
         if there is not None:
-            await self.end_private(conversation)
+            await self.unlink(lambda link: room_of(link.conversation) == room)
             return None
-        room = conversation.id.partition(" ")[0]
         async with self._linking:
             if (there := self.deliveries.get(conversation.id)) is not None:
                 return there
             for each in list(self.deliveries.values()):
-                same_room = each.link.is_group and each.link.conversation.partition(" ")[0] == room
+                same_room = each.link.is_group and room_of(each.link.conversation) == room
                 if same_room if conversation.group else each.link.sender == sender.id:
                     return await self._link(each.link.user, conversation, sender)
         return None
 
     def group_user(self, conversation: ChannelConversation) -> UserId:
         """The user that a group is."""
-        return UserId(GROUP + link_id(self._account.name, conversation.id.partition(" ")[0]))
+        return UserId(GROUP + link_id(self._account.name, room_of(conversation.id)))
 
     async def link(self, user: UserId, conversation: ChannelConversation, sender: Sender) -> ConversationDelivery:
         """Let a user talk in a conversation, from now on."""
@@ -108,6 +108,8 @@ class Conversations:
     async def unlink(self, which: Callable[[LinkedConversation], bool]) -> list[LinkedConversation]:
         """End conversations, and tell them. Raises StorageError: none has ended."""
         gone = [each for each in self.deliveries.values() if which(each.link)]
+        if not gone:
+            return []
         now = self._now()
         await self._account.core.writer.run(channels.remove_links, [each.link for each in gone], now)
         for each in gone:
@@ -115,10 +117,9 @@ class Conversations:
             await self.post(each.link.conversation, say("unpaired", each.link.language), f"{each.link.id}-{now}")
         return [each.link for each in gone]
 
-    async def end_private(self, conversation: ChannelConversation) -> None:
-        """Others have come in: what was said in private, in threads too, is not for them. Raises StorageError."""
-        room = conversation.id.partition(" ")[0]
-        await self.unlink(lambda link: link.conversation.partition(" ")[0] == room)
+    async def end_private(self, room: str) -> None:
+        """Others can read a room: what was said in private, in threads too, is not for them. Raises StorageError."""
+        await self.unlink(lambda link: not link.is_group and room_of(link.conversation) == room)
 
     async def move(self, there: ConversationDelivery, to: str) -> None:
         """A conversation has another id from now on."""
@@ -168,6 +169,9 @@ class Conversations:
                 except ChannelError as error:
                     log.warning("not_said", name=self._account.name, error=error_class(error))
                     return
+            else:
+                log.warning("not_said", name=self._account.name, error="Unreachable")
+                return
 
     async def head(self, user: UserId, chat: str) -> int:
         """The number of the last message of a chat; 0 for a new one."""

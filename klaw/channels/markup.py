@@ -9,11 +9,10 @@ from typing import TypeAlias
 
 import attrs
 import regex
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from klaw.domain.text_width import width
-from klaw.web.markdown_rules import environment, extras, formulas, outline
+from klaw.web.markdown_rules import environment, outline, reader
 
 MAX_CHARS = 20_000
 """Of Markdown that is read at once: markdown-it takes quadratic time for some texts."""
@@ -85,13 +84,7 @@ class StyledText:
         return text
 
 
-@cache
-def _reader() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "breaks": True, "tasklists": True}
-    reader = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
-    formulas(reader)
-    extras(reader)
-    return reader
+_reader = cache(reader)
 
 
 def styled(markdown: str) -> StyledText:

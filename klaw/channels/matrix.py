@@ -18,18 +18,19 @@ from klaw.channels.messenger import (
     BotRemoved,
     Button,
     ButtonPress,
+    ChannelEvent,
     ConversationClosed,
     ConversationMoved,
     EventBatch,
     IncomingFile,
-    IncomingMessage,
     Limits,
-    MessageDeletion,
     NewConversationId,
+    OthersCanRead,
     Part,
     RefusedByMessenger,
     TooManyRequests,
     Unreachable,
+    room_of,
 )
 from klaw.domain.text import cut
 
@@ -101,6 +102,10 @@ class Matrix:
             self._knows_rooms = True
             if position is None:
                 return EventBatch(events=tuple(await self._invitations(answer)), position=text_at(answer, "next_batch"))
+            shared = [
+                OthersCanRead(conversation=room.conversation()) for room in self._rooms.values() if room.members > 2
+            ]
+            return EventBatch(events=tuple(shared), position=position)
         answer = await self._sync(_NEW, since=position, timeout=f"{POLL_S * 1000:.0f}")
         found = await self._invitations(answer)
         for room_id, part in at(answer, "rooms", "join", of=dict).items():
@@ -144,8 +149,7 @@ class Matrix:
                 BotInvited(conversation=room.conversation(), sender=room.sender(text_at(new[begin], "sender")))
             )
         elif was_private and room.members > 2:
-            by = next((each for each in reversed(new) if each.get("type") == events.MEMBER), {})
-            found.append(BotInvited(conversation=room.conversation(), sender=room.sender(text_at(by, "sender"))))
+            found.append(OthersCanRead(conversation=room.conversation()))
         for event in new[begin or 0 :]:
             found += await self._read(room, event)
         if room.members == 1 and any(event.get("type") == events.MEMBER for event in new):
@@ -162,9 +166,7 @@ class Matrix:
             new, back = [*reversed(at(page, "chunk", of=list)), *new], text_at(page, "end")
         return new
 
-    async def _read(
-        self, room: RoomState, event: Event
-    ) -> Sequence[IncomingMessage | ButtonPress | BotInvited | NewConversationId | MessageDeletion]:
+    async def _read(self, room: RoomState, event: Event) -> Sequence[ChannelEvent]:
         kind, content = event.get("type"), at(event, "content", of=dict)
         if event.get("sender") == self._me:
             return ()
@@ -279,10 +281,10 @@ class Matrix:
         """Nothing: the message itself says what came of it."""
 
     async def leave(self, conversation: str) -> None:
-        await self._server.ask("POST", f"{CLIENT}/rooms/{_path(_room(conversation))}/leave", {})
+        await self._server.ask("POST", f"{CLIENT}/rooms/{_path(room_of(conversation))}/leave", {})
 
     async def join(self, conversation: str) -> None:
-        await self._server.ask("POST", f"{CLIENT}/join/{_path(_room(conversation))}", {})
+        await self._server.ask("POST", f"{CLIENT}/join/{_path(room_of(conversation))}", {})
 
     async def show_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
         """Matrix has no menu; these words also count as commands with ``!`` in front."""
@@ -292,7 +294,7 @@ class Matrix:
         return text_at(await self._put(conversation, f"send/{kind}/{_path(key)}", content), "event_id")
 
     async def _put(self, conversation: str, path: str, body: Event) -> Event:
-        room = _room(conversation)
+        room = room_of(conversation)
         try:
             return await self._server.ask("PUT", f"{CLIENT}/rooms/{_path(room)}/{path}", body)
         except RefusedByMessenger as error:
@@ -310,10 +312,6 @@ class Matrix:
             relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
             with suppress(RefusedByMessenger, ConversationClosed):  # it is there already, or only people may react here
                 await self._send(conversation, {"m.relates_to": relation}, f"{key}.{emoji}", "m.reaction")
-
-
-def _room(conversation: str) -> str:
-    return conversation.partition(" ")[0]
 
 
 def _in_thread(conversation: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from klaw.channels.markup import split, styled
 from klaw.channels.messenger import Part
 from klaw.domain.text import clean
-from klaw.web.markdown_rules import environment, extras, footnote, formulas, list_item
+from klaw.web.markdown_rules import environment, footnote, list_item, reader
 
 PART_BYTES = 10_000
 """Of Markdown in one message."""
@@ -64,16 +64,13 @@ def _attribute(_tag: str, name: str, value: str) -> str | None:
 
 @cache
 def _reader() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "breaks": True, "tasklists": True}
-    reader = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
-    formulas(reader)
-    extras(reader)
+    made = reader()
     for name in ("formula", "formula_block"):
-        reader.add_render_rule(name, _formula)
-    reader.add_render_rule("footnote", footnote)
-    reader.add_render_rule("image", _image)
-    reader.add_render_rule("list_item_open", list_item)
-    return reader
+        made.add_render_rule(name, _formula)
+    made.add_render_rule("footnote", footnote)
+    made.add_render_rule("image", _image)
+    made.add_render_rule("list_item_open", list_item)
+    return made
 
 
 def _formula(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:

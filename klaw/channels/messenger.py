@@ -2,7 +2,7 @@
 store. ``klaw.channels.channel`` does the rest, the same for all."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import attrs
 
@@ -27,6 +27,11 @@ class ChannelConversation:
     title: str = ""
     group: bool = False
     """More people than one may read it."""
+
+
+def room_of(conversation: str) -> str:
+    """The room or dialogue that a conversation is, or is a thread of."""
+    return conversation.partition(" ")[0]
 
 
 @attrs.frozen(kw_only=True)
@@ -77,7 +82,7 @@ class ButtonPress:
 
 @attrs.frozen(kw_only=True)
 class BotInvited:
-    """The bot was invited into a conversation, or added to it; or others came into one of two."""
+    """The bot was invited into a conversation, or added to it."""
 
     conversation: ChannelConversation
     sender: Sender
@@ -90,6 +95,13 @@ class BotRemoved:
     """The bot cannot write there any more: it was removed, or the person has blocked it."""
 
     conversation: str
+
+
+@attrs.frozen(kw_only=True)
+class OthersCanRead:
+    """More people than one can read a room, which may have been private."""
+
+    conversation: ChannelConversation
 
 
 @attrs.frozen(kw_only=True)
@@ -110,9 +122,14 @@ class MessageDeletion:
     """``IncomingMessage.id`` of the message."""
 
 
+ChannelEvent: TypeAlias = (
+    IncomingMessage | ButtonPress | BotInvited | BotRemoved | OthersCanRead | NewConversationId | MessageDeletion
+)
+
+
 @attrs.frozen(kw_only=True)
 class EventBatch:
-    events: tuple[IncomingMessage | ButtonPress | BotInvited | BotRemoved | NewConversationId | MessageDeletion, ...]
+    events: tuple[ChannelEvent, ...]
     position: str
     """What ``receive`` continues from, once all events are stored."""
 

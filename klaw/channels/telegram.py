@@ -37,7 +37,6 @@ from klaw.channels.messenger import (
 from klaw.channels.telegram_updates import UPDATES, Json, events
 from klaw.llm.providers.http import CONNECT_TIMEOUT_S, client_of, connection_failure
 
-API_URL = "https://api.telegram.org"
 POLL_S = 50
 LATE_S = 10.0
 """A poll that is not answered so long after its time is over: the connection is dead."""
@@ -45,7 +44,6 @@ REQUEST_S = 60.0
 """No byte for so long ends a request."""
 ALBUM_S = 1.0
 """The messages of an album come one by one; after so long all are there."""
-CLOSE_BUDGET_S = 2.0
 PIECE_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_UNITS = 4096
@@ -77,7 +75,7 @@ class Telegram:
     limits: ClassVar[Limits] = Limits(edit_pause_s=1.5, download_bytes=20 * 1024 * 1024, upload_bytes=50 * 1024 * 1024)
 
     _token: str
-    _api_url: str = API_URL
+    _api_url: str
     """Of the service, or of somebody's own Bot API server."""
     _client: httpx2.AsyncClient | None = attrs.field(default=None, init=False)
     _opening: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -176,8 +174,7 @@ class Telegram:
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            with trio.move_on_after(CLOSE_BUDGET_S, shield=True):
-                await client.aclose()
+            await client.aclose()
 
     # -- the API -----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from klaw.channels.messenger import (
     BotRemoved,
     ButtonPress,
     ChannelConversation,
+    ChannelEvent,
     IncomingFile,
     IncomingMessage,
     NewConversationId,
@@ -20,7 +21,6 @@ from klaw.channels.messenger import (
 from klaw.domain.text import quoted
 
 Json: TypeAlias = Mapping[str, Any]
-Event: TypeAlias = IncomingMessage | ButtonPress | BotInvited | BotRemoved | NewConversationId
 
 UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
 MAX_QUOTE = 300
@@ -40,9 +40,9 @@ _FORWARDED = {"ru": "Переслано от"}
 log = structlog.get_logger("klaw.channels")
 
 
-def events(updates: Iterable[Json], bot: Bot) -> list[Event]:
+def events(updates: Iterable[Json], bot: Bot) -> list[ChannelEvent]:
     """Without what Klaw has no use for. The messages of an album are one, with the id of its first."""
-    found: list[Event] = []
+    found: list[ChannelEvent] = []
     albums: dict[str, int] = {}
     for update in updates:
         try:
@@ -60,7 +60,7 @@ def events(updates: Iterable[Json], bot: Bot) -> list[Event]:
     return found
 
 
-def _joined(album: Event, more: IncomingMessage, *, captioned: bool) -> IncomingMessage:
+def _joined(album: ChannelEvent, more: IncomingMessage, *, captioned: bool) -> IncomingMessage:
     assert isinstance(album, IncomingMessage)
     text = more.text if captioned else album.text
     return attrs.evolve(
@@ -68,7 +68,7 @@ def _joined(album: Event, more: IncomingMessage, *, captioned: bool) -> Incoming
     )
 
 
-def _event(update: Json, bot: Bot) -> Event | None:
+def _event(update: Json, bot: Bot) -> ChannelEvent | None:
     match update:
         case {"message": message} if message["chat"]["type"] != "channel":
             return _message(message, bot)

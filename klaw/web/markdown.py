@@ -16,7 +16,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from klaw.web import latex
-from klaw.web.markdown_rules import environment, extras, footnote, formulas, list_item, whole_blocks
+from klaw.web.markdown_rules import environment, footnote, list_item, reader, whole_blocks
 
 MAX_CODE_CHARS = 50_000
 """Longer code is shown without colours: finding them takes a second for each megabyte."""
@@ -56,19 +56,16 @@ def growing(text: str, at_most: int, *, ended: bool) -> tuple[int, str, str]:
 
 @cache
 def _reader() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "breaks": True, "tasklists": True}
-    reader = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("image")
-    formulas(reader)
-    extras(reader)
+    made = reader().disable("image")
     for name in ("formula", "formula_block"):
-        reader.add_render_rule(name, _formula)
-    reader.add_render_rule("footnote", footnote)
-    reader.add_render_rule("fence", _fence)
-    reader.add_render_rule("code_block", _fence)
-    reader.add_render_rule("list_item_open", list_item)
-    reader.add_render_rule("table_open", _table)
-    reader.add_render_rule("table_close", _table)
-    return reader
+        made.add_render_rule(name, _formula)
+    made.add_render_rule("footnote", footnote)
+    made.add_render_rule("fence", _fence)
+    made.add_render_rule("code_block", _fence)
+    made.add_render_rule("list_item_open", list_item)
+    made.add_render_rule("table_open", _table)
+    made.add_render_rule("table_close", _table)
+    return made
 
 
 def _formula(_renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:

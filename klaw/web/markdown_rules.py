@@ -44,6 +44,15 @@ def extras(reader: MarkdownIt) -> None:
     reader.core.ruler.push("directions", _directions)
 
 
+def reader() -> MarkdownIt:
+    """Reads Klaw's Markdown, with tables and task lists; HTML in it is text."""
+    options = {"html": False, "linkify": False, "breaks": True, "tasklists": True}
+    made = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    formulas(made)
+    extras(made)
+    return made
+
+
 def environment(text: str, **more: Any) -> dict[str, Any]:
     """What the rules are to know of a whole text."""
     return {"notes": {found[1] for found in _NOTES.finditer(text)}, **more}

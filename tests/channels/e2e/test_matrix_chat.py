@@ -233,6 +233,17 @@ async def test_a_third_person_ends_what_is_private(tmp_path: Path, synapse: Syna
         assert len(world.llm.requests) == 1
 
 
+async def test_who_came_in_while_klaw_was_down_reads_nothing_private(tmp_path: Path, synapse: Synapse) -> None:
+    async with matrix_world(tmp_path, synapse) as world:
+        anna, room = await world.paired()
+        mallory = await synapse.person("mallory")
+        await world.server.kill()
+        await anna.invite(room, mallory)
+        await mallory.join(room)
+        await world.server.start()
+        await world.says(mallory, room, "no longer connected")  # before anybody has said anything
+
+
 async def test_an_edited_question_is_answered_anew(tmp_path: Path, synapse: Synapse) -> None:
     async with matrix_world(tmp_path, synapse) as world:
         anna, room = await world.paired()

@@ -14,7 +14,7 @@ from tests.support.plugins.golden import Golden
 from tests.support.repository import REPOSITORY
 from tests.support.services.telegram_rules import MAX_UNITS, parsed, units
 
-TELEGRAM = Telegram("1:x")
+TELEGRAM = Telegram("1:x", "http://service")
 
 SECTIONS = re.split(r"^=== (.+)\n", (REPOSITORY / "tests/data/constructs.md").read_text("utf-8"), flags=re.MULTILINE)
 CONSTRUCTS = {name: text.removesuffix("\n") for name, text in zip(SECTIONS[1::2], SECTIONS[2::2], strict=True)}
