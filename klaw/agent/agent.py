@@ -13,6 +13,7 @@ from klaw.domain.attachment import HEAD_BYTES, PICTURES, NamedFile, sniff
 from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.dialogue import Dialogue
+from klaw.knowledge.message_files import MessageFiles
 from klaw.llm.client import Llm
 from klaw.memory.parts import MemoryParts
 from klaw.toolbox.tools import Tools
@@ -27,6 +28,7 @@ class Agent:
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
+    files: MessageFiles
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[NamedFile], list[str]]:
         """Keep the pictures of an answer. Returns them, and for each that was not kept a line that says why."""

@@ -68,9 +68,10 @@ def routes(api: Api) -> list[Route]:
         name = _name_of(request) if asked.name is None else asked.name
         async with aclosing(request.stream()) as stream:
             kept = await api.services.attachments.keep(user, name, _PacedBody(request, stream))
-        return JSONResponse(
-            {"file": FRAMES.write(FileOfMessage.of(kept)), "reading": reading(kept, hears=api.parts.voice.hears)}, 201
-        )
+        told = reading(kept, hears=api.parts.voice.hears)
+        if kept.is_document:
+            told = await api.parts.knowledge.files.take_up(user, kept)
+        return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept)), "reading": told}, 201)
 
     async def fetch(request: Request) -> Response:
         user = api.grant(request).user

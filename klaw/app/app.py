@@ -104,6 +104,7 @@ def build(core: Core, hub: Hub) -> App:
         workspace=workspace,
         composer=composer,
         dialogue=knowledge.dialogue,
+        files=knowledge.files,
     )
     slash = OperationCommands()
     app = App(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.attachments import pictures
 from klaw.context.explain import explain
-from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.context.inputs import Budget, DocumentText, Settings, Snapshot
 from klaw.context.pinned_facts import standing
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.message import Message
@@ -24,7 +25,8 @@ from klaw.llm.client import Meter
 from klaw.llm.types import Image
 from klaw.prompts import prompt
 from klaw.store.kinds import facts
-from klaw.store.kinds.chats import BoundBases
+from klaw.store.kinds.knowledge import message_files
+from klaw.store.kinds.knowledge.message_files import FileOfChat
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.chat_search import ChatScope
 
@@ -37,6 +39,9 @@ def plan_of(
     budget: Budget,
     tools_tokens: int,
     pictures: Mapping[str, Image] | None = None,
+    documents: Mapping[str, DocumentText] | None = None,
+    *,
+    searches_files: bool = False,
 ) -> Plan:
     """What a turn's request is made from, before anything is recalled. ``pictures``: None if the model takes none."""
     return plan(
@@ -51,6 +56,7 @@ def plan_of(
             unfinished=rows.unfinished,
             sees=pictures is not None,
             pictures=pictures or {},
+            documents=documents or {},
             tools_tokens=tools_tokens,
             budget=budget,
             settings=Settings(
@@ -59,7 +65,7 @@ def plan_of(
                 recall_max_tokens=config.auto_rag.max_tokens,
                 hold_uncovered=config.holds_uncovered,
                 topics_max_tokens=config.injected_tokens,
-                knowledge_max_tokens=config.kb.max_tokens if rows.bound else 0,
+                knowledge_max_tokens=config.kb.max_tokens if rows.bound or searches_files else 0,
                 pairs=config.kb.pairs if rows.bound else None,
             ),
         )
@@ -86,6 +92,8 @@ class Gatherer:
     sees: bool
     instructions: str = ""
     _pictures: Mapping[str, Image] | None = None
+    _files: Sequence[FileOfChat] | None = None
+    _documents: Mapping[str, DocumentText] = attrs.Factory(dict)
     _chosen: ChosenTopics | None = None
     _looked_up: ContextUsed | None = None
     _added: Sequence[str] | None = None
@@ -103,9 +111,13 @@ class Gatherer:
         own = prompt("knowledge") if rows.bound is not None else ""
         system = "\n\n".join(filter(None, (fixed.system_prompt, own, self.instructions)))
         given = await self._read()
-        planned = plan_of(rows, system, core.text, config, budget, tools_tokens, given)
+        await self._read_documents()
+        searches = bool(self._searched((*rows.history, *rows.pending)))
+        planned = plan_of(
+            rows, system, core.text, config, budget, tools_tokens, given, self._documents, searches_files=searches
+        )
         recalled = await self._recall(planned)
-        looked_up = await self._look_up(rows.bound, planned) if rows.bound is not None else None
+        looked_up = await self._look_up(planned)
         context = assemble(planned, recalled, await self._topics(recalled), looked_up)
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
@@ -123,6 +135,27 @@ class Gatherer:
                     found[file.sha256] = Image(data=data, media_type=file.type)  # type: ignore[arg-type]  # one of them
         return self._pictures
 
+    async def _read_documents(self) -> None:
+        """The documents among the files of the segment, and the text of those that may stand in the window."""
+        if self._files is not None:
+            return
+        rows, session = self.rows, self.rows.session
+        of_chat = partial(message_files.of_chat, first_seq=session.segment_start)
+        self._files = await self.agent.core.readers.run(of_chat, session.user, session.chat)
+        shown = {message.seq for message in (*rows.history, *rows.pending)}
+        self._documents = await self.agent.files.texts([each for each in self._files if each.seq in shown])
+
+    def _searched(self, shown: Sequence[Message]) -> list[FileOfChat]:
+        """The documents that are searched: all but those that messages show as a whole."""
+        seqs = {message.seq for message in shown}
+        return [
+            each
+            for each in self._files or ()
+            if each.document is not None
+            and each.document.passages
+            and not (each.seq in seqs and self._documents[each.file.sha256].whole)
+        ]
+
     async def _recall(self, planned: Plan) -> RecallOutcome:
         if planned.guard is not Guard.SEARCH:
             return NOTHING
@@ -137,18 +170,22 @@ class Gatherer:
         )
         return attrs.evolve(recalled, candidates=tuple(shown))
 
-    async def _look_up(self, bound: BoundBases, planned: Plan) -> ContextUsed:
-        if self._looked_up is None:
-            self.vitals.doing("searching knowledge bases")
+    async def _look_up(self, planned: Plan) -> ContextUsed | None:
+        """What bases and long files say; None: nothing is bound, and no file says anything."""
+        bound, files = self.rows.bound, self._searched((*planned.window, *self.rows.pending))
+        if self._looked_up is None and (bound is not None or files):
+            self.vitals.doing("searching documents")
             self._looked_up = await self.agent.dialogue.look_up(
                 self.rows.session.user,
                 self._question,
                 self.rows.history,
                 bound,
+                files,
                 max_tokens=planned.passages_tokens,
                 meter=self.meter,
             )
-        return self._looked_up
+        found = self._looked_up
+        return found if found is not None and (bound is not None or found.passages) else None
 
     async def _topics(self, recalled: RecallOutcome) -> ChosenTopics | None:
         if self.agent.memory.chooser is not None and self._chosen is None and not self.rows.temporary:

@@ -20,7 +20,7 @@ from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Step, StepChanged, TextStreamed, ThoughtStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import CUT, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import clean, digest_of_words, one_line
 from klaw.domain.tool_calls import in_words
 from klaw.errors import ActorStopped, StorageFull
@@ -122,6 +122,7 @@ class Turn:
 
     async def _answer(self) -> str | None:
         agent, core = self.agent, self.agent.core
+        await agent.files.wait_for(user_of(self.chat), self.chat, lambda: self._tell(Step.READING))
         async with self._slot:
             await self._take_slot()
             self._begin_context = trio.current_time()

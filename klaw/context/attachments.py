@@ -1,13 +1,15 @@
-"""What a request has of messages' files: pictures, text behind the name of its file, of others the name. Pure."""
+"""What a request has of messages' files: pictures, and text behind the name of its file. Of a long document the text
+begins there, and passages of it that fit the question stand by themselves. Pure."""
 
 from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.inputs import Snapshot
+from klaw.context.inputs import DocumentText, Snapshot
 from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.attachment import MAX_PICTURE_BYTES, TRANSCRIBED, Attachment, files_of
+from klaw.domain.knowledge import what_was_read
 from klaw.domain.message import Message, Role
 from klaw.domain.text import quoted
 from klaw.llm.providers.adapt import IMAGE_TOKENS
@@ -16,6 +18,8 @@ MAX_PICTURES, MAX_PICTURES_BYTES = 8, 12_000_000
 """Limits of one request, which gets the newest."""
 PICTURES_SHARE = 0.75
 """Pictures may take this share of the room for the pending messages; the rest is for their text."""
+BEGINNING_TOKENS = 600
+"""Of a long document, in the message that it came with while that is to be answered."""
 DOCUMENTS_SHARE = 0.5
 """The files of each earlier message may take this share of that room with their text."""
 
@@ -50,22 +54,37 @@ def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
         if place is not None:
             at[place] = shown[message.rowid] + at.get(place, [])
 
-    def read(message: Message, room: int) -> Message:
+    def read(message: Message, room: int, *, pending: bool = False) -> Message:
         files, images = files_of(message.metadata), at.get(message.rowid, ())
         if not files and not images:
             return message
         here = shown[message.rowid]
         heard = bool(message.metadata.get(TRANSCRIBED))
-        lines = [_line(file, given=file.sha256 in here, sees=snapshot.sees, heard=heard, room=room) for file in files]
+        lines = []
+        for file in files:
+            if (document := snapshot.documents.get(file.sha256)) is not None:
+                lines.append(_of_document(file, document, room=room, begins=pending))
+            else:
+                lines.append(_line(file, given=file.sha256 in here, sees=snapshot.sees, heard=heard, room=room))
         text = "\n".join(filter(None, (message.content, *lines)))
         return attrs.evolve(message, content=text, tokens=tokens.estimate(text) + IMAGE_TOKENS * len(images))
 
     return attrs.evolve(
         snapshot,
         history=tuple(read(message, int(limit * DOCUMENTS_SHARE)) for message in snapshot.history),
-        pending=tuple(read(message, limit) for message in snapshot.pending),
+        pending=tuple(read(message, limit, pending=True) for message in snapshot.pending),
         beside={rowid: tuple(snapshot.pictures[each] for each in here) for rowid, here in at.items() if here},
     )
+
+
+def _of_document(file: Attachment, read: DocumentText, *, room: int, begins: bool) -> str:
+    said = what_was_read(read.document)
+    if not read.text:
+        return f"[file {file.name}: {said}]"
+    if read.whole:
+        return f"[file {file.name}, {said}: its text]\n{quoted(shorten(read.text, room))}"
+    line = f"[file {file.name}, {said}: a long one, of which passages that fit the question stand by themselves"
+    return f"{line}; it begins so]\n{quoted(shorten(read.text, min(room, BEGINNING_TOKENS)))}" if begins else f"{line}]"
 
 
 def _line(file: Attachment, *, given: bool, sees: bool, heard: bool, room: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from klaw.domain.knowledge import Document
 from klaw.domain.message import Message
 from klaw.domain.summary import Summary
 from klaw.llm.types import Image
@@ -28,6 +29,16 @@ class Budget:
 
 
 @attrs.frozen(kw_only=True)
+class DocumentText:
+    """What was read of a file of a message."""
+
+    document: Document
+    text: str
+    """All of it; of a long one, which has passages by themselves, the beginning."""
+    whole: bool
+
+
+@attrs.frozen(kw_only=True)
 class Settings:
     sliding_window: int
     recall_enabled: bool
@@ -37,7 +48,7 @@ class Settings:
     topics_max_tokens: int = 0
     """``topics.maxTokens``; 0: no topics come into the prompt by themselves."""
     knowledge_max_tokens: int = 0
-    """``kb.maxTokens``; 0: the chat is bound to no knowledge base."""
+    """``kb.maxTokens``; 0: the chat is bound to no knowledge base, and has no long files."""
     pairs: int | None = None
     """``kb.pairs`` of a chat that is bound: the window has at most so many exchanges."""
 
@@ -65,6 +76,8 @@ class Snapshot:
     sees: bool = False
     pictures: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
     """The pictures of these messages, by SHA-256."""
+    documents: Mapping[str, DocumentText] = attrs.field(factory=dict, repr=False)
+    """What was read of their files, by SHA-256."""
     beside: Mapping[int, tuple[Image, ...]] = attrs.field(factory=dict, repr=False)
     """Those that are given, by the row id of their message; see ``attachments.with_files``."""
 

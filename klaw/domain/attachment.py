@@ -33,6 +33,8 @@ CANNOT_LISTEN = (
     "Klaw cannot listen yet: it needs a model that writes down speech. Set voice.transcribe (docs/voice.md)."
 )
 TEXT = "text/plain"
+_MARKED_UP = (".html", ".htm", ".xhtml", ".eml", ".mbox", ".rtf", ".ics", ".vcf")
+"""Ends of names of texts that are hard to read as they are."""
 OTHER = "application/octet-stream"
 
 Sha256 = Annotated[str, Bounds(pattern="[0-9a-f]{64}")]
@@ -64,6 +66,8 @@ class Attachment:
     text: Annotated[str, OMIT] = attrs.field(default="", repr=False)
     """The beginning of a text; ``cut``: it goes on."""
     cut: Annotated[bool, OMIT] = False
+    reading: Annotated[str, OMIT] = ""
+    """What was read of a document, for people."""
 
     @property
     def is_picture(self) -> bool:
@@ -72,6 +76,13 @@ class Attachment:
     @property
     def is_sound(self) -> bool:
         return self.type in SOUNDS
+
+    @property
+    def is_document(self) -> bool:
+        """It is read as the documents of knowledge bases are; a short plain text goes with its message as it is."""
+        if self.type == TEXT:
+            return self.bytes > 2 * DOCUMENT_TOKENS or self.name.lower().endswith(_MARKED_UP)
+        return not self.is_picture and not self.is_sound
 
 
 def word_of(media_type: str) -> str:
@@ -87,9 +98,7 @@ def reading(file: Attachment, *, hears: bool = False) -> str:
         if file.bytes > MAX_PICTURE_BYTES:
             return "Too large for a model: only its name is passed on."
         return "Models that take pictures will see it."
-    if file.type != TEXT:
-        return "Chats cannot read this format yet: only its name is passed on. Add it to Knowledge to ask about it."
-    return "It will be read." if file.bytes <= 2 * DOCUMENT_TOKENS else "Its beginning will be read."
+    return "It will be read."
 
 
 def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:

@@ -12,7 +12,7 @@ from klaw.domain.text import plural
 
 KEY = "context_used"
 
-_TEXTS = ("text", "sparql", "iri")
+_TEXTS = ("text", "sparql", "iri", "name", "heading")
 
 _MOST_TOLD = 3
 

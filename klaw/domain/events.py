@@ -51,6 +51,8 @@ class Step(enum.StrEnum):
     """It waits for further messages, to answer them together."""
     QUEUED = "queued"
     """It waits for a free place among the calls to models."""
+    READING = "reading"
+    """Files of the messages that it answers are still read."""
     RECALLING = "recalling"
     THINKING = "thinking"
     NOTHING = "nothing"

@@ -13,7 +13,7 @@ import attrs
 from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.names import UserId, user_id
 from klaw.domain.notes import Column, Edit, Quotes
-from klaw.domain.text import clean_output, title
+from klaw.domain.text import clean_output, plural, title
 from klaw.errors import InvalidValue
 
 BaseId = NewType("BaseId", str)
@@ -76,6 +76,8 @@ class Base:
     )
     created_at: str
     updated_at: Annotated[str, Column("changed", alone=True)]
+    of_messages: Annotated[bool, OMIT] = False
+    """It has the files of its owner's messages, and no list shows it."""
 
 
 class SourceKind(enum.StrEnum):
@@ -87,6 +89,8 @@ class SourceKind(enum.StrEnum):
     """A graph in an uploaded file."""
     SPARQL = "sparql"
     """A graph behind a SPARQL 1.1 endpoint."""
+    MESSAGES = "messages"
+    """The files of a user's messages; each document is named as the first message with it named it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -144,11 +148,24 @@ class Document:
     sha256: str = ""
     state: DocumentState = DocumentState.WAITING
     pages: int = 0
+    words: int = 0
     passages: int = 0
     digest: str = ""
     """SHA-256 of its passages."""
     problems: tuple[DocumentProblem, ...] = ()
     read_at: str = ""
+
+
+def what_was_read(document: Document) -> str:
+    """What was read of a document, for its user, such as ``12 pages, 5,100 words``; or why nothing."""
+    problem = document.problems[-1].text.removeprefix(f"{document.name}: ") if document.problems else ""
+    if document.state is DocumentState.WAITING:
+        return "It is being read."
+    if document.state is DocumentState.FAILED:
+        return f"It could not be read: {problem}"
+    pages = [plural(document.pages, "page")] if document.pages else []
+    read = ", ".join([*pages, plural(document.words, "word")])
+    return f"{read} ({problem})" if problem else read
 
 
 def document_id(source: SourceId, name: str) -> DocumentId:

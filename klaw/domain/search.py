@@ -14,7 +14,7 @@ from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
 from klaw.domain.person import PersonId
 
-Kind: TypeAlias = Literal["message", "fact", "file", "note"]
+Kind: TypeAlias = Literal["message", "fact", "file", "note", "document"]
 """A message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
 
 
@@ -118,6 +118,21 @@ class NoteResult(ResultMatch):
 
 
 @attrs.frozen(kw_only=True)
+class DocumentResult(ResultMatch):
+    """A passage of a file, which is in the message ``seq``."""
+
+    kind: Literal["document"] = attrs.field(default="document", init=False)
+    chat: ChatId
+    seq: int
+    created_at: str
+    """Of the message."""
+    name: str
+    document: DocumentId
+    page: int | None
+    heading: str
+
+
+@attrs.frozen(kw_only=True)
 class NamedFact:
     id: FactId
     text: str
@@ -133,7 +148,7 @@ class PersonResult:
     facts: tuple[NamedFact, ...]
 
 
-AnyResult: TypeAlias = SearchResult | FactResult | FileResult | NoteResult
+AnyResult: TypeAlias = SearchResult | FactResult | FileResult | NoteResult | DocumentResult
 
 
 @attrs.frozen(kw_only=True)

@@ -2,8 +2,10 @@
 with the last pair if it refers to that, is searched in the passages and the graphs of the bases at the same time; what
 both find is numbered in one list. Nothing here fails a turn: what could not be searched is named."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate, zip_longest
+from typing import Any
 
 import attrs
 import structlog
@@ -14,10 +16,10 @@ from klaw.actor.metrics import Metrics
 from klaw.config.tools import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, read
-from klaw.domain.knowledge import Source, UsedPassage
+from klaw.domain.knowledge import DocumentId, Place, Source, UsedPassage
 from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId
-from klaw.domain.search import PassageOutcome
+from klaw.domain.search import FoundPassage, PassageOutcome
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
 from klaw.knowledge import citations
 from klaw.knowledge.follow_up import MAX_QUERY, Pair, Rewritten, material, query_of, refers
@@ -30,7 +32,8 @@ from klaw.llm.types import ChatMessage, JsonSchema
 from klaw.memory.background_llm import Asker, CallCharge, question
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.chats import BoundBases
-from klaw.store.kinds.knowledge import sources
+from klaw.store.kinds.knowledge import message_files, sources
+from klaw.store.kinds.knowledge.message_files import FileOfChat
 
 GRAPHS_SHARE = 0.4
 """The share of the room for passages that graphs may take while there are passages, too."""
@@ -62,22 +65,25 @@ class Dialogue:
         user: UserId,
         question: str,
         history: Sequence[Message],
-        bound: BoundBases,
+        bound: BoundBases | None,
+        files: Sequence[FileOfChat] = (),
         *,
         max_tokens: int,
         meter: Meter,
     ) -> ContextUsed:
-        """Search the bases of a chat for a question, which may refer to ``history``. The caller holds an LLM slot."""
-        bases = tuple(each.base.id for each in bound.bases)
-        found = ContextUsed(bases=bases, gone=bound.gone)
-        if not bases or not max_tokens:
+        """Search the bases of a chat and ``files`` of its messages for a question, which may refer to ``history``. The
+        caller holds an LLM slot."""
+        bases = tuple(each.base.id for each in bound.bases) if bound is not None else ()
+        found = ContextUsed(bases=bases, gone=bound.gone if bound is not None else ())
+        if not (bases or files) or not max_tokens:
             return attrs.evolve(found, query=question[:MAX_QUERY], nothing="no_room" if bases else "no_bases")
         query, follows = await self._query(question, history, meter)
         found = attrs.evolve(found, query=query[:MAX_QUERY], follows=follows)
         said: list[GraphSearch] = []
+        names = {each.document.id: each.file.name for each in files if each.document is not None}
 
         async def ask_graphs() -> None:
-            language = next((each.base.language for each in bound.bases if each.base.language), "")
+            language = next((each.base.language for each in bound.bases if each.base.language), "") if bound else ""
             text = question.strip() if follows == "pair" else query
             also = query.removesuffix(text).strip()  # what it refers to counts less
             try:
@@ -90,11 +96,14 @@ class Dialogue:
             async with trio.open_nursery() as nursery:
                 if graphs:
                     nursery.start_soon(ask_graphs)
-                passages = await self.passages.search(query, bases, user, max_tokens=max_tokens)
+                search = partial(self.passages.search, query, user=user, max_tokens=max_tokens)
+                passages = [await search(bases)] if bases else []
+                if files:
+                    passages.append(await search([message_files.base_of(user)], within=names))
         except StorageError as error:
             log.warning("knowledge_not_searched", error=error_class(error))
             return attrs.evolve(found, nothing="search_failed", degraded=("search_failed",))
-        return _with(found, passages, said[0] if said else None, graphs, max_tokens)
+        return _with(found, passages, names, said[0] if said else None, graphs, max_tokens)
 
     def check(self, answer: str, used: ContextUsed) -> tuple[str, ContextUsed]:
         """The answer without invalid marks, and what it refers to."""
@@ -155,29 +164,39 @@ def _rewritten(answer: Rewritten) -> str:
 
 
 def _with(
-    found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
+    found: ContextUsed,
+    searched: Sequence[PassageOutcome],
+    names: Mapping[DocumentId, str],
+    said: GraphSearch | None,
+    graphs: Sequence[Source],
+    max_tokens: int,
 ) -> ContextUsed:
-    """What graphs say (None: they failed) between the passages, by rank."""
+    """What graphs say (None: they failed) between the passages, by rank. ``names``: what the chat calls its files."""
     failed = bool(graphs) and said is None
     said = said or GraphSearch()
+
+    def named(passage: FoundPassage) -> dict[str, Any]:
+        return {**attrs.asdict(passage.place), "name": names.get(passage.document, passage.name)}
+
     used = [
         UsedPassage(
-            **attrs.asdict(each.passage.place),
+            **named(each.passage),
             number=0,
-            also=tuple(other.place for other in each.also),
+            also=tuple(Place(**named(other)) for other in each.also),
             score=round(each.score, 4),
             text=each.text,
         )
-        for each in passages.kept
+        for each in sorted((each for one in searched for each in one.kept), key=lambda each: -each.score)
     ]
     room = int(max_tokens * GRAPHS_SHARE) if used else max_tokens
     costs = accumulate(tokens.estimate(each.text) for each in said.passages)
     of_graphs = [each for each, cost in zip(said.passages, costs, strict=True) if cost <= room]
     mixed = [each for pair in zip_longest(used, of_graphs) for each in pair if each is not None]
-    degraded = [*passages.degraded, *(f"graph_{code}" for code in said.failed.values())]
+    degraded = [code for one in searched for code in one.degraded]
+    degraded += [f"graph_{code}" for code in said.failed.values()]
     if failed:
         degraded.append("graph_failed")
-    nothing = passages.why_nothing or "too_far"
+    nothing = (searched[0].why_nothing if searched else "") or "too_far"
     if nothing == "no_passages":
         nothing = said.reason or nothing
     return attrs.evolve(
@@ -185,6 +204,6 @@ def _with(
         passages=tuple(mixed),
         sparql=said.queries,
         nothing="" if mixed else nothing,
-        weak=passages.weak and not of_graphs,
+        weak=all(one.weak or not one.kept for one in searched) and not of_graphs,
         degraded=tuple(dict.fromkeys(degraded)),
     )

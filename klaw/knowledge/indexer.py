@@ -87,9 +87,12 @@ class Indexer(Nudge):
         self._again: set[SourceId] = set()
         self._pages_again: set[SourceId] = set()
         self._to_fetch, self._to_read = Nudge(), Nudge()
-        self._users: dict[UserId, Nudge] = {}
-        """For each user with sources: the loop that reads their documents."""
+        self._users: dict[tuple[UserId, bool], Nudge] = {}
+        """For each user with sources: the loop that reads their documents; and of messages' files another one."""
         self._places, self._large = trio.CapacityLimiter(AT_ONCE), trio.CapacityLimiter(1)
+        self._of_messages = trio.CapacityLimiter(1)
+        self.done = trio.Event()
+        """Set, and replaced by another one, when a document was read."""
         self._not_yet: Pauses[DocumentId] = Pauses(NOT_YET)
         self._storage_full = False
         self._waiting_since: float | None = None
@@ -144,8 +147,9 @@ class Indexer(Nudge):
 
     async def _look(self) -> float:
         """Look at what is due. Returns in how many seconds more is due. Raises StorageError."""
+        await self._scanner.tidy()
         self._sources = {source.id: source for source in await self._readers.run(sources.every)}
-        await self._scanner.forget(self._sources)
+        self._scanner.forget(self._sources)
         again = self._again & set(self._sources)
         self._again.clear()
         await self._scanner.files(again)
@@ -197,14 +201,14 @@ class Indexer(Nudge):
         async with trio.open_nursery() as nursery:
             while True:
                 await self._to_read.wait_for_news()
-                for user in {source.user for source in self._sources.values()}:
-                    if user not in self._users:
-                        self._users[user] = Nudge()
-                        nursery.start_soon(self._read_of, user, vitals)
-                    self._users[user].nudge()
+                for of in set(map(_reader_of, self._sources.values())):
+                    if of not in self._users:
+                        self._users[of] = Nudge()
+                        nursery.start_soon(self._read_of, of, vitals)
+                    self._users[of].nudge()
 
-    async def _read_of(self, user: UserId, vitals: Vitals) -> None:
-        while own := [source for source in self._sources.values() if source.user == user]:
+    async def _read_of(self, of: tuple[UserId, bool], vitals: Vitals) -> None:
+        while own := [source for source in self._sources.values() if _reader_of(source) == of]:
             try:
                 read = 0
                 for source in sorted(own, key=lambda each: each.kind is SourceKind.FOLDER):
@@ -218,10 +222,11 @@ class Indexer(Nudge):
                 await trio.sleep(STORAGE_PAUSE_S)
                 continue
             if not read:
-                if not self._places.borrowed_tokens:  # else another user's are being read
+                # Else another user's are being read.
+                if not self._places.borrowed_tokens and not self._of_messages.borrowed_tokens:
                     vitals.doing("idle")
-                await self._users[user].wait_for_news(self._pause_s())
-        del self._users[user]
+                await self._users[of].wait_for_news(self._pause_s())
+        del self._users[of]
 
     async def _read_some(self, source: Source, vitals: Vitals) -> int:
         """Read some documents, when it is the user's turn. Returns how many. Raises StorageError."""
@@ -232,11 +237,12 @@ class Indexer(Nudge):
         found = await self._readers.run(documents.waiting, source.id, IN_TURN + self._not_yet.count())
         batch = [document for document in found if not self._not_yet.waits(document.id, now)][:IN_TURN]
         left = deque(batch)
+        of_messages = source.kind is SourceKind.MESSAGES  # somebody waits for them
         while left:
-            large = left[0].size > LARGE_BYTES
-            async with self._large if large else nullcontext(), self._places:
+            large = not of_messages and left[0].size > LARGE_BYTES
+            async with self._large if large else nullcontext(), self._of_messages if of_messages else self._places:
                 ends = trio.current_time() + TURN_S
-                while left and (large or left[0].size <= LARGE_BYTES) and trio.current_time() < ends:
+                while left and (large or of_messages or left[0].size <= LARGE_BYTES) and trio.current_time() < ends:
                     if trio.current_time() >= self._counted_at + COUNT_S:
                         await self._count()
                     vitals.doing(f"reading documents: {self.counts[DocumentState.WAITING]} wait")
@@ -259,6 +265,8 @@ class Indexer(Nudge):
             log.error("document_not_read", document=document.id, error=error_class(error), where=where(error))
             now = await self._ingest.give_up(document)
         self._not_yet.succeed(document.id)
+        self.done.set()
+        self.done = trio.Event()
         if now is None:
             return
         if now.state is DocumentState.READ:
@@ -280,6 +288,10 @@ class Indexer(Nudge):
         now = trio.current_time()
         following = self._not_yet.next(now)
         return float("inf") if following is None else following - now
+
+
+def _reader_of(source: Source) -> tuple[UserId, bool]:
+    return source.user, source.kind is SourceKind.MESSAGES
 
 
 def _concerns(folder: str, paths: Collection[str]) -> bool:

@@ -117,7 +117,7 @@ class Ingest:
             if in_folder and 0 <= self.clock.now() - info.st_mtime < SETTLE_S:
                 raise NotYetError
             stamp = scan.stamp(info) if in_folder else document.stamp
-            sha256 = source.sha256
+            sha256 = document.sha256 if source.kind is SourceKind.MESSAGES else source.sha256
             if in_folder:
                 sha256 = "" if info.st_size > LIMITS.file_bytes else await self._hash(file)
             same = bool(sha256 and document.digest) and sha256 == document.sha256
@@ -140,7 +140,7 @@ class Ingest:
         return sha.hexdigest()
 
     async def _store(self, document: Document, reading: DocumentReading) -> Document:
-        cutter, digest, count = Cutter(), Digest(), 0
+        cutter, digest, count, words = Cutter(), Digest(), 0, 0
         blocks: list[Block] = []
         passages: list[Passage] = []
         had: Same | None = None
@@ -148,6 +148,7 @@ class Ingest:
         async for block in reading:
             blocks.append(block)
             chars += len(block.text)
+            words += len(block.text.split())
             if chars < CUT_CHARS:
                 continue
             passages += await self._threads.run(_cut, cutter, blocks)
@@ -176,6 +177,7 @@ class Ingest:
             language=report.language,
             state=DocumentState.READ,
             pages=report.pages,
+            words=words,
             passages=count,
             digest=digest.hex(),
             problems=report.problems,
@@ -232,7 +234,7 @@ class Ingest:
         if await self.writer.run(document_steps.begin, document) is None:
             raise GoneError
         await self._trim(document.id, 0)
-        empty = attrs.evolve(document, title="", language="", digest="", pages=0, passages=0)
+        empty = attrs.evolve(document, title="", language="", digest="", pages=0, words=0, passages=0)
         return attrs.evolve(empty, format=kind, state=DocumentState.FAILED, problems=problems)
 
     async def _finish(self, document: Document) -> Document:

@@ -13,6 +13,7 @@ from klaw.knowledge.dialogue import CitationMetrics, Dialogue
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
+from klaw.knowledge.message_files import MessageFiles
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.knowledge.source_scanner import SourceScanner
 from klaw.knowledge.web_pages import WebPages
@@ -34,6 +35,7 @@ class Knowledge:
     graphs: Graphs
     passages: KnowledgeSearch
     dialogue: Dialogue
+    files: MessageFiles
 
     async def start(self) -> None:
         await self.core.supervisor.start(self.indexer.spec())
@@ -104,7 +106,8 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         indexer.nudge()
 
     core.changing.told.append(settings_changed)
-    return Knowledge(core=core, indexer=indexer, graphs=graphs, passages=passages, dialogue=dialogue)
+    files = MessageFiles(core=core, indexer=indexer)
+    return Knowledge(core=core, indexer=indexer, graphs=graphs, passages=passages, dialogue=dialogue, files=files)
 
 
 @attrs.frozen

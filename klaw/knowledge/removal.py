@@ -9,15 +9,13 @@ from klaw.core import Core
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.memory.forget.forget import CleanedLogs, Forgetter
-from klaw.memory.forget.take_out import giving_way
-from klaw.store.engine.database import Readers
+from klaw.memory.forget.take_out import sweep_documents
 from klaw.store.engine.transaction import Transaction
-from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute
 from klaw.store.forget.execute import ForgetResult, Forgetting
 from klaw.store.forget.finding import NothingToForget
 from klaw.store.kinds import forgotten
-from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge import bases, sources
 from klaw.store.kinds.knowledge.removal import Going, turns_naming
 
 AT_ONCE = 100
@@ -43,7 +41,7 @@ async def remove(
         turns = each.entry.used
         for first in range(0, len(turns), AT_ONCE):
             await core.writer.run(blank_receipts, each.entry.user, going.ids, turns[first : first + AT_ONCE])
-    await sweep(core.readers, core.writer)
+    await sweep_documents(core.readers, core.writer)
     for source in going.sources:
         await graphs.remove(source)
         await core.originals.remove(source.id)
@@ -69,15 +67,3 @@ def take_out(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forge
 
 def blank_receipts(tx: Transaction, user: UserId, gone: Sequence[str], turns: Sequence[str]) -> None:
     forgotten.blank_receipts(tx.connection, user, gone, turns)
-
-
-async def sweep(readers: Readers, writer: Writer) -> int:
-    """Remove documents whose source is gone, a part at a time, so that nobody has to wait for long. Returns how many
-    there were. Cancellation: the rest is left to the next call."""
-    total = 0
-    while found := await readers.run(documents.orphans, AT_ONCE):
-        for each in found:
-            while await giving_way(writer, document_steps.remove_some, each):
-                pass
-        total += len(found)
-    return total

@@ -5,6 +5,7 @@ Only regular files below a watched folder count. No link is followed, and nothin
 folder is opened from the one above it, so none can be exchanged for a link meanwhile.
 """
 
+import errno
 import os
 import stat
 import time
@@ -18,7 +19,8 @@ import attrs
 from klaw.config import safe_open
 from klaw.config.safe_open import OpenedFile
 from klaw.domain.knowledge import Document, DocumentState, Source, SourceKind, document_id
-from klaw.store import originals
+from klaw.errors import AttachmentRefused
+from klaw.store import attachments, originals
 from klaw.store.kinds.knowledge.documents import KnownDocument
 
 MAX_FOLDERS = 20_000
@@ -184,6 +186,13 @@ def _is_in(name: str, folder: str) -> bool:
 @contextmanager
 def original(data_dir: Path, source: Source, document: Document) -> Iterator[OpenedFile]:
     """Open the file that a document is made of. Raises OSError; safe_open.NotPlain: it is no regular file."""
+    if source.kind is SourceKind.MESSAGES:
+        try:
+            with attachments.opened(data_dir, source.user, document.sha256) as file:
+                yield file
+        except AttachmentRefused:
+            raise FileNotFoundError(errno.ENOENT, "no such file") from None
+        return
     in_folder = source.kind is SourceKind.FOLDER
     root, name = (Path(source.where), document.name) if in_folder else (data_dir / originals.FOLDER, str(source.id))
     with safe_open.opened(root, name) as file:

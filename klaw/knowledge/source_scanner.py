@@ -16,12 +16,14 @@ from klaw.actor.mailbox import Nudge
 from klaw.actor.threads import Threads
 from klaw.domain.knowledge import Document, Source, SourceId
 from klaw.domain.text import plural
-from klaw.knowledge import removal, scan
+from klaw.knowledge import scan
 from klaw.knowledge.ingest import Ingest
 from klaw.knowledge.scan import FolderScan, SourceState
+from klaw.memory.forget.take_out import sweep_documents
+from klaw.store.attachments import UNSENT_S
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds.knowledge import document_steps, documents
+from klaw.store.kinds.knowledge import document_steps, documents, message_files, sources
 from klaw.store.originals import Originals
 
 WAIT_AT_ONCE = 50
@@ -86,12 +88,21 @@ class SourceScanner:
         pause_s = self.scan_s if watched else min(self.scan_s, UNWATCHED_S)
         return seen.not_before if heard else max(seen.at + pause_s, seen.not_before)
 
-    async def forget(self, there: Collection[SourceId]) -> None:
-        """Forget all but these sources; now and then remove files that belong to none. Raises StorageError."""
+    async def tidy(self) -> None:
+        """Now and then queue files of messages that nobody queued, and remove what belongs to nothing. Raises
+        StorageError."""
         now = self.clock.now()
-        if now >= self._swept_at + SWEEP_S:
-            self._swept_at = now
-            await self.originals.sweep(there, now - LEFT_S)
+        if now < self._swept_at + SWEEP_S:
+            return
+        self._swept_at = now
+        for user, files in (await self.readers.run(message_files.untaken)).items():
+            await self.writer.run(message_files.take_up, user, files, iso(now))
+        await self.writer.run(message_files.drop, await self.readers.run(message_files.unsent, iso(now - UNSENT_S)))
+        there = {each.id for each in await self.readers.run(sources.every)}
+        await self.originals.sweep(there, now - LEFT_S)
+
+    def forget(self, there: Collection[SourceId]) -> None:
+        """Forget all but these sources."""
         for source in [each for each in self._seen if each not in there]:
             del self._seen[source]
             self.states.pop(source, None)
@@ -102,7 +113,7 @@ class SourceScanner:
             await self.writer.run(document_steps.wait_again, source)
         found = await self.readers.run(documents.behind)
         await self._wait([scan.document_of(source, source.name, source.size) for source in found])
-        await removal.sweep(self.readers, self.writer)
+        await sweep_documents(self.readers, self.writer)
         for document in await self.readers.run(documents.renamed, WAIT_AT_ONCE):
             await self.ingest.remove(document)
 

@@ -47,22 +47,23 @@ ChatName = Annotated[str, _named("bad_chat", chat_name)]
 MessageId = Annotated[str, _named("bad_id", client_id)]
 Seq = Annotated[int, Bounds(0)]
 Ref = Annotated[str, Bounds(1, 64)]
-"""A client's own mark on a request, echoed in the answer and in an error."""
+"""A client's mark on a request, echoed in the answer and in an error."""
 Data = Annotated[bytes, Form(_from_base64, lambda data: base64.b64encode(data).decode())]
 
 
 @attrs.frozen(kw_only=True)
 class FileOfMessage:
-    """A file of a message. ``type`` is its media type by its content; its name is data and never a path."""
+    """A file of a message, with its media type by its content, and what was read of it. Its name is never a path."""
 
     sha256: str
     name: str
     type: str
     bytes: int
+    reading: str | None = None
 
     @classmethod
     def of(cls, file: Attachment) -> "FileOfMessage":
-        return cls(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes)
+        return cls(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes, reading=file.reading or None)
 
 
 @attrs.frozen(kw_only=True)
@@ -394,7 +395,6 @@ class Notice:
 
 RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve | Visible
-ServerFrame: TypeAlias = (
-    Welcome | Ack | MessageFrame | Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame
-    | Status | ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice
-)  # fmt: skip
+_Running: TypeAlias = Delta | RenderedFrame | ThinkingFrame | Tool | ApprovalFrame | ApprovalEndedFrame | Status
+_Answer: TypeAlias = ResultFrame | StoppedFrame | UploadedFrame | ChatFrame | CaughtUp | VariantFrame | Error | Notice
+ServerFrame: TypeAlias = Welcome | Ack | MessageFrame | _Running | _Answer

@@ -16,6 +16,7 @@ from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, logs
 from klaw.store.forget.execute import ForgetEntry, ForgetResult
 from klaw.store.forget.logs import Cleaner
+from klaw.store.kinds.knowledge import document_steps, documents
 from klaw.store.search import fulltext_renewal
 
 P = ParamSpec("P")
@@ -31,6 +32,7 @@ AT_ONCE_WITHOUT_TEXT = 60
 """Messages that are taken out in one transaction after that."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
+ORPHANS_AT_ONCE = 100
 LOGS_AT_ONCE = 8
 """Logs that are exchanged while everybody waits."""
 ROUNDS = 5
@@ -40,7 +42,8 @@ CLOSE_S = 10.0
 
 
 async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[int], at: str) -> list[ForgetEntry]:
-    """Take further messages of a forgetting out of the database; see ``execute.forget_rest``. Returns the entries.
+    """Take further messages of a forgetting out of the database; see ``execute.forget_rest``. Then what was read of
+    files goes. Returns the entries.
 
     Cancellation: what was taken out so far is; a start, or ``Forgetter.resume``, goes on.
     """
@@ -49,7 +52,9 @@ async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[
         await _renew_text(writer, frozenset(rowids))
         count = AT_ONCE_WITHOUT_TEXT
     parts = [rowids[first : first + count] for first in range(0, len(rowids), count)]
-    return [await giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
+    done = [await giving_way(writer, execute.forget_rest, user, part, at) for part in parts]
+    await sweep_documents(readers, writer)
+    return done
 
 
 async def _renew_text(writer: Writer, going: Collection[int]) -> None:
@@ -75,6 +80,18 @@ async def giving_way(
     done = await writer.run(function, *args, **kwargs)
     await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
     return done
+
+
+async def sweep_documents(readers: Readers, writer: Writer) -> int:
+    """Remove documents whose source is gone, a part at a time. Returns how many there were. Cancellation: the rest is
+    left to the next call."""
+    total = 0
+    while found := await readers.run(documents.orphans, ORPHANS_AT_ONCE):
+        for each in found:
+            while await giving_way(writer, document_steps.remove_some, each):
+                pass
+        total += len(found)
+    return total
 
 
 async def clean_logs(writer: Writer, readers: Readers, files: Threads, root: Path, done: ForgetResult) -> int:

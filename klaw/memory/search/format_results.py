@@ -6,6 +6,7 @@ from klaw.domain.fact import Origin
 from klaw.domain.names import name_of
 from klaw.domain.search import (
     AnyResult,
+    DocumentResult,
     FactResult,
     FileResult,
     NoteResult,
@@ -55,6 +56,10 @@ def _label(result: AnyResult) -> str:
         case FileResult():
             under = f", under {one_line(result.heading)}" if result.heading else ""
             return f"[file {one_line(result.path)}, line {result.line}{under}]"
+        case DocumentResult():
+            page = f", page {result.page}" if result.page is not None else ""
+            place = f"in chat {name_of(result.chat)}, {minute(result.created_at)}"
+            return f"[file {one_line(result.name)}{page}, {place}, not the user's words]"
         case NoteResult():
             place = f"{minute(result.created_at)}, chat {name_of(result.chat)}"
             return f"[note on a tool's result, {place}, not the user's words]"

@@ -1,5 +1,6 @@
-"""Searching what is kept beside the messages: a user's facts, pieces of memory files, notes on tool calls; by vector
-and by words, fused. Every fact is some vector's neighbour: so they have to show that they concern the query."""
+"""Searching what is kept beside the messages: a user's facts, pieces of memory files, notes on tool calls, passages of
+files; by vector and by words, fused. Every fact is some vector's neighbour: so they have to show that they concern the
+query."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.search import (
     AnyResult,
+    DocumentResult,
     FactResult,
     FileResult,
     Kind,
@@ -27,6 +29,9 @@ from klaw.memory.recall.ranker import fuse
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import facts, memory_files
+from klaw.store.kinds.knowledge import message_files
+from klaw.store.kinds.knowledge.message_files import SentPassage
+from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.kinds.memory_files import StoredChunk
 from klaw.store.kinds.summaries import StoredNote, notes_by_rowids
 from klaw.store.search import passages
@@ -35,14 +40,17 @@ from klaw.store.search.passages import PassageKind
 from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 50
+DOCUMENTS_S = 1.0
+"""Time for the search of files of messages."""
 NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
 
-Stored: TypeAlias = Fact | StoredChunk | StoredNote | Message
+Stored: TypeAlias = Fact | StoredChunk | StoredNote | SentPassage | Message
 _READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]]] = {
     "fact": facts.by_rowids,
     "file": memory_files.by_rowids,
     "note": notes_by_rowids,
+    "document": message_files.passages_by_rowids,
     "message": lambda connection, user, rowids: {each.rowid: each for each in read_messages(connection, rowids, user)},
 }
 
@@ -67,19 +75,24 @@ async def find_kept(
 ) -> dict[Kind, list[ResultEntry]]:
     """What of a user's facts, files and notes has to do with a query's vector and words (as written). Filters by time
     count for facts (their last change) and notes (the call), those by chat for notes. Raises StorageError."""
-    found: dict[Kind, list[ResultEntry]] = {"fact": [], "file": [], "note": []}
+    found: dict[Kind, list[ResultEntry]] = {"fact": [], "file": [], "note": [], "document": []}
     if filters.role is not None:
         return found
     timed = filters.since is not None or filters.until is not None
-    of: tuple[tuple[Kind, PassageKind], ...] = (("fact", "fact"), ("file", "chunk"), ("note", "note"))
+    of: tuple[tuple[Kind, PassageKind], ...]
+    of = (("fact", "fact"), ("file", "chunk"), ("note", "note"), ("document", "document"))
     for kind, stored in of:
-        if filters.chat is not None and kind != "note":
+        if filters.chat is not None and kind not in ("note", "document"):
             continue
         if (kinds is not None and kind not in kinds) or (kind == "file" and timed):
             continue
-        near = () if vector is None else await readers.run(passages.nearest, stored, filters.user, vector, DEPTH)
-        hits = await readers.run(passages.matching, stored, filters.user, asked, DEPTH)
-        fused = fuse(Lists(neighbours=near, hits=hits))
+        if stored == "document":
+            lists = await _search_documents(readers, vector, asked, filters)
+        else:
+            near = () if vector is None else await readers.run(passages.nearest, stored, filters.user, vector, DEPTH)
+            hits = await readers.run(passages.matching, stored, filters.user, asked, DEPTH)
+            lists = Lists(neighbours=near, hits=hits)
+        fused = fuse(lists)
         kept = await readers.run(_READ[kind], filters.user, list(fused))
         texts = {rowid: _text(each) for rowid, each in kept.items() if _is_allowed(each, filters)}
         for rowid, ranks in sorted(fused.items(), key=lambda one: (-one[1].score, -one[0])):
@@ -87,6 +100,18 @@ async def find_kept(
             if rowid in texts and is_related(away, texts[rowid], asked):
                 found[kind].append(ResultEntry(kind=kind, rowid=rowid, **{**fields_of(ranks, Ranks), "distance": away}))
     return found
+
+
+async def _search_documents(
+    readers: Readers, vector: bytes | None, asked: Sequence[str], filters: HistoryFilters
+) -> Lists:
+    """Search the files of messages."""
+    user = filters.user
+    documents = await readers.run(message_files.sent, user, filters.chat)
+    if not documents:
+        return Lists()
+    scope = PassageScope(user=user, bases=[message_files.base_of(user)], documents=documents)
+    return await readers.run(passages.search_documents, vector, asked, scope, DEPTH, DOCUMENTS_S)
 
 
 def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
@@ -104,6 +129,8 @@ def _text(stored: Stored) -> str:
             return f"{stored.heading}\n{stored.text}"
         case StoredNote():
             return f"{stored.note.tool}: {stored.note.text}"
+        case SentPassage():
+            return stored.passage.text
         case Message():
             return stored.content
         case _:
@@ -115,6 +142,9 @@ def _is_allowed(stored: Stored, filters: HistoryFilters) -> bool:
         return True
     if isinstance(stored, StoredNote) and filters.chat != stored.chat and (filters.chat or stored.temporary):
         return False
+    if isinstance(stored, SentPassage):
+        time = stored.sent.created_at
+        return (filters.since is None or time >= filters.since) and (filters.until is None or time < filters.until)
     time = stored.updated_at if isinstance(stored, Fact) else stored.created_at
     return (filters.since is None or time >= filters.since) and (filters.until is None or time < filters.until)
 
@@ -153,5 +183,13 @@ def _result(entry: ResultEntry, stored: Stored, stems: Mapping[str, str]) -> Any
         case StoredNote():
             note = stored.note
             return NoteResult(**found, chat=stored.chat, seq=note.seq, tool=note.tool, created_at=stored.created_at)
+        case SentPassage(passage=passage, sent=sent):
+            return DocumentResult(
+                **found,
+                **attrs.asdict(sent),
+                document=passage.document,
+                page=passage.first_page,
+                heading=passage.heading,
+            )
         case Message():
             return SearchResult(**found, **fields_of(stored, SearchResult), boosts=entry.boosts)

@@ -226,7 +226,7 @@ class MemorySearch:
                 account.codes = await self._readers.run(token_codes.of_user, rowids, filters.user)
         with account.step("rank"):
             said = await self._threads.run(_rank, pool, account, random_cosine)
-        entries = mix([kept["fact"], said, kept["note"], kept["file"]])
+        entries = mix([kept["fact"], said, kept["document"], kept["note"], kept["file"]])
         whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.words_left_out
         topics = await self._find_topics(account.vector, asked, [each.rowid for each in entries], filters)
         made = ResultList(

@@ -171,7 +171,7 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> CheckedBases:
     Only its owner may have a base repaired.
     """
     from klaw.knowledge import check as checking
-    from klaw.knowledge import removal
+    from klaw.memory.forget.take_out import sweep_documents
 
     user, readers, files, data_dir = caller.user, parts.readers, parts.core.files, parts.paths.data_dir
     documents, sources = stored.documents, stored.sources
@@ -204,7 +204,7 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> CheckedBases:
         for source_id in again:
             parts.knowledge.indexer.read_again(source_id)
         if caller.operator:
-            await removal.sweep(readers, parts.writer)
+            await sweep_documents(readers, parts.writer)
     return {
         "bases": told,
         "orphans": orphans,

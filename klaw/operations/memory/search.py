@@ -125,6 +125,10 @@ def _label(result: dict[str, Any], user: str) -> list[str]:
             return [minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
         case "file":
             return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
+        case "document":
+            page = [f"page {result['page']}"] if result["page"] is not None else []
+            place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
+            return [minute(result["created_at"]), place, f"file {result['name']}", *page]
         case kind:
             place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
             what = "note on a tool's result" if kind == "note" else result["role"]

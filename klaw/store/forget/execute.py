@@ -14,6 +14,7 @@ import attrs
 
 from klaw.convert import JOURNAL, OMIT, Check, Form
 from klaw.domain import core_memory
+from klaw.domain.attachment import Attachment
 from klaw.domain.fact import FactId
 from klaw.domain.forget import PieceFinder, fact_ids, fragments, most_pieces
 from klaw.domain.message import Message
@@ -31,6 +32,7 @@ from klaw.store.forget.reach import Reach, renewed
 from klaw.store.kinds import attachments, chats, facts, forgotten, messages, people, summaries, tasks, topic_changes
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
+from klaw.store.kinds.knowledge import message_files
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.runs import RUN
 from klaw.store.kinds.summaries import SUMMARY, read_key, summary_key
@@ -180,7 +182,7 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
         past=forgotten.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
-        used=forgotten.given_passages(connection, user, [each for each in found.own if each.rowid in going]),
+        used=_given(connection, user, [each for each in found.own if each.rowid in going], found.attachments),
         others={what: tuple(map(str, keys)) for what, keys in others.items() if keys},
     )
     done = journal(tx, user, forgetting, at, found.quotes)
@@ -191,7 +193,7 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
         tx.journal(CORE.put(user, "", core, at))
     if wanted.named is not None:
         chats.take_out_of_titles(tx, user, wanted.traces.keys(chats.CHAT), Finder(wanted.named.names), at)
-    attachments.remove(tx, user, found.attachments)
+    _remove_files(tx, user, found.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
     return found, done
@@ -213,11 +215,24 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
         topics=tuple(sorted(topic_changes.ever_with(connection, user, rowids))),
         summaries=tuple(sorted(summaries.covering(connection, user, rowids))),
         asked=tuple(rowids),
-        used=forgotten.given_passages(connection, user, own),
+        used=_given(connection, user, own, files),
     )
     done = journal(tx, user, forgetting, at, QuotesFound())
-    attachments.remove(tx, user, files)
+    _remove_files(tx, user, files)
     return done.entry
+
+
+def _given(
+    connection: apsw.Connection, user: UserId, own: Sequence[Message], files: Sequence[Attachment]
+) -> tuple[str, ...]:
+    """The turns whose receipts hold texts of passages: those of answers that go, and those given passages of files."""
+    of_files = message_files.turns_given(connection, user, files)
+    return tuple(sorted({*forgotten.given_passages(connection, user, own), *of_files}))
+
+
+def _remove_files(tx: Transaction, user: UserId, files: Sequence[Attachment]) -> None:
+    message_files.drop(tx, [message_files.document_id(user, each.sha256) for each in files])
+    attachments.remove(tx, user, files)
 
 
 def _not_there() -> StorageError:
@@ -305,6 +320,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     topic_changes.forget(connection, user, entry.messages, entry.topics, at)
     if not entry.knowledge:  # else they may be many, and are done by and by
         forgotten.blank_receipts(connection, user, (), entry.used)
+        forgotten.forget_sources(connection, entry.used)
     quotes.redact(connection, user, found, entry.messages, entry.asked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{user}", str(at))
     meta.put(connection, f"{_PENDING}:{at}", dumps(record(change)))

@@ -20,6 +20,7 @@ import structlog
 from klaw.actor.failure import error_class, where
 from klaw.config.paths import encode_name
 from klaw.domain.attachment import FILES
+from klaw.domain.context_used import KEY
 from klaw.domain.forget import FORGOTTEN, MARK, PieceFinder, most_pieces
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import StorageError
@@ -140,7 +141,11 @@ class Cleaner:
     def _marks(self, kind: str) -> list[bytes]:
         """What stands in lines that may be the own ones."""
         if kind == messages.CONVERSATIONS:
-            return [f'"run":{rows.dumps(run)}'.encode() for run in self.entry.ran]
+            turns_ = () if self.entry.knowledge else self.entry.used
+            return [
+                *(f'"run":{rows.dumps(run)}'.encode() for run in self.entry.ran),
+                *(f'"turn":{rows.dumps(turn)}'.encode() for turn in turns_),
+            ]
         if kind == turns.TURNS:
             return [f'"turn_id":{rows.dumps(turn)},'.encode() for turn in self._receipts]
         if kind == runs.RUNS:
@@ -170,6 +175,8 @@ class Cleaner:
             gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
             metadata = {FORGOTTEN: self.entry.time, **({"run": run} if in_run else {})}
             return {**record, **gone, "metadata": metadata} if self.own else record
+        if self.own and not self.entry.knowledge and (record.get("metadata") or {}).get("turn") in self.entry.used:
+            record = {**record, "metadata": {k: v for k, v in record["metadata"].items() if k != KEY}}
         role, content = record.get("role"), record.get("content")
         said_again = isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._finder)
         if rowid is not None and (rowid < self._first or said_again):

@@ -32,6 +32,7 @@ from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.kinds import attachments, forgotten, imports, messages, tasks
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.inventory import last_numbers
+from klaw.store.kinds.knowledge import message_files
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.records import KINDS
 from klaw.store.kinds.summaries import SUMMARY
@@ -198,7 +199,7 @@ def _traced(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bo
         own = [*(found[rowid] for rowid in made), *messages.whole(connection, shown)]
         said = [each.content for each in named]
     alone = attachments.only_of(connection, user, own)
-    said += attachments.texts_of(alone)
+    said += [*attachments.texts_of(alone), *message_files.texts_of(connection, user, alone)]
     said += [text for fact in wanted.facts for text in FACT.texts(connection, user, fact)]
     said += [each.message for each in wanted.tasks]
     return Reach(

@@ -30,6 +30,7 @@ from klaw.errors import AttachmentRefused, StorageError, TooMuchToday
 from klaw.store import attachments
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
+from klaw.store.kinds.knowledge import message_files
 from klaw.store.kinds.messages import AppendedMessage
 
 _COUNT_TODAY = """
@@ -83,6 +84,8 @@ def with_files(tx: Transaction, new: NewMessage, files: Sequence[NamedFile], lim
         found = _looked_up(tx.data_dir, new.user, files, limits)
     except OSError as error:
         raise StorageError("a file of the message cannot be read: it was not stored") from error
+    message_files.take_up(tx, new.user, found, new.created_at)
+    found = message_files.with_reading(tx.connection, new.user, found)
     return attrs.evolve(new, metadata={**new.metadata, FILES: [JOURNAL.write(each) for each in found]})
 
 

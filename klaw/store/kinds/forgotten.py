@@ -167,6 +167,16 @@ def blank_receipts(connection: apsw.Connection, user: UserId, gone: Collection[s
         connection.execute(_PUT_RECEIPT, (user, turn, dumps(context_used.blank(receipt, is_gone))))
 
 
+def forget_sources(connection: apsw.Connection, of_turns: Sequence[str]) -> None:
+    """The answers of turns do not say any more which passages they were given."""
+    for table in ("messages", "replaced_messages"):
+        query = f"""
+        UPDATE {table} SET metadata = json_remove(metadata, '$.{KEY}') WHERE (chat_id, seq) IN (
+            SELECT chat_id, seq FROM kb_used WHERE turn_id IN (SELECT value FROM json_each(?)))
+        """  # noqa: S608 - constants
+        connection.execute(query, (dumps(list(of_turns)),))
+
+
 # -- names that people had ---------------------------------------------------------------------------------------------
 
 

@@ -69,18 +69,21 @@ def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
 
 
 def without_gone(connection: apsw.Connection, turn: TurnRecord) -> TurnRecord:
-    """A turn that is over, without the texts of sources that were removed, or are not shared with its user any more,
-    while it was under way: what was forgotten before it is stored cannot be taken out of it later."""
+    """A turn that is over, without the texts of sources and documents that were removed, or are not shared with its
+    user any more, while it was under way: what was forgotten before it is stored cannot be taken out of it later."""
     query = """
-    SELECT s.id FROM kb_sources AS s JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?
-    WHERE s.id IN (SELECT value FROM json_each(?))
+    SELECT s.id FROM kb_sources AS s JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?1
+    WHERE s.id IN (SELECT value FROM json_each(?2))
+    UNION ALL SELECT id FROM kb_documents WHERE source_id <> '' AND id IN (SELECT value FROM json_each(?2))
     """
     used = context_used.read(turn.receipt)
     if used is None:
         return turn
-    given = [*{each.source for each in used.places}, *{each.source for each in used.sparql}]
-    here = {source for (source,) in connection.execute(query, (turn.user, json.dumps(given)))}
-    return attrs.evolve(turn, receipt=context_used.blank(turn.receipt, lambda each: each["source"] not in here))
+    given = {one for each in used.places for one in (each.source, each.document)}
+    given |= {each.source for each in used.sparql}
+    here = {None, *(one for (one,) in connection.execute(query, (turn.user, json.dumps([*given]))))}
+    receipt = context_used.blank(turn.receipt, lambda each: not {each["source"], each.get("document")} <= here)
+    return attrs.evolve(turn, receipt=receipt)
 
 
 _ANSWER = """

@@ -28,10 +28,12 @@ class Membership:
 def of_user(
     connection: apsw.Connection, user: UserId, *, named: str | None = None, limit: int = 1_000
 ) -> list[Membership]:
-    """The bases of which a user is a member, by their names; only those of an id or a name, that of the id first."""
+    """The bases of which a user is a member, by their names; only those of an id or a name, that of the id first. The
+    base of messages' files is found by its id alone."""
     query = f"""
     SELECT {_BASES.columns}, m.role FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
-    WHERE m.user_id = ?1 AND (?2 IS NULL OR b.id = ?2 OR b.name = ?2) ORDER BY b.id <> ?2, b.name, b.id LIMIT ?3
+    WHERE m.user_id = ?1 AND (b.id = ?2 OR NOT b.of_messages AND (?2 IS NULL OR b.name = ?2))
+    ORDER BY b.id <> ?2, b.name, b.id LIMIT ?3
     """  # noqa: S608 - constant columns
     found = connection.execute(query, (user, named, limit))
     return [Membership(base=_BASES.read(row[:-1]), role=BaseRole(row[-1])) for row in found]
@@ -73,7 +75,7 @@ def _apply(connection: apsw.Connection, change: Change[Base]) -> None:
         connection.execute(query, (member, base.id, role))
 
 
-_CONTENT = """id, rowid, entry, user_id, name, description, language, members, created_at, updated_at, (
+_CONTENT = """id, rowid, entry, user_id, name, description, language, members, created_at, updated_at, of_messages, (
     SELECT json_group_array(user_id || ' ' || role) FROM (
         SELECT user_id, role FROM kb_members WHERE base_id = kb_bases.id ORDER BY user_id))"""
 BASE: Kind[Base] = Kind(
@@ -132,7 +134,7 @@ def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
 
 def _put(tx: Transaction, base: Base) -> Base:
     BASE.check(base)
-    named = "WHERE b.user_id = ? AND b.name = ? AND b.id <> ?"
+    named = "WHERE b.user_id = ? AND b.name = ? AND b.id <> ? AND NOT b.of_messages"
     if _BASES.one(tx.connection, named, base.user, base.name, base.id) is not None:
         raise BaseExists
     there = _BASES.one(tx.connection, "WHERE b.id = ?", base.id)

@@ -78,6 +78,18 @@ def passages(
     return _PASSAGES.all(connection, rest, user, document, first, start, end, page, limit)
 
 
+def beginning(connection: apsw.Connection, document: DocumentId, most: int) -> list[StoredPassage]:
+    """The first passages of a document, whose tokens are estimated to be ``most`` at most."""
+    found: list[StoredPassage] = []
+    rest = "WHERE p.document_id = ? AND p.ordinal >= 0 ORDER BY p.ordinal LIMIT ?"
+    for each in _PASSAGES.all(connection, rest, document, most):
+        most -= each.tokens
+        if most < 0:
+            break
+        found.append(each)
+    return found
+
+
 @attrs.frozen(kw_only=True)
 class SourceCounts:
     """How many documents there are of a source."""
@@ -171,7 +183,7 @@ def renamed(connection: apsw.Connection, limit: int) -> list[DocumentId]:
     """Documents whose source, a file or a page, is called otherwise now."""
     query = """
     SELECT d.id FROM kb_sources AS s JOIN kb_documents AS d ON d.source_id = s.id AND d.name <> s.name
-    WHERE s.kind <> 'folder' LIMIT ?
+    WHERE s.kind NOT IN ('folder', 'messages') LIMIT ?
     """
     return [DocumentId(document) for (document,) in connection.execute(query, (limit,))]
 
