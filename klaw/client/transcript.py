@@ -23,6 +23,7 @@ COMMAND = "carrying out "
 _STATES = {
     "waiting": "waiting for more from you, to answer it together",
     "queued": "waiting until another answer is done",
+    "reading": "reading the file",
     "recalling": "recalling what belongs to this",
     "thinking": "thinking",
 }
@@ -367,4 +368,4 @@ def _quoted(text: str) -> str:
 
 
 def _label(file: frames.FileOfMessage) -> str:
-    return f"[{word_of(file.type)} {file.name}]"
+    return f"[{word_of(file.type)} {file.name}{f', {file.reading}' if file.reading else ''}]"

@@ -1,7 +1,7 @@
 """What a chat that is bound to knowledge bases was answered from, for the turn's receipt, and without the texts for the
 answer's metadata. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
@@ -12,7 +12,8 @@ from klaw.domain.text import plural
 
 KEY = "context_used"
 
-_TEXTS = ("text", "sparql", "iri", "name", "heading")
+_TEXTS = ("text", "sparql", "iri")
+_NAMES = ("name", "heading")
 
 _MOST_TOLD = 3
 
@@ -76,17 +77,23 @@ def read(told: Mapping[str, Any]) -> ContextUsed | None:
         return None
 
 
-def blank(receipt: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
-    """A receipt without the texts of what is gone, and without places there."""
+def blank(
+    receipt: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool], *, names: bool = False
+) -> dict[str, Any]:
+    """A receipt without the texts of what is gone, and without places there; with ``names`` without these, too."""
     used = receipt.get(KEY)
     if not isinstance(used, dict):
         return {**receipt}
-    parts = {name: [_blank(each, gone) for each in used[name]] for name in ("passages", "sparql") if name in used}
+    parts = {
+        name: [_blank(each, gone, (*_TEXTS, *_NAMES) if names else _TEXTS) for each in used[name]]
+        for name in ("passages", "sparql")
+        if name in used
+    }
     return {**receipt, KEY: {**used, **parts}}
 
 
-def _blank(each: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
-    texts = {text: "" for text in _TEXTS if gone(each) and text in each}
+def _blank(each: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool], what: Sequence[str]) -> dict[str, Any]:
+    texts = {text: "" for text in what if gone(each) and text in each}
     also = {"also": [place for place in each["also"] if not gone(place)]} if "also" in each else {}
     return {**each, **texts, **also}
 

@@ -76,7 +76,7 @@ class Base:
     )
     created_at: str
     updated_at: Annotated[str, Column("changed", alone=True)]
-    of_messages: Annotated[bool, OMIT] = False
+    of_messages: Annotated[Literal[True] | None, OMIT] = None
     """It has the files of its owner's messages, and no list shows it."""
 
 
@@ -158,11 +158,11 @@ class Document:
 
 def what_was_read(document: Document) -> str:
     """What was read of a document, for its user, such as ``12 pages, 5,100 words``; or why nothing."""
-    problem = document.problems[-1].text.removeprefix(f"{document.name}: ") if document.problems else ""
+    problem = document.problems[-1].text.removeprefix(document.name).lstrip(":, ") if document.problems else ""
     if document.state is DocumentState.WAITING:
         return "It is being read."
     if document.state is DocumentState.FAILED:
-        return f"It could not be read: {problem}"
+        return f"Not read: it {problem}"
     pages = [plural(document.pages, "page")] if document.pages else []
     read = ", ".join([*pages, plural(document.words, "word")])
     return f"{read} ({problem})" if problem else read

@@ -236,6 +236,7 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
         page = op.fitting(read.messages[: asked.limit], _size, PAGE_CHARS)
     else:
         page = op.fitting(read.messages[-asked.limit :][::-1], _size, PAGE_CHARS)[::-1]
+    page = await parts.readers.run(stored.message_files.with_readings, caller.user, page)
     shown = [
         frames.StoredMessage.of(each, variant=read.variants.get(each.seq), replaced=each.seq in read.gone or None)
         for each in page

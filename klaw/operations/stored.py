@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from klaw.store.kinds import usage as usage
     from klaw.store.kinds.knowledge import bases as bases
     from klaw.store.kinds.knowledge import documents as documents
+    from klaw.store.kinds.knowledge import message_files as message_files
     from klaw.store.kinds.knowledge import removal as removal
     from klaw.store.kinds.knowledge import sources as sources
     from klaw.store.kinds.variants import branches as branches

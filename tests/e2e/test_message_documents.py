@@ -115,7 +115,7 @@ async def test_search_finds_what_stands_in_files_of_all_chats_but_temporary_ones
 async def test_what_cannot_be_read_says_why_and_the_model_hears_it(server, requests):
     async with http(server) as client:
         reading, file = await drop(client, "снимок.bin", bytes(range(256)) * 50)
-        assert reading.startswith("It could not be read: ")
+        assert reading.startswith("Not read: it has an unknown format; known are: ")
         await say(client, "main", "Что это?", file)
         assert asked(requests[-1]) == f"Что это?\n[file снимок.bin: {reading}]"
 

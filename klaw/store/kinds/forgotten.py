@@ -158,13 +158,14 @@ def given_passages(connection: apsw.Connection, user: UserId, own: Sequence[Mess
 
 
 def blank_receipts(connection: apsw.Connection, user: UserId, gone: Collection[str], of_turns: Sequence[str]) -> None:
-    """Take the texts of passages out of receipts of a user's turns: of all, or only of bases and sources (ids)."""
+    """Take the texts of passages out of receipts of a user's turns: of all with their names, or only of bases and
+    sources (ids)."""
 
     def is_gone(each: Mapping[str, Any]) -> bool:
         return not gone or not {each.get("base"), each.get("source")}.isdisjoint(gone)
 
     for turn, receipt in turns.receipts(connection, user, of_turns).items():
-        connection.execute(_PUT_RECEIPT, (user, turn, dumps(context_used.blank(receipt, is_gone))))
+        connection.execute(_PUT_RECEIPT, (user, turn, dumps(context_used.blank(receipt, is_gone, names=not gone))))
 
 
 def forget_sources(connection: apsw.Connection, of_turns: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ ALTER TABLE kb_sources_new RENAME TO kb_sources;
 CREATE INDEX kb_sources_by_base ON kb_sources (base_id);
 
 -- No list of bases shows one of messages' files.
-ALTER TABLE kb_bases ADD COLUMN of_messages INTEGER NOT NULL DEFAULT 0 CHECK (of_messages IN (0, 1));
+ALTER TABLE kb_bases ADD COLUMN of_messages INTEGER CHECK (of_messages = 1);
 ALTER TABLE kb_documents ADD COLUMN words INTEGER NOT NULL DEFAULT 0;
 
 CREATE INDEX messages_with_files ON messages (chat_id, seq) WHERE instr(metadata, '"files":');

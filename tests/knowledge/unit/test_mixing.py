@@ -37,25 +37,25 @@ def graph(*texts: str, **more: object) -> GraphSearch:
 
 
 def test_they_take_turns_by_rank_and_graphs_have_a_share() -> None:
-    made = _with(ASKED, passages("p1", "p2"), graph("g1", "g2", "g3"), [SOURCE], 1_000)
+    made = _with(ASKED, [passages("p1", "p2")], {}, graph("g1", "g2", "g3"), [SOURCE], 1_000)
     assert [each.text for each in made.passages] == ["p1", "g1", "p2", "g2", "g3"]
     assert [(each.document, each.iri) for each in made.passages][:2] == [("d", ""), (None, "urn:x")]
-    long = _with(ASKED, passages("p1"), graph("g1" * 500, "g2"), [SOURCE], 100)
+    long = _with(ASKED, [passages("p1")], {}, graph("g1" * 500, "g2"), [SOURCE], 100)
     assert [each.text for each in long.passages] == ["p1"]
-    alone = _with(ASKED, passages(), graph("g1"), [SOURCE], 100)
+    alone = _with(ASKED, [passages()], {}, graph("g1"), [SOURCE], 100)
     assert ([each.text for each in alone.passages], alone.nothing) == (["g1"], "")
 
 
 def test_why_there_is_nothing_and_what_failed() -> None:
-    nothing = _with(ASKED, passages(), graph(reason="no_entities"), [SOURCE], 100)
+    nothing = _with(ASKED, [passages()], {}, graph(reason="no_entities"), [SOURCE], 100)
     assert nothing.nothing == "no_entities"
-    assert _with(ASKED, passages(), None, [], 100).nothing == "no_passages"
+    assert _with(ASKED, [passages()], {}, None, [], 100).nothing == "no_passages"
     failed = graph(
         reason="failed",
         failed={GRAPH: "timeout"},
         queries=(Ran(source=GRAPH, sparql="ASK {}", rows=0, error="timeout"),),
     )
-    made = _with(ASKED, passages("p1"), failed, [SOURCE], 100)
+    made = _with(ASKED, [passages("p1")], {}, failed, [SOURCE], 100)
     assert made.degraded == ("graph_timeout",)
     assert [(each.sparql, each.error) for each in made.sparql] == [("ASK {}", "timeout")]
-    assert _with(ASKED, passages("p1"), None, [SOURCE], 100).degraded == ("graph_failed",)
+    assert _with(ASKED, [passages("p1")], {}, None, [SOURCE], 100).degraded == ("graph_failed",)

@@ -32,7 +32,7 @@ def of_user(
     base of messages' files is found by its id alone."""
     query = f"""
     SELECT {_BASES.columns}, m.role FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
-    WHERE m.user_id = ?1 AND (b.id = ?2 OR NOT b.of_messages AND (?2 IS NULL OR b.name = ?2))
+    WHERE m.user_id = ?1 AND (b.id = ?2 OR b.of_messages IS NULL AND (?2 IS NULL OR b.name = ?2))
     ORDER BY b.id <> ?2, b.name, b.id LIMIT ?3
     """  # noqa: S608 - constant columns
     found = connection.execute(query, (user, named, limit))
@@ -134,7 +134,7 @@ def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
 
 def _put(tx: Transaction, base: Base) -> Base:
     BASE.check(base)
-    named = "WHERE b.user_id = ? AND b.name = ? AND b.id <> ? AND NOT b.of_messages"
+    named = "WHERE b.user_id = ? AND b.name = ? AND b.id <> ? AND b.of_messages IS NULL"
     if _BASES.one(tx.connection, named, base.user, base.name, base.id) is not None:
         raise BaseExists
     there = _BASES.one(tx.connection, "WHERE b.id = ?", base.id)

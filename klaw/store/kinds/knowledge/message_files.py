@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
-from klaw.domain.attachment import Attachment, files_of
+from klaw.convert import JOURNAL
+from klaw.domain.attachment import FILES, Attachment, files_of
 from klaw.domain.knowledge import (
     Base,
     BaseId,
@@ -24,6 +25,7 @@ from klaw.domain.knowledge import (
     what_was_read,
 )
 from klaw.domain.knowledge import document_id as id_of
+from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.search import FoundPassage
 from klaw.store import rows
@@ -183,6 +185,19 @@ def waiting(connection: apsw.Connection, user: UserId, chat: ChatId) -> bool:
 def get(connection: apsw.Connection, user: UserId, file: Attachment) -> Document | None:
     """The document of a user's file; None: it is not read as one."""
     return next(iter(_there(connection, [document_id(user, file.sha256)]).values()), None)
+
+
+def with_readings(connection: apsw.Connection, user: UserId, found: Sequence[Message]) -> list[Message]:
+    """Messages, the files of which say what was read of them by now."""
+    shown = []
+    for message in found:
+        files = files_of(message.metadata)
+        read = with_reading(connection, user, files)
+        if read != list(files):
+            metadata = {**message.metadata, FILES: [JOURNAL.write(each) for each in read]}
+            message = attrs.evolve(message, metadata=metadata)  # noqa: PLW2901
+        shown.append(message)
+    return shown
 
 
 def with_reading(connection: apsw.Connection, user: UserId, files: Sequence[Attachment]) -> list[Attachment]:

@@ -144,12 +144,12 @@ async function scaled(file) {
 	}
 }
 
-export const shownFiles = (files) => h("div.files", files.map(({ sha256, name, type, bytes }) => {
+export const shownFiles = (files) => h("div.files", files.map(({ sha256, name, type, bytes, reading }) => {
 	const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
 	if (type?.startsWith("audio/")) return h("audio", { controls: true, preload: "none", title: name, src: href });
 	return type?.startsWith("image/")
 		? h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }))
-		: h("a.chip", { href, download: name }, h("span.name", name), " ", bytes && h("small", size(bytes)));
+		: h("a.chip", { href, download: name }, h("span.name", name), " ", bytes && h("small", said(reading) || size(bytes)));
 }));
 
 customElements.define("klaw-files", Files);

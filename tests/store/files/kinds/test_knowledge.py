@@ -21,7 +21,7 @@ from klaw.domain.knowledge import (
 )
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, NotAllowed
-from klaw.knowledge import removal
+from klaw.memory.forget.take_out import sweep_documents
 from klaw.store.kinds.knowledge import bases, document_steps, documents, passages, sources
 from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.store import Store
@@ -204,7 +204,7 @@ async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path
                 texts = [passage(at, f"Залог {each.name} {at}") for at in range(3)]
                 await run(stored_documents.put, document(each, name), texts)
         await run(sources.remove, ANNA, gone.id, LATER)
-        assert await removal.sweep(store.readers, store.writer) == 2
+        assert await sweep_documents(store.readers, store.writer) == 2
         assert await count(store, "SELECT count(*) FROM kb_documents") == 2
         assert (await found(store, "залог"), await found(store, "b")) == (6, 0)
 
