@@ -44,8 +44,8 @@ def uploaded(page, count):
 
 
 WORDS = {
-    "ru-RU": ("Новый чат", "Прикрепить файл", "Убрать файл", "Файл будет прочитан.", "Чаты пока не читают этот формат"),
-    "en-US": ("New chat", "Attach a file", "Remove the file", "It will be read.", "Chats cannot read this format yet"),
+    "ru-RU": ("Новый чат", "Прикрепить файл", "Убрать файл", "Файл будет прочитан.", "Не прочитано: это повреждённый PDF"),
+    "en-US": ("New chat", "Attach a file", "Remove the file", "It will be read.", "Not read: it is a damaged PDF"),
 }
 
 
