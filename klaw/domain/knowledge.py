@@ -13,7 +13,7 @@ import attrs
 from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.names import UserId, user_id
 from klaw.domain.notes import Column, Edit, Quotes
-from klaw.domain.text import clean_output, plural, title
+from klaw.domain.text import clean_output, title
 from klaw.errors import InvalidValue
 
 BaseId = NewType("BaseId", str)
@@ -163,8 +163,9 @@ def what_was_read(document: Document) -> str:
         return "It is being read."
     if document.state is DocumentState.FAILED:
         return f"Not read: it {problem}"
-    pages = [plural(document.pages, "page")] if document.pages else []
-    read = ", ".join([*pages, plural(document.words, "word")])
+    read = f"{document.words:,} words"
+    if document.pages:
+        read = f"{document.pages:,} pages, {read}" if document.pages > 1 else f"1 page, {read}"
     return f"{read} ({problem})" if problem else read
 
 

@@ -9,6 +9,7 @@ from tests.e2e.test_http import http, token_for, world
 from tests.support.documents import pdf
 from tests.support.forgetting import holding
 from tests.support.llm_server import text_reply
+from tests.support.waiting import until
 
 SHORT = pdf([["The boiler was serviced on 3 March by Wartmann GmbH."], ["Next service: March 2027."]])
 FILLER = ["Общие положения, которые никому не нужны, и прочие сведения о порядке хранения бумаг в архиве."] * 12
@@ -149,3 +150,14 @@ async def test_files_of_messages_from_before_are_read_after_the_start(server, re
         await say(client, "дом", "Продолжим.", file)
         await say(client, "дом", "Какой код гарантии на насос?")
         assert SECRET in asked(requests[-1])
+
+
+async def test_a_file_of_a_replaced_message_is_not_searched(server, requests):
+    async with http(server) as client:
+        _, file = await drop(client, "договор.pdf", long_pdf())
+        await say(client, "дом", "Вот договор.", file)
+        edited = await client.post("/api/v1/chats/дом/edit", json={"seq": 1, "text": "Без договора.", "files": []})
+        assert edited.status_code == 200, edited.text
+        await until(lambda: len(requests) == 2)
+        await say(client, "дом", "Какой код гарантии на насос?")
+        assert SECRET not in json.dumps(requests[-1])

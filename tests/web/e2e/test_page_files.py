@@ -44,7 +44,7 @@ def uploaded(page, count):
 
 
 WORDS = {
-    "ru-RU": ("Новый чат", "Прикрепить файл", "Убрать файл", "Файл будет прочитан.", "Не прочитано: это повреждённый PDF"),
+    "ru-RU": ("Новый чат", "Прикрепить файл", "Убрать файл", "Файл будет прочитан.", "Не прочитано: файл повреждён"),
     "en-US": ("New chat", "Attach a file", "Remove the file", "It will be read.", "Not read: it is a damaged PDF"),
 }
 

@@ -6,7 +6,7 @@ chat or chats, and only the files that their messages show are looked into.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import apsw
 import attrs
@@ -40,6 +40,7 @@ from klaw.store.kinds.knowledge.sources import SOURCE
 
 _NAME = "Files of messages"
 _MESSAGES = "FROM messages AS m INDEXED BY messages_with_files"
+_REPLACED = "FROM replaced_messages AS m JOIN messages AS now ON now.rowid = m.rowid"
 _HAVE = "instr(m.metadata, '\"files\":')"
 _EACH = "json_each(m.metadata, '$.files') AS f"
 _INSERT = rows.insert("kb_documents", Document).replace("INSERT", "INSERT OR IGNORE", 1)
@@ -99,25 +100,25 @@ def take_up(tx: Transaction, user: UserId, files: Sequence[Attachment], at: str)
 
 def untaken(connection: apsw.Connection) -> dict[UserId, list[Attachment]]:
     """Files of messages of all users that are documents and not taken up: those of an earlier Klaw, or of logs."""
-    found: dict[UserId, dict[str, Attachment]] = {}
+    found: dict[UserId, dict[DocumentId, Attachment]] = {}
     for user, metadata in connection.execute(f"SELECT m.user_id, m.metadata {_MESSAGES} WHERE {_HAVE}"):
-        own = {each.sha256: each for each in files_of(json.loads(metadata)) if each.is_document}
+        own = {document_id(user, each.sha256): each for each in files_of(json.loads(metadata)) if each.is_document}
         found.setdefault(UserId(user), {}).update(own)
-    return {
-        user: left
-        for user, own in found.items()
-        if (left := [each for each in own.values() if not _there(connection, [document_id(user, each.sha256)])])
-    }
+    known = {user: _there(connection, own.keys()) for user, own in found.items()}
+    left = {user: [each for key, each in own.items() if key not in known[user]] for user, own in found.items()}
+    return {user: files for user, files in left.items() if files}
 
 
 def unsent(connection: apsw.Connection, before: str) -> list[DocumentId]:
-    """Documents of files that were read before a time, of which no message is."""
-    query = f"""
+    """Documents of files that were read before a time and of which no message is, not even a replaced one."""
+    query = """
     SELECT d.id FROM kb_documents AS d JOIN kb_sources AS s ON s.id = d.source_id
-    WHERE s.kind = 'messages' AND d.read_at <> '' AND d.read_at < ?1 AND d.sha256 NOT IN (
-        SELECT f.value ->> '$.sha256' FROM messages_whole AS m, {_EACH} WHERE {_HAVE} AND m.user_id = s.user_id)
-    """  # noqa: S608 - constant parts
-    return [DocumentId(each) for (each,) in connection.execute(query, (before,))]
+    WHERE s.kind = 'messages' AND d.read_at <> '' AND d.read_at < ?
+    """
+    sent_files = f"SELECT m.user_id, f.value ->> '$.sha256' {_MESSAGES}, {_EACH} WHERE {_HAVE}"
+    replaced = f"SELECT now.user_id, f.value ->> '$.sha256' {_REPLACED}, {_EACH} WHERE {_HAVE}"
+    kept = {document_id(user, sha256) for each in (sent_files, replaced) for user, sha256 in connection.execute(each)}
+    return [DocumentId(each) for (each,) in connection.execute(query, (before,)) if each not in kept]
 
 
 def of_chat(connection: apsw.Connection, user: UserId, chat: ChatId, first_seq: int = 0) -> list[FileOfChat]:
@@ -211,7 +212,7 @@ def with_reading(connection: apsw.Connection, user: UserId, files: Sequence[Atta
     return [attrs.evolve(each, reading=known.get(each.sha256, each.reading)) for each in files]
 
 
-def _there(connection: apsw.Connection, ids: Sequence[DocumentId] | set[DocumentId]) -> dict[DocumentId, Document]:
+def _there(connection: apsw.Connection, ids: Collection[DocumentId]) -> dict[DocumentId, Document]:
     if not ids:
         return {}
     among = "WHERE d.id IN (SELECT value FROM json_each(?))"

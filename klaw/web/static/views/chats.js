@@ -182,11 +182,11 @@ const hit = (href, name, time, text) =>
 
 const called = (chat) => titles.get(nameOf(chat)) || titleOf({ name: nameOf(chat) });
 
-function result({ kind, id, chat, seq, path, line, tool, name, snippet, marks, created_at: made, updated_at: changed }) {
+function result({ kind, id, chat, seq, path, line, tool, name, snippet, marks, created_at: at, updated_at: on }) {
 	const text = marked(snippet, marks);
-	if (kind === "fact") return hit(`#/memory/facts/${id}`, t("fact"), changed, text);
+	if (kind === "fact") return hit(`#/memory/facts/${id}`, t("fact"), on, text);
 	if (kind === "file") return hit(null, t("file", `${path}:${line}`), null, text);
-	return hit(placeOf(chat, seq), inLine(called(chat), tool || name), made, text);
+	return hit(placeOf(chat, seq), inLine(called(chat), tool || name), at, text);
 }
 
 /** The server counts characters, JavaScript their halves. */
