@@ -30,6 +30,9 @@ from klaw.store.kinds.knowledge.message_files import FileOfChat
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.chat_search import ChatScope
 
+WHOLE_SHARE = 0.3
+"""Of the usable budget: short documents take no more as a whole, the others are searched."""
+
 
 def plan_of(
     rows: ChatRows,
@@ -111,7 +114,7 @@ class Gatherer:
         own = prompt("knowledge") if rows.bound is not None else ""
         system = "\n\n".join(filter(None, (fixed.system_prompt, own, self.instructions)))
         given = await self._read()
-        await self._read_documents()
+        await self._read_documents(int(budget.usable * WHOLE_SHARE))
         searches = bool(self._searched((*rows.history, *rows.pending)))
         planned = plan_of(
             rows, system, core.text, config, budget, tools_tokens, given, self._documents, searches_files=searches
@@ -135,7 +138,12 @@ class Gatherer:
                     found[file.sha256] = Image(data=data, media_type=file.type)  # type: ignore[arg-type]  # one of them
         return self._pictures
 
-    async def _read_documents(self) -> None:
+    @property
+    def shows_documents(self) -> bool:
+        """Whether the request has texts of files."""
+        return any(each.text for each in self._documents.values())
+
+    async def _read_documents(self, most: int) -> None:
         """The documents among the files of the segment, and the text of those that may stand in the window."""
         if self._files is not None:
             return
@@ -143,7 +151,7 @@ class Gatherer:
         of_chat = partial(message_files.of_chat, first_seq=session.segment_start)
         self._files = await self.agent.core.readers.run(of_chat, session.user, session.chat)
         shown = {message.seq for message in (*rows.history, *rows.pending)}
-        self._documents = await self.agent.files.texts([each for each in self._files if each.seq in shown])
+        self._documents = await self.agent.files.texts([each for each in self._files if each.seq in shown], most)
 
     def _searched(self, shown: Sequence[Message]) -> list[FileOfChat]:
         """The documents that are searched: all but those that messages show as a whole."""

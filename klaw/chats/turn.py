@@ -194,8 +194,9 @@ class Turn:
         context, self._receipt = await self._gatherer.gather(budget, tools_tokens)
         if (passages := context.passages) is not None:
             self._used = passages.used
-            # Somebody else's texts: what is written from now on is, perhaps, theirs.
             self._trail.outside |= bool(passages.used.passages)
+        # Somebody else's texts: what is written from now on is, perhaps, theirs.
+        self._trail.outside |= self._gatherer.shows_documents
         self._timings.setdefault("context", (trio.current_time() - self._begin_context) * 1000)
         return context.messages
 

@@ -13,6 +13,7 @@ from klaw.domain.attachment import Attachment
 from klaw.domain.knowledge import DocumentState, what_was_read
 from klaw.domain.names import ChatId, UserId
 from klaw.knowledge.indexer import Indexer
+from klaw.knowledge.reading.passages import SEPARATOR
 from klaw.store.kinds.knowledge import documents, message_files
 from klaw.store.kinds.knowledge.message_files import FileOfChat
 
@@ -62,15 +63,18 @@ class MessageFiles:
                 self.indexer.nudge()
                 await done.wait()
 
-    async def texts(self, files: Sequence[FileOfChat]) -> Mapping[str, DocumentText]:
-        """What was read of files, by their SHA-256; of those that were not, the document alone."""
+    async def texts(self, files: Sequence[FileOfChat], most: int) -> Mapping[str, DocumentText]:
+        """What was read of files, by their SHA-256. The newest short ones are given as a whole, in ``most`` tokens."""
         found: dict[str, DocumentText] = {}
-        for each in files:
+        for each in reversed(files):
             document = each.document
             if document is None or each.file.sha256 in found:
                 continue
-            passages = await self.core.readers.run(documents.beginning, document.id, WHOLE_TOKENS)
-            text = "\n\n".join(passage.text for passage in passages)
-            whole = len(passages) == document.passages
+            read = document.state is DocumentState.READ
+            passages = await self.core.readers.run(documents.beginning, document.id, WHOLE_TOKENS) if read else []
+            cost = sum(passage.tokens for passage in passages)
+            whole = len(passages) == document.passages and cost <= most
+            most -= cost if whole else 0
+            text = SEPARATOR.join(passage.text for passage in passages)
             found[each.file.sha256] = DocumentText(document=document, text=text, whole=whole)
         return found

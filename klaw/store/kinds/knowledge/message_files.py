@@ -203,10 +203,9 @@ def with_readings(connection: apsw.Connection, user: UserId, found: Sequence[Mes
 
 def with_reading(connection: apsw.Connection, user: UserId, files: Sequence[Attachment]) -> list[Attachment]:
     """Files with what was read of them by now."""
-    read = {each.sha256: each for each in files if not each.reading and each.is_document}
     known = {
         each.sha256: what_was_read(each)
-        for each in _there(connection, {document_id(user, sha256) for sha256 in read}).values()
+        for each in _there(connection, {document_id(user, each.sha256) for each in files if each.is_document}).values()
         if each.state is not DocumentState.WAITING
     }
     return [attrs.evolve(each, reading=known.get(each.sha256, each.reading)) for each in files]
