@@ -13,7 +13,7 @@ from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.attachments import pictures
 from klaw.context.explain import explain
-from klaw.context.inputs import Budget, DocumentText, Settings, Snapshot
+from klaw.context.inputs import Budget, FileText, Settings, Snapshot
 from klaw.context.pinned_facts import standing
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.message import Message
@@ -42,7 +42,7 @@ def plan_of(
     budget: Budget,
     tools_tokens: int,
     pictures: Mapping[str, Image] | None = None,
-    documents: Mapping[str, DocumentText] | None = None,
+    documents: Mapping[str, FileText] | None = None,
     *,
     searches_files: bool = False,
 ) -> Plan:
@@ -96,7 +96,7 @@ class Gatherer:
     instructions: str = ""
     _pictures: Mapping[str, Image] | None = None
     _files: Sequence[FileOfChat] | None = None
-    _documents: Mapping[str, DocumentText] = attrs.Factory(dict)
+    _documents: Mapping[str, FileText] = attrs.Factory(dict)
     _chosen: ChosenTopics | None = None
     _looked_up: ContextUsed | None = None
     _added: Sequence[str] | None = None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.inputs import DocumentText, Snapshot
+from klaw.context.inputs import FileText, Snapshot
 from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.attachment import MAX_PICTURE_BYTES, TRANSCRIBED, Attachment, files_of
@@ -77,7 +77,7 @@ def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
     )
 
 
-def _of_document(file: Attachment, read: DocumentText, *, room: int, begins: bool) -> str:
+def _of_document(file: Attachment, read: FileText, *, room: int, begins: bool) -> str:
     said = what_was_read(read.document)
     if not read.text:
         return f"[file {file.name}: {said}]"

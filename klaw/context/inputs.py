@@ -29,7 +29,7 @@ class Budget:
 
 
 @attrs.frozen(kw_only=True)
-class DocumentText:
+class FileText:
     """What was read of a file of a message."""
 
     document: Document
@@ -76,7 +76,7 @@ class Snapshot:
     sees: bool = False
     pictures: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
     """The pictures of these messages, by SHA-256."""
-    documents: Mapping[str, DocumentText] = attrs.field(factory=dict, repr=False)
+    documents: Mapping[str, FileText] = attrs.field(factory=dict, repr=False)
     """What was read of their files, by SHA-256."""
     beside: Mapping[int, tuple[Image, ...]] = attrs.field(factory=dict, repr=False)
     """Those that are given, by the row id of their message; see ``attachments.with_files``."""

@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from klaw.actor.clock import iso
-from klaw.context.inputs import DocumentText
+from klaw.context.inputs import FileText
 from klaw.core import Core
 from klaw.domain.attachment import Attachment
 from klaw.domain.knowledge import DocumentState, what_was_read
@@ -63,9 +63,9 @@ class MessageFiles:
                 self.indexer.nudge()
                 await done.wait()
 
-    async def texts(self, files: Sequence[FileOfChat], most: int) -> Mapping[str, DocumentText]:
+    async def texts(self, files: Sequence[FileOfChat], most: int) -> Mapping[str, FileText]:
         """What was read of files, by their SHA-256. The newest short ones are given as a whole, in ``most`` tokens."""
-        found: dict[str, DocumentText] = {}
+        found: dict[str, FileText] = {}
         for each in reversed(files):
             document = each.document
             if document is None or each.file.sha256 in found:
@@ -76,5 +76,5 @@ class MessageFiles:
             whole = len(passages) == document.passages and cost <= most
             most -= cost if whole else 0
             text = SEPARATOR.join(passage.text for passage in passages)
-            found[each.file.sha256] = DocumentText(document=document, text=text, whole=whole)
+            found[each.file.sha256] = FileText(document=document, text=text, whole=whole)
         return found
