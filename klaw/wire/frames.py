@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import attrs
 
-from klaw.convert import Bounds, Check, Form
+from klaw.convert import OMIT, Bounds, Check, Form
 from klaw.domain import context_used
 from klaw.domain.attachment import MAX_FILES, TRANSCRIBED, Attachment, NamedFile, files_of
 from klaw.domain.branch import Variant
@@ -59,7 +59,7 @@ class FileOfMessage:
     name: str
     type: str
     bytes: int
-    reading: str | None = None
+    reading: Annotated[str | None, OMIT] = None
 
     @classmethod
     def of(cls, file: Attachment) -> "FileOfMessage":
