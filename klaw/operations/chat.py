@@ -8,7 +8,6 @@ import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.convert import Bounds
-from klaw.domain.attachment import FILES
 from klaw.domain.context_used import KEY
 from klaw.domain.message import MOST_ON_PAGE, ThinkingLevel
 from klaw.domain.names import ChatId, name_of
@@ -237,8 +236,7 @@ async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messa
         page = op.fitting(read.messages[: asked.limit], _size, PAGE_CHARS)
     else:
         page = op.fitting(read.messages[-asked.limit :][::-1], _size, PAGE_CHARS)[::-1]
-    if any(FILES in each.metadata for each in page):
-        page = await parts.readers.run(stored.message_files.with_readings, caller.user, page)
+    page = await parts.readers.run(stored.message_files.with_readings, caller.user, page)
     shown = [
         frames.StoredMessage.of(each, variant=read.variants.get(each.seq), replaced=each.seq in read.gone or None)
         for each in page

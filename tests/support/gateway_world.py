@@ -27,6 +27,7 @@ from klaw.operations import uploads
 from klaw.store.attachments import Attachments
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage, ChatRow
+from klaw.store.kinds.knowledge import message_files
 from klaw.store.kinds.variants import branches
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
@@ -139,13 +140,16 @@ class FakeChats:
         return await self.run(messages.session, chat_id(user, name))
 
     async def run(self, read, chat, *bounds, variants=False):
-        """Stands for ``Readers.run``, of which the operations on a chat need its row and a page of its messages."""
+        """Stands for ``Readers.run``, of which the operations on a chat need its row and a page of its messages, which
+        have no files."""
         await trio.lowlevel.checkpoint()
         if read is branches.page:
             limit, before, after = bounds
             read_page = self.before(chat, before or 1 << 62, limit) if after is None else self.after(chat, after, limit)
             found = await read_page
             return branches.VariantsPage(messages=found)
+        if read is message_files.with_readings:
+            return bounds[0]
         assert read is messages.session
         return self._session(chat) if chat in self.rows else None
 
