@@ -26,8 +26,8 @@ from klaw.operations import chat as operations
 from klaw.operations import uploads
 from klaw.store.attachments import Attachments
 from klaw.store.kinds import messages
-from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.store.kinds.knowledge import message_files
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.store.kinds.variants import branches
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
