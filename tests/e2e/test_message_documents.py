@@ -167,7 +167,8 @@ async def test_short_documents_that_have_no_room_together_are_searched(server, r
     async with http(server) as client:
         names = [f"Rechnung {number}.pdf" for number in range(10)]
         text = "An invoice for works on the roof of the north barn, to be paid within two weeks. "
-        made = [pdf([[text] * 40, [f"The total of invoice {name[9]} is {4100 + int(name[9])} euros."]]) for name in names]
+        totals = [[f"The total of invoice {number} is {4100 + number} euros."] for number in range(10)]
+        made = [pdf([[text] * 40, total]) for total in totals]
         await say(client, "main", "Hi", *[(await drop(client, *each))[1] for each in zip(names, made, strict=True)])
         await say(client, "main", "What is the total of invoice 0?")
         assert "4100" in json.dumps(requests[-1])
