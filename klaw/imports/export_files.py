@@ -178,15 +178,21 @@ _NAMED = (
     (r"conversations(?:[-_ ]?\d+)?\.json", ""),
     (r"chats/[^/]+\.json", "klaw"),
     (r"result\.json", "telegram"),
-    (r"(?:memories|projects)\.json", "claude"),
+    (r"(?:(?:memories|projects|manifest)(?:[-_ ][^/]+)?|projects/[^/]+)\.json", "claude"),
+    (r"(?:conversations|memories|projects)-\d{1,6}\.zip", "claude"),
+    (r"(?:[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+|myactivity)\.(?:json|html?|txt)", "gemini"),
     (r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt", "whatsapp"),
     (r"[^/]+\.jsonl", "openclaw"),
     (r"(?:facts|people)\.json", "klaw"),
 )
 _MARKS = (
     (rb'^\s*\{\s*"type"\s*:\s*"session"', "openclaw"),
-    (rb"^\s*(?:[^\s\[{]|\[\d)", "whatsapp"),
-    (rb'"chat_messages"', "claude"),
+    (
+        rb'mdl-typography--title">[^<]*(?:Gemini|Bard)|"header"\s*:\s*"[^"]*(?:Gemini|Bard)|"conversation_turns"',
+        "gemini",
+    ),
+    (rb"^\s*(?:[^\s\[{]|\[[^\s\[{\"\]])", "whatsapp"),
+    (rb'"chat_messages"|"conversations_memory"|"project_memories"|"prompt_template"|"data_files"', "claude"),
     (rb'"mapping"', "chatgpt"),
     (rb'"from_id"|"date_unixtime"|"personal_information"', "telegram"),
 )
@@ -205,7 +211,7 @@ def source_of(export: OpenedExport) -> str:
                 return marked
     except UNREADABLE as error:
         raise ImportRefused(f"{export.path}: cannot be read: {error}") from error
-    raise ImportRefused(f"{export.path}: is no export of ChatGPT, Claude, Telegram, WhatsApp, OpenClaw or Klaw")
+    raise ImportRefused(f"{export.path}: is no export of ChatGPT, Claude, Gemini, Telegram, WhatsApp, OpenClaw or Klaw")
 
 
 def each_file(files: Iterable[ExportEntry], read: Callable[[ExportEntry], Iterator[Event]]) -> Iterator[Event]:

@@ -73,11 +73,12 @@ def _escapes(data: bytes, at: int) -> bool:
 
 
 def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """The values of a list; or an object that has one of the members ``alone``. Raises Broken."""
+    """The values of a list; or objects, one behind the other, that have one of the members ``alone``. Raises Broken."""
     ijson = import_module("ijson")
     bounded = _BoundedReader(stream)
     is_object = alone and isinstance(stream, io.BufferedReader) and stream.peek(1).lstrip().startswith(b"{")
-    found = ijson.items(bounded, "" if is_object else "item", use_float=True, buf_size=READ_BYTES)
+    where = "" if is_object else "item"
+    found = ijson.items(bounded, where, use_float=True, buf_size=READ_BYTES, multiple_values=bool(is_object))
     for value in _checked(found):
         bounded.begin()
         if not is_object or alone & value.keys():

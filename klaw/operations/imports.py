@@ -9,13 +9,15 @@ import attrs
 
 from klaw.actor.clock import iso
 from klaw.convert import JOURNAL, Bounds, Check
-from klaw.domain.attachment import NamedFile
-from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
+from klaw.domain.attachment import NamedFile, clean_name
+from klaw.domain.forget import Thing
+from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id, project_base
+from klaw.domain.knowledge import Base, BaseId, Source, SourceId, SourceKind
 from klaw.domain.message import chat_title
-from klaw.domain.names import CHAT_FORM, chat_id, chat_name, zone
+from klaw.domain.names import CHAT_FORM, MAX_CHAT_NAME, chat_id, chat_name, zone
 from klaw.domain.task import MAX_TASKS, Task
-from klaw.domain.text import plural
-from klaw.errors import TaskError
+from klaw.domain.text import cut, one_line, plural
+from klaw.errors import KlawError, TaskError
 from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
@@ -42,6 +44,7 @@ MAX_DATA = 900_000
 """Characters of a piece of a file; the admin socket takes a mebibyte."""
 
 
+STAYS = "its documents stay: delete the knowledge base if you do not need it"
 ACTOR = "import"
 _NAMES = re.compile(r"--me\b.*?(?:in it are|one of) (.+)")
 
@@ -91,6 +94,12 @@ class ImportKeep(op.OfUser):
 
 
 @attrs.frozen(kw_only=True)
+class ImportDocument(ImportKeep):
+    key: Annotated[str, Bounds(1, 1_000)] = op.required("of its project: the source, and the project's id")
+    base: Annotated[str, Bounds(1, 1_000)] = op.required("what its knowledge base is called, if it is not there yet")
+
+
+@attrs.frozen(kw_only=True)
 class ImportUndo(op.OfUser):
     origin: OfImport = op.required("the import's id", metavar="ID")
     with_facts: bool = op.argument("also facts, people, files and tasks that came from it", default=False)
@@ -103,14 +112,18 @@ def zone_name(name: str) -> str:
 
 
 @attrs.frozen(kw_only=True, slots=False)
-class OwnNameAndZone:
+class OwnZone:
     """What an export may leave open."""
 
-    me: Annotated[str, Bounds(1, 200)] | None = op.argument(
-        "your own name in the export, where it does not say who you are", metavar="NAME"
-    )
     zone: Annotated[str, Check(zone_name)] | None = op.argument(
         "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
+    )
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class OwnNameAndZone(OwnZone):
+    me: Annotated[str, Bounds(1, 200)] | None = op.argument(
+        "your own name in the export, where it does not say who you are", metavar="NAME"
     )
 
 
@@ -136,6 +149,9 @@ class ImportParts(Protocol):
     def core(self) -> "Core": ...
     @property
     def embedder(self) -> "Nudge": ...
+    @property
+    def knowledge(self) -> Any:
+        """Its ``indexer`` reads the documents of knowledge bases."""
 
 
 def _table(answer: dict[str, Any]) -> Lines:
@@ -185,6 +201,11 @@ class StoredMessages(TypedDict):
     added: int
     known: int
     elsewhere: int
+
+
+class ImportedDocument(TypedDict):
+    base: str
+    added: bool
 
 
 class MissingMessages(TypedDict):
@@ -297,6 +318,36 @@ async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> NamedFi
     return NamedFile(sha256=kept.sha256, name=kept.name)
 
 
+@NOUN.operation("import_document", ImportDocument, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
+async def keep_document(asked: ImportDocument, caller: Caller, parts: ImportParts) -> ImportedDocument:
+    """Keep an uploaded document of a project in the project's knowledge base, which is made if it is not there."""
+    core, user, at = parts.core, caller.user, iso(parts.core.clock.now())
+    source = SourceId(core.new_id())
+    base = Base(
+        id=BaseId(project_base(user, asked.key)),
+        user=user,
+        name=cut(one_line(asked.base), MAX_CHAT_NAME) or "project",
+        created_at=at,
+        updated_at=at,
+    )
+    kept = await core.originals.keep(user, asked.upload, source)
+    document = Source(
+        id=source, user=user, base=base.id, kind=SourceKind.FILE, name=clean_name(asked.name), sha256=kept.sha256,
+        size=kept.size, added_by=user, created_at=at, updated_at=at,
+    )  # fmt: skip
+    found: Source | KlawError
+    try:
+        base, found = await core.writer.run(stored.imports.put_document, base, document, core.config.kb.max_user_bytes)
+    except KlawError as error:  # whatever else happens, what is left is removed later
+        found = error
+    if isinstance(found, KlawError) or found.id != source:
+        await core.originals.remove(source)
+    if isinstance(found, KlawError):
+        raise found
+    parts.knowledge.indexer.nudge()
+    return {"base": base.name, "added": found.id == source}
+
+
 def _slices(said: Sequence[ImportedMessage]) -> Iterator[Sequence[ImportedMessage]]:
     while said:
         part = op.fitting(said[:AT_ONCE], lambda each: len(each.content), CHARS_AT_ONCE)
@@ -327,8 +378,13 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer
     wanted = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user)
     count = await parts.readers.run(stored.imports.count, caller.user, ImportId(asked.origin))
     with_facts, dry_run = asked.with_facts, asked.dry_run
-    done = await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run)
-    return without_messages(done, count)
+    done = without_messages(
+        await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run), count
+    )
+    bases = await parts.readers.run(stored.bases.of_user, caller.user)
+    made = [each.base for each in bases if each.base.id.startswith(f"{asked.origin.partition('-')[0]}-")]
+    staying = [Thing(kind="kb", name=each.name, text="", goes=False, remedy=STAYS) for each in made]
+    return {**done, "things": [*done["things"], *staying]}
 
 
 @NOUN.operation("import_run", ImportRun, changes=True, route="POST run")

@@ -168,7 +168,7 @@ def test_a_conversation_memories_and_projects_of_a_file_each() -> None:
     )
     assert found[-2:] == [
         LeftOut("instructions of a project"),
-        ProjectDocument("Garden", "plan.md", "Plant the apple trees in April."),
+        ProjectDocument("p1", "Garden", "plan.md", "Plant the apple trees in April."),
     ]
 
 

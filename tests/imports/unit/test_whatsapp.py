@@ -1,5 +1,6 @@
 """Chats of WhatsApp as telephones of several countries write them."""
 
+import datetime as dt
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,6 +11,7 @@ from klaw.imports import whatsapp
 from klaw.imports.events import ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread
 from klaw.imports.whatsapp_format import Order, stamp
 from tests.support.exports import CASES, Read, events, texts, zipped
+from tools import cldr_words
 
 ANDROID = """\
 12.03.2024, 14:05 - Сообщения и звонки защищены сквозным шифрованием.
@@ -131,18 +133,29 @@ def test_dates_of_other_countries(case: str) -> None:
     assert ["Boris: " in each for each in found] == [False, True, False]
 
 
-STAMPS = [line.split("\t") for line in (CASES.parents[1] / "whatsapp_stamps.tsv").read_text().splitlines()]
-"""Of CLDR 47, for the languages of the apps, with either clock: what stands before messages of four moments."""
+MOMENTS = [dt.datetime.fromisoformat(f"2026-03-{each}") for each in ("01T15:04:05", "21T09:05:00", "22T00:07:01")]
+MOMENTS += [MOMENTS[2].replace(hour=12), MOMENTS[2].replace(day=31, hour=23, minute=59)]
 
 
-@pytest.mark.parametrize("locale", sorted({each[0] for each in STAMPS}))
+@pytest.mark.parametrize("locale", cldr_words.APPS)
 def test_dates_of_every_locale_that_the_apps_have(tmp_path: Path, locale: str) -> None:
-    """26.C3"""
+    """26.C3: on Android and on the iPhone, with either clock, parts of the day, short and full years and the digits
+    that the language has."""
+    forms: dict[str, list[str]] = {}
+    for form, text in (each for moment in MOMENTS for each in cldr_words.stamps(locale, moment)):
+        forms.setdefault(form, []).append(text)
+    assert len(forms) >= 8
     path = tmp_path / "_chat.txt"
-    for _, *stamps in (each for each in STAMPS if each[0] == locale):
-        path.write_text("\n".join(f"{each}Anna: x" for each in stamps))
-        times = [each[:16] for each in said(path, "Anna")]
-        assert times == ["2026-03-01T15:04", "2026-03-21T09:05", "2026-03-22T00:07", "2026-03-22T12:08"], stamps
+    for form, stamps in forms.items():
+        path.write_text("\n".join(f"{each}{name}: x" for each in stamps for name in ("Anna", "Boris")))
+        read = said(path, "Anna")
+        times = [f"{moment:%Y-%m-%dT%H:%M}" for moment in MOMENTS for _ in range(2)]
+        assert [each[:16] for each in read] == times, (form, stamps)
+        assert [each[20:] for each in read] == ["x", "Boris: x"] * len(MOMENTS), (form, stamps)
+
+
+def test_the_table_of_words_is_what_the_tool_makes() -> None:
+    assert cldr_words.written(cldr_words.table()) == cldr_words.TABLE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
