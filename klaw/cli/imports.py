@@ -18,7 +18,7 @@ from klaw.cli.admin_call import NoServer, call
 from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.domain import names
-from klaw.domain.text import counted, plural
+from klaw.domain.text import counted, cut, plural
 from klaw.errors import KlawError
 from klaw.operations.imports import ExportOfPeople, OwnNameAndZone, OwnZone
 from klaw.operations.lines import ShownLines, minute
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
+MOST_NAMED, MOST_SHOWN = 5, 300
+"""Other files of an export that are named, and characters of their names."""
 ASK_S = 600.0
 """Time for one part or file, which may have to wait for the server."""
 CHECKPOINT_BYTES = 1 << 22
@@ -79,11 +81,8 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
         lines.append("imported tasks do not run until you enable them: klaw schedule enable NAME")
     if answer["files"]:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
-    if answer["documents"]:
-        told = plural(answer["documents"], "document of projects", "documents of projects")
-        new = "" if answer["dry_run"] else f", {answer['documents_added']:,} added"
-        bases = plural(len(answer["projects"]), "knowledge base")
-        lines.append(f"{told}{new}, in {bases}: {', '.join(answer['projects'].values())}")
+    if bases := answer["projects"]:
+        lines.append(f"a knowledge base of each project: {', '.join(bases.values())}; undo leaves them")
     if answer["elsewhere"]:
         lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
     if answer["left_out"]:
@@ -94,7 +93,7 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
     if more := answer["unread_count"] - len(notes):
         notes.append(f"… and {more:,} more")
-    found = any(answer[name] for name in ("messages", "kept", "documents"))
+    found = any(answer[name] for name in ("messages", "kept"))
     return ShownLines(lines, notes=notes, found=found)
 
 
@@ -184,17 +183,23 @@ def _zone(asked: OwnZone) -> dt.tzinfo | None:
 def _imported(
     asked: ImportArguments, here: Here, source: str, read: "Callable[[OpenedExport], Iterator[Event]]"
 ) -> dict[str, Any]:
-    from klaw.imports.events import ImportRefused
+    from klaw.imports.events import ImportRefused, LeftOut
     from klaw.imports.export_files import opened
     from klaw.imports.feed import feed
 
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
     tell = partial(here.progress.show, "messages")
+    def found(export: "OpenedExport") -> "Iterator[Event]":
+        yield from read(export)
+        others = export.others()
+        shown = ", ".join(others[:MOST_NAMED]) + (" …" if len(others) > MOST_NAMED else "")
+        yield from (LeftOut(f"other files of the export: {cut(shown, MOST_SHOWN)}") for _ in others)
+
     with opened(asked.file) as export:
-        feeding = partial(feed, read(export), source, tell=tell, topics=asked.topics)
+        feeding = partial(feed, found(export), source, tell=tell, topics=asked.topics)
         report = feeding(None) if asked.dry_run else _storing(here.paths, origin, asked.user, feeding)
-    if not any((report.chats, report.kept, report.documents, report.unread_count, report.left_out)):
+    if not any((report.chats, report.kept, report.unread_count, report.left_out)):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
     about = {"import": origin, "dry_run": asked.dry_run}
     return {**about, "facts": report.kept["facts"], "people": report.kept["people"], **attrs.asdict(report)}

@@ -70,11 +70,13 @@ class ExportEntry:
         return None if found is None else found.attached()
 
     def attached(self) -> ExportedFile:
+        self._of.used.add(self.name)
         return ExportedFile(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
 
     @contextmanager
     def as_export(self) -> Iterator["OpenedExport"]:
         """A part that is a ZIP. Raises as ``opened``."""
+        self._of.used.add(self.name)
         if not isinstance(self._source, Path):
             raise ImportRefused("is a ZIP in a ZIP: unpack the outer one, and name the folder")
         with opened(str(self._source)) as inner:
@@ -89,6 +91,7 @@ class ExportEntry:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Read it from its beginning. Raises OSError, ImportRefused."""
+        self._of.used.add(self.name)
         with self._of.opened(self._source) as stream:
             limit = MAX_BYTES
             if isinstance(self._source, zipfile.ZipInfo):
@@ -113,6 +116,8 @@ class OpenedExport:
 
     def __init__(self, path: Path, stream: IO[bytes] | None) -> None:
         self.path = path
+        self.used: set[str] = set()
+        """Names of the files that were read, or belong to a message."""
         self._stream = stream
         self._zip = zipfile.ZipFile(stream) if stream is not None and zipfile.is_zipfile(stream) else None
         if self._zip is not None and len(self._zip.infolist()) > MAX_MEMBERS:
@@ -137,6 +142,10 @@ class OpenedExport:
         if called and not found:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
         return found
+
+    def others(self) -> list[str]:
+        """Names of the files that nobody needed."""
+        return [each.name for each in self.files(".+") if each.name not in self.used] if self.has_several else []
 
     def find(self, place: PurePosixPath) -> ExportEntry | None:
         """The ordinary file at a place of the export, or in a folder beside a single file. A bare name, which somebody

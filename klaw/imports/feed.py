@@ -34,6 +34,7 @@ UPLOAD_BYTES = 600_000
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
 """The file is left out, and its message stored."""
 MOST_TOLD = 50
+DOCUMENTS = "project documents"
 _DROPPED = (FORGOTTEN, *CHOICES, WITH_TOPICS)
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -53,13 +54,11 @@ class ImportReport:
     first_at: str = ""
     last_at: str = ""
     kept: Counter[str] = attrs.Factory(Counter)
-    """How many facts, people and so on the export has that could be read."""
+    """How many facts, people, documents and so on the export has that could be read."""
     remembered: int = 0
     """Those of them that were new."""
-    documents: int = 0
     projects: dict[str, str] = attrs.Factory(dict)
     """Those that have documents, and the names of the knowledge bases that these are in."""
-    documents_added: int = 0
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[events.Unread] = attrs.Factory(list)
     unread_count: int = 0
@@ -93,7 +92,7 @@ def feed(
             case events.ExportedRecord():
                 kept.add(event.what, event.value)
             case events.ProjectDocument():
-                report.documents += 1
+                report.kept[DOCUMENTS] += 1
                 report.projects[event.key] = event.project
                 if ask is not None:
                     _keep_document(ask, source, event, report)
@@ -240,9 +239,10 @@ def _keep_document(ask: Ask, source: str, document: events.ProjectDocument, repo
     except KlawError as error:
         if getattr(error, "code", "") not in REFUSED:
             raise
+        report.kept[DOCUMENTS] -= 1
         report.note(events.Unread(f"{document.project}, {document.name}", str(error)))
         return
-    report.documents_added += answer["added"]
+    report.remembered += answer["added"]
     report.projects[document.key] = answer["base"]
 
 

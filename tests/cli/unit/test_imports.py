@@ -39,7 +39,9 @@ def test_documents_of_projects_are_offered_as_knowledge_bases(
     docs = [{"filename": "a.md", "content": "x"}, {"filename": "b.md", "content": "y"}]
     export.write_text(json.dumps([{"uuid": "p", "name": "Garden", "docs": docs}]))
     assert main(["import", "claude", str(export), "--dry-run", "--home", str(tmp_path)]) == 0
-    assert "2 documents of projects, in 1 knowledge base: Garden" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 project documents\n" in said
+    assert "a knowledge base of each project: Garden" in said
 
 
 def test_what_undo_leaves_is_not_said_to_be_undone() -> None:

@@ -355,8 +355,8 @@ async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> 
     async with running_store(tmp_path / "data") as store:
         origin = FIRST.replace("source", "claude")
         report = await imported(store, "claude", path, origin, reader=claude.read)
-        assert (report.added, report.kept, report.remembered) == (2, {"facts": 1}, 1)
-        assert (report.documents, report.documents_added, report.projects) == (1, 1, {"p1": "Garden"})
+        assert (report.added, report.remembered, report.projects) == (2, 2, {"p1": "Garden"})
+        assert report.kept == {"facts": 1, "project documents": 1}
         (fact_,) = await store.readers.run(facts.of_user, LOCAL_USER)
         assert (fact_.text, fact_.origin, fact_.imported) == (
             "Anna lives in Riga and grows apples.",
@@ -364,7 +364,7 @@ async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> 
             origin,
         )
         again = await imported(store, "claude", path, SECOND, reader=claude.read)
-        assert (again.added, again.remembered, again.documents_added) == (0, 0, 0)
+        assert (again.added, again.remembered) == (0, 0)
         undone = await undo(store, tmp_path / "data", origin)
         assert await known(store) == ([], [])
         assert [(each["kind"], each["name"], each["goes"]) for each in undone["things"] if each["kind"] == "kb"] == [
@@ -385,11 +385,11 @@ async def test_documents_of_projects_go_into_a_base_of_each(tmp_path: Path) -> N
 
     async with running_store(data) as store:
         report = await imported(store, "claude", written(), reader=claude.read)
-        assert (report.documents_added, report.projects) == (10, {"p0": "Garden", "p1": "Garden 2"})
+        assert (report.remembered, report.projects) == (10, {"p0": "Garden", "p1": "Garden 2"})
         newer = await imported(store, "claude", written(("new.md", "5")), SECOND, reader=claude.read)
-        assert (newer.documents, newer.documents_added, newer.unread) == (12, 2, [])
+        assert (newer.kept, newer.remembered, newer.unread) == ({"project documents": 12}, 2, [])
         other = await imported(store, "claude", path, THIRD, reader=claude.read, user="anna")
-        assert (other.documents_added, other.projects) == (12, report.projects)
+        assert (other.remembered, other.projects) == (12, report.projects)
         found = await store.readers.run(bases.of_user, LOCAL_USER)
         assert [each.base.name for each in found] == ["Garden", "Garden 2"]
         kept = await store.readers.run(sources.of_base, LOCAL_USER, found[0].base.id)
