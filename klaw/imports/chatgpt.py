@@ -56,7 +56,9 @@ def _words(mark: str) -> Iterator[str]:
             if isinstance(values, list) and len(values) > 1 and all(isinstance(value, str) for value in values):
                 yield values[1]  # an entity: its kind, its name, what tells it from others
             elif isinstance(values, dict):  # a widget, such as of a formula
-                inner = [value["content"] for value in values.values() if isinstance(value, dict) and "content" in value]
+                inner = [
+                    value["content"] for value in values.values() if isinstance(value, dict) and "content" in value
+                ]
                 yield from (value for value in inner if isinstance(value, str))
         elif not _REFERENCE.fullmatch(each):
             yield each

@@ -189,10 +189,12 @@ _NAMED = (
     (r"result\.json", "telegram"),
     (r"(?:(?:memories|projects|manifest)(?:[-_ ][^/]+)?|projects/[^/]+)\.json", "claude"),
     (r"(?:conversations|memories|projects)-\d{1,6}\.zip", "claude"),
-    (r"(?:[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+|myactivity)\.(?:json|html?|txt)", "gemini"),
     (r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt", "whatsapp"),
+    (r"(?:[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+|myactivity)\.(?:json|html?|txt)", "gemini"),
+    (r"[^/]+\.jsonl", ""),
     (r"[^/]+\.jsonl", "openclaw"),
     (r"(?:facts|people)\.json", "klaw"),
+    (r"[^/]+\.txt", ""),
 )
 _MARKS = (
     (rb'^\s*\{\s*"type"\s*:\s*"session"', "openclaw"),

@@ -145,7 +145,9 @@ def _entries(found: Iterable[Any]) -> Iterator[Any]:
         yield from inner if isinstance(inner, list) else [each]
 
 
-_FIRST = re.compile(rb'\s*\[\s*\{\s*"(\w{1,40})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^,{}\[\]"]{0,40})\s*,\s*"(\w{1,40})"\s*:')
+_FIRST = re.compile(
+    rb'\s*(?:\[\s*)?\{\s*"(\w{1,40})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^,{}\[\]"]{0,40})\s*,\s*"(\w{1,40})"\s*:'
+)
 
 
 def _salvaged(
@@ -163,7 +165,7 @@ def _salvaged(
         if number < max(done, 1):
             continue
         value, behind = decoded(piece)
-        if is_last and not piece.rstrip().endswith(b"]"):
+        if is_last and not piece.rstrip().endswith(b"]" if first[0].lstrip().startswith(b"[") else b"}"):
             raise error
         if value is None or behind.strip() not in ("", ",", "]"):
             yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged JSON")

@@ -195,6 +195,7 @@ _MESSAGES = re.compile(rf"\W*(?:{WORDS['messages']})".replace("\n", ""), re.IGNO
 _COLON = _pattern(WORDS["notices"])
 _YOU = ("you", "you're", "вы", "du", "sie", "vous", "tú", "usted", "você", "tu", "hai", "ви", "siz", "u", "jij")
 _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("『", "』"), ("‘", "’"))
+_SENTENCE = re.compile(r"\w{4}[.!?。] ?\w")
 MOST_WORDS = 8
 MOST_PLACEHOLDER, MOST_GONE = 60, 120
 _SIGNS = re.compile(r"[<(\u200e]")
@@ -240,7 +241,8 @@ def is_sender(name: str, known: dict[str, int]) -> bool:
     if any(name.rfind(opening) > max(map(name.rfind, closing)) for opening, closing in _QUOTES) or name.count('"') % 2:
         return False
     words, count = name.split(), known.get(name, 0)
-    if _COLON.search(name) is not None or (len(words) > MOST_WORDS and count < 2):
+    is_sentence = sum(each[0].islower() for each in words[1:]) * 3 > len(words[1:]) * 2 and len(words) > 3
+    if _COLON.search(name) or (count < 2 and (len(words) > MOST_WORDS or is_sentence or _SENTENCE.search(name))):
         return False
     for size in range(1, len(words) - 1):
         other = " ".join(words[:size])

@@ -223,6 +223,34 @@ def test_notices_are_nobodys_words() -> None:
         events(path, reading())
 
 
+def test_a_group_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "_chat.txt"
+    lines = ("Trip: Riga: \u200eMessages and calls are end-to-end encrypted.", "Trip: Riga: \u200eБорис добавил вас")
+    lines += ("Boris: We meet: at nine.", "Anna: Look: \u200eimage omitted", "Anna: See: \u200e<attached: 1.jpg>")
+    path.write_text("".join(f"[14.08.2026, 21:00:1{n}] {line}\n" for n, line in enumerate(lines)))
+    assert [each[20:] for each in said(path, "Anna")] == ["Boris: We meet: at nine.", "Look:", "See: [file: 1.jpg]"]
+    assert events(path, reading("Anna"))[0] == ExportedChat(key="trip: riga", title="Trip: Riga", people=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "محادثة واتساب مع Boris",
+        "与Boris的WhatsApp聊天",
+        "Boris님과의 WhatsApp 대화",
+        "Boris ile WhatsApp Sohbeti",
+        "Czat WhatsApp z Boris",
+        "WhatsApp Chat with Boris",
+    ],
+)
+def test_the_name_of_the_file_tells_who_is_who_in_any_language(tmp_path: Path, name: str) -> None:
+    lines = "14/08/2026, 21:00 - Boris: one\n14/08/2026, 21:01 - Anna: two\n"
+    (tmp_path / f"{name}.txt").write_text(lines)
+    for path in (tmp_path / f"{name}.txt", zipped(tmp_path / "x.zip", **{f"{name}__txt": lines})):
+        assert [each[20:] for each in said(path)] == ["Boris: one", "two"]
+        assert events(path, reading())[0] == ExportedChat(key="boris", title="Boris", people=True)
+
+
 def test_a_notice_with_a_colon_is_no_sender() -> None:
     """26.C3"""
     path = CASES / "whatsapp_notice_with_colon_is_a_sender"
@@ -242,6 +270,15 @@ def test_a_notice_with_a_colon_is_no_sender() -> None:
         "Boris zrobił coś zupełnie nowego: a tego nikt nie zna",
         "Boris's security code changed: tap to learn more",
         "Вы изменили настройки группы: теперь пишут все",
+        'Boris changed the group name from "Trip: x" to "Trip: y"',
+        "Boris a changé le sujet de “A” à “B : C”",
+        'Boris cambió el asunto de "A: b" a "C: d"',
+        'Boris tarafından konu "A: b" iken "C: d" olarak değiştirildi',
+        "Boris が件名を「A: b」から「C: d」に変更しました",
+        "Boris 将主题从“A：b”改为“C: d”",
+        "Messages and calls are end-to-end encrypted. Note: only people in this chat can read",
+        "This chat is with a business account: tap to learn more",
+        "Video call started: tap to join",
     ],
 )
 def test_notices_with_colons_in_several_languages(tmp_path: Path, notice: str) -> None:
@@ -273,6 +310,12 @@ def test_notices_with_colons_in_several_languages(tmp_path: Path, notice: str) -
         "<המדיה לא נכללה>",
         "<मीडिया के बिना>",
         "<ไฟล์สื่อถูกลบ>",
+        "<View once message omitted>",
+        "<Пропуснати медийни файлове>",
+        "<मीडिया शामिल नहीं है>",
+        "You received a view once message. For added privacy, you can only open it on your phone.",
+        "Это сообщение удалил админ Кора",
+        "video note omitted",
         "<bỏ qua tệp phương tiện>",
         "<Pominięto multimedia>",
         "<Medya dahil edilmedi>",
