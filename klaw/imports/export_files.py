@@ -190,7 +190,7 @@ _NAMED = (
     (r"(?:(?:memories|projects|manifest)(?:[-_ ][^/]+)?|projects/[^/]+)\.json", "claude"),
     (r"(?:conversations|memories|projects)-\d{1,6}\.zip", "claude"),
     (r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt", "whatsapp"),
-    (r"(?:[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+|myactivity)\.(?:json|html?|txt)", "gemini"),
+    (r"(?:[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+|myactivity)\.(?:json|html?)", "gemini"),
     (r"[^/]+\.jsonl", ""),
     (r"[^/]+\.jsonl", "openclaw"),
     (r"(?:facts|people)\.json", "klaw"),
@@ -198,10 +198,7 @@ _NAMED = (
 )
 _MARKS = (
     (rb'^\s*\{\s*"type"\s*:\s*"session"', "openclaw"),
-    (
-        rb'mdl-typography--title">[^<]*(?:Gemini|Bard)|"header"\s*:\s*"[^"]*(?:Gemini|Bard)|"conversation_turns"',
-        "gemini",
-    ),
+    (rb'mdl-typography--title">[^<]*(?:Gemini|Bard)|"header"\s*:\s*"[^"]*(?:Gemini|Bard)', "gemini"),
     (rb"^\s*(?:[^\s\[{]|\[[^\s\[{\"\]])", "whatsapp"),
     (rb'"chat_messages"|"conversations_memory"|"project_memories"|"prompt_template"|"data_files"', "claude"),
     (rb'"mapping"', "chatgpt"),

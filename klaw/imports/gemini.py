@@ -1,6 +1,6 @@
-"""Gemini, as Google Takeout gives it: a list of what was asked and answered (``MyActivity.json`` or ``.html``), or a
-file for each conversation (``conversation_1.txt``). Where the list names no conversations, what was asked on one day
-(UTC) is a chat: its key is the same in a later export, also when something of that day was deleted meanwhile."""
+"""Gemini, as Google Takeout gives it: a list of what was asked and answered, ``MyActivity.json`` or ``.html``. Where it
+names no conversations, what was asked on one day (UTC) is a chat: its key is the same in a later export, also when
+something of that day was deleted meanwhile."""
 
 import datetime as dt
 import html
@@ -21,9 +21,7 @@ from klaw.imports.whatsapp_format import CLDR, letters, stamp
 
 SOURCE = "gemini"
 _FOLDER = r"[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*"
-FILES = rf"(?:{_FOLDER}[^/]+|[^/]*activity[^/]*)\.(?:json|html?|txt)"
-_CONVERSATION = "conversation_turns"
-_IS_LIST = re.compile(rb'"conversation_turns"\s*:|"header"\s*:')
+FILES = rf"(?:{_FOLDER}[^/]+|[^/]*activity[^/]*)\.(?:json|html?)"
 _PRODUCT = re.compile("gemini|bard", re.IGNORECASE)
 _CHAT = re.compile(r"gemini\.google\.com/(?:u/\d+/)?app/([0-9A-Za-z_-]{6,64})")
 _ASKED = re.compile(r"(?:Prompted(?: with)?|Asked(?: Gemini| Bard)?|Said|Branched|Answered|Запрос)\b[:\s]+")
@@ -38,10 +36,6 @@ _BODY = re.compile(r'mdl-typography--body-1">(.*?)</div>\s*<div class="content-c
 _BREAK, _LOCAL = re.compile(r"<br\s*/?>"), re.compile(r'(?:href|src)="([^":]+)"')
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}[:.]\d\d[:.]\d\d(?!\d)")
 _ZONE = re.compile(r"\s(?!AM|PM)(?P<name>[A-ZА-Я]{1,5})?(?:(?P<hours>[+-]\d{1,2})(?::?(?P<minutes>\d\d))?)?\Z")
-_ZONES = (
-    "WEST+1 BST+1 CET+1 MEZ+1 CEST+2 MESZ+2 EET+2 EEST+3 MSK+3 JST+9 KST+9 EST-5 EDT-4 CDT-5 MST-7 MDT-6 PST-8 PDT-7"
-)
-_HOURS = {"UTC": "0", "GMT": "0", **dict(re.findall(r"([A-Z]+)([+-]\d)", _ZONES))}
 _MONTHS = {word: number for number in range(1, 13) for word in CLDR[f"month_{number}"].split()}
 
 
@@ -68,7 +62,7 @@ def read(export: OpenedExport, zone: dt.tzinfo | None, to_text: Callable[[str], 
     def entries(file: ExportEntry) -> Iterator[events.Event]:
         with file.open() as stream:
             head = stream.peek(1)  # type: ignore[attr-defined] # it is buffered
-            values = items(stream, frozenset({_CONVERSATION})) if _IS_LIST.search(head) else iter(())
+            values = items(stream) if b'"header"' in head else iter(())
             if head.lstrip().startswith(b"<"):
                 values = (
                     _entry(each.decode(errors="replace"), zone) for each, _ in islice(pieces(stream, _CARD), 1, None)
@@ -83,9 +77,6 @@ def read(export: OpenedExport, zone: dt.tzinfo | None, to_text: Callable[[str], 
 
 def _take(found: dict[str, _Exchange], to_text: Callable[[str], str], entry: Any, place: str) -> Iterator[events.Event]:
     try:
-        if _CONVERSATION in entry:
-            yield from [*_conversation(entry, place)]
-            return
         product = " ".join((str(entry.get("header") or ""), *map(str, entry.get("products") or ())))
         answers, chat = entry.get("safeHtmlItem") or (), _CHAT.search(str(entry.get("titleUrl") or ""))
         texts = [to_text(str(each["html"])) for each in ([answers] if isinstance(answers, dict) else answers)]
@@ -169,35 +160,6 @@ def _messages(of: _Exchange, said: str, stored: Mapping[str, ExportEntry]) -> It
         yield events.ExportedMessage(key=f"{of.key} assistant", role=Role.ASSISTANT, text=of.answer, at=of.at)
 
 
-def _conversation(found: Mapping[str, Any], place: str) -> Iterator[events.Event]:
-    before = events.moment(found.get("creation_time"))
-    yield events.ExportedChat(key=str(found.get("creation_time") or place), title=str(found.get("title") or ""))
-    turns: dict[tuple[Role, object], Any] = {}
-    for each in found[_CONVERSATION]:
-        for name, role in (("user_turn", Role.USER), ("system_turn", Role.ASSISTANT)):
-            if turn := each.get(name):
-                if turns.pop((role, turn.get("turn_index", len(turns))), None) is not None:
-                    yield events.LeftOut(events.REPLACED)
-                turns[role, turn.get("turn_index", len(turns))] = turn
-    for (role, own), turn in turns.items():
-        parts = [each for part in turn.get("text") or () for each in (part.get("data"), *_cards(part))]
-        images = [f"[image: {each}]" for each in turn.get("images") or () if isinstance(each, str)]
-        text = "\n".join(str(each) for each in (turn.get("prompt"), *parts, *images) if each)
-        at = before = events.moment(turn.get("turn_last_modified")) or before
-        if turn.get("model_thoughts"):
-            yield events.LeftOut("tools and thoughts")
-        if turn.get("turn_deleted_time"):
-            yield events.LeftOut("deleted or not exported")
-        elif text and at is None:
-            yield events.Unread(f"{place}, turn {own}", "has no time")
-        elif text and at is not None:
-            yield events.ExportedMessage(key=f"{role} {own}", role=role, text=text, at=at)
-
-
-def _cards(part: Mapping[str, Any]) -> list[Any]:
-    return [each.get("content") for each in part.get("cards") or ()]
-
-
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
@@ -225,15 +187,15 @@ def _bare(text: str) -> str:
 
 
 def _moment(text: str, zone: dt.tzinfo | None) -> str | None:
-    """A time such as “Mar 1, 2026, 3:04:05 PM UTC”, in any language; of names of zones only the best known are."""
+    """A time such as “Mar 1, 2026, 3:04:05 PM UTC”, in any language. Another name of a zone is that of the user's."""
     text = normalized("NFKC", text)
     if len(text) > MAX_TIME or _CLOCK.search(text) is None:
         return None
     if (named := _ZONE.search(text)) is not None:
         text = text[: named.start()]
-        if hours := named["hours"] or _HOURS.get(named["name"]):
-            minutes = int(f"{'-' * hours.startswith('-')}{named['minutes'] or 0}")
-            zone = dt.timezone(dt.timedelta(hours=int(hours), minutes=minutes))
+        if (hours := named["hours"]) or named["name"] in ("UTC", "GMT"):
+            minutes = int(f"{'-' * (hours or '').startswith('-')}{named['minutes'] or 0}")
+            zone = dt.timezone(dt.timedelta(hours=int(hours or 0), minutes=minutes))
     clock = _CLOCK.search(text)
     date, numbers = _CLOCK.sub("\0", text), [*map(int, re.findall(r"\d+", _CLOCK.sub("", text)))]
     month = next((each for each in re.findall(r"[^\W\d_]+\.?", date) if letters(each) in _MONTHS), "")

@@ -149,15 +149,12 @@ class _TelegramReader:
         yield events.ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
 
     def _changed(self, found: Any) -> dict[str, Any]:
-        """What a notice says that people wrote: of a to-do list, or with a gift."""
-        done = [*(found.get("completed") or ()), *(found.get("incompleted") or ())]
+        """What a notice says of a to-do list, or with a gift, in words of people."""
+        done, open_ = found.get("completed") or (), found.get("incompleted") or ()
         tasks = [*(found.get("items") or ())]
-        for each in done:
-            tasks.append(
-                {"text": self._tasks.get(each, f"{each}"), "completed": each in (found.get("completed") or ())}
-            )
-        changed = {"todo_list": {"title": "changed", "answers": tasks}} if tasks else {}
-        return {**changed, **({"text": found["gift_text"]} if found.get("gift_text") else {})}
+        tasks += [{"text": self._tasks.get(each, f"{each}"), "completed": each in done} for each in (*done, *open_)]
+        said = {"todo_list": tasks and {"title": "changed", "answers": tasks}, "text": found.get("gift_text")}
+        return {key: value for key, value in said.items() if value}
 
     def _sender(self, found: Any) -> str:
         """The name may stand in another message only, or be the chat's."""

