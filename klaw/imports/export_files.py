@@ -198,8 +198,8 @@ _NAMED = (
 )
 _MARKS = (
     (rb'^\s*\{\s*"type"\s*:\s*"session"', "openclaw"),
-    (rb'mdl-typography--title">[^<]*(?:Gemini|Bard)|"header"\s*:\s*"[^"]*(?:Gemini|Bard)', "gemini"),
-    (rb"^\s*(?:[^\s\[{]|\[[^\s\[{\"\]])", "whatsapp"),
+    (rb'(?s)^\s*<.*mdl-|"header"\s*:\s*"[^"]*(?:Gemini|Bard)', "gemini"),
+    (rb"^\s*(?:[^\s\[{<]|\[[^\s\[{\"\]])", "whatsapp"),
     (rb'"chat_messages"|"conversations_memory"|"project_memories"|"prompt_template"|"data_files"', "claude"),
     (rb'"mapping"', "chatgpt"),
     (rb'"from_id"|"date_unixtime"|"personal_information"', "telegram"),

@@ -383,7 +383,7 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer
     )
     bases = await parts.readers.run(stored.bases.of_user, caller.user)
     made = [each.base for each in bases if each.base.id.startswith(f"{asked.origin.partition('-')[0]}-")]
-    staying = [Thing(kind="kb", name=each.name, text="", goes=False, remedy=STAYS) for each in made]
+    staying = [Thing(kind="knowledge base", name=each.name, text="", goes=False, remedy=STAYS) for each in made]
     return {**done, "things": [*done["things"], *staying]}
 
 

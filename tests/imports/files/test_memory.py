@@ -367,8 +367,8 @@ async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> 
         assert (again.added, again.remembered) == (0, 0)
         undone = await undo(store, tmp_path / "data", origin)
         assert await known(store) == ([], [])
-        assert [(each["kind"], each["name"], each["goes"]) for each in undone["things"] if each["kind"] == "kb"] == [
-            ("kb", "Garden", False)
+        assert [(each["kind"], each["name"], each["goes"]) for each in undone["things"] if each["kind"] == "knowledge base"] == [
+            ("knowledge base", "Garden", False)
         ]
 
 
