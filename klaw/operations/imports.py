@@ -318,7 +318,7 @@ async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> NamedFi
     return NamedFile(sha256=kept.sha256, name=kept.name)
 
 
-@NOUN.operation("import_document", ImportDocument, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
+@NOUN.operation("import_document", ImportDocument, scope=op.Scope.OPERATOR, changes=True, deadline_s=120.0)
 async def keep_document(asked: ImportDocument, caller: Caller, parts: ImportParts) -> ImportedDocument:
     """Keep an uploaded document of a project in the project's knowledge base, which is made if it is not there."""
     core, user, at = parts.core, caller.user, iso(parts.core.clock.now())
