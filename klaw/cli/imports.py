@@ -190,6 +190,7 @@ def _imported(
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
     tell = partial(here.progress.show, "messages")
+
     def found(export: "OpenedExport") -> "Iterator[Event]":
         yield from read(export)
         others = export.others()

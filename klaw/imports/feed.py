@@ -15,6 +15,7 @@ from klaw.domain.attachment import MAX_FILES
 from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
+from klaw.domain.knowledge import MAX_NAME
 from klaw.domain.message import MAX_TITLE, MessageKind, Role, chat_title
 from klaw.domain.names import chat_id
 from klaw.domain.task import Task
@@ -33,7 +34,7 @@ MAX_BYTES = 800_000
 UPLOAD_BYTES = 600_000
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
 """The file is left out, and its message stored."""
-MOST_TOLD = 50
+MOST_TOLD, MAX_GIVEN = 50, 1_000
 DOCUMENTS = "project documents"
 _DROPPED = (FORGOTTEN, *CHOICES, WITH_TOPICS)
 
@@ -234,8 +235,11 @@ class _PendingRecords:
 def _keep_document(ask: Ask, source: str, document: events.ProjectDocument, report: ImportReport) -> None:
     try:
         upload = _uploaded(ask, io.BytesIO(document.text.encode("utf-8", "replace")))
-        given = {"upload": upload, "key": f"{source}-{document.key}", "base": document.project, "name": document.name}
-        answer = ask("import_document", given)
+        given = {"key": f"{source}-{document.key}"[:MAX_GIVEN], "name": document.name[:MAX_GIVEN]}
+        answer = ask(
+            "import_document",
+            {"upload": upload, "base": _title(document.project)[:MAX_NAME].strip() or "project", **given},
+        )
     except KlawError as error:
         if getattr(error, "code", "") not in REFUSED:
             raise

@@ -9,15 +9,14 @@ import attrs
 
 from klaw.actor.clock import iso
 from klaw.convert import JOURNAL, Bounds, Check
-from klaw.domain.attachment import NamedFile, clean_name
+from klaw.domain.attachment import NamedFile
 from klaw.domain.forget import Thing
-from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id, project_base
-from klaw.domain.knowledge import Base, BaseId, Source, SourceId, SourceKind
+from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
 from klaw.domain.message import chat_title
-from klaw.domain.names import CHAT_FORM, MAX_CHAT_NAME, chat_id, chat_name, zone
+from klaw.domain.names import CHAT_FORM, chat_id, chat_name, zone
 from klaw.domain.task import MAX_TASKS, Task
-from klaw.domain.text import cut, one_line, plural
-from klaw.errors import KlawError, TaskError
+from klaw.domain.text import plural
+from klaw.errors import TaskError
 from klaw.operations import forget, stored
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
@@ -91,12 +90,6 @@ class ImportUpload(op.OfUser):
 class ImportKeep(op.OfUser):
     upload: UploadId = op.required("of the file")
     name: Annotated[str, Bounds(0, 1_000)] = op.required("of the file")
-
-
-@attrs.frozen(kw_only=True)
-class ImportDocument(ImportKeep):
-    key: Annotated[str, Bounds(1, 1_000)] = op.required("of its project: the source, and the project's id")
-    base: Annotated[str, Bounds(1, 1_000)] = op.required("what its knowledge base is called, if it is not there yet")
 
 
 @attrs.frozen(kw_only=True)
@@ -201,11 +194,6 @@ class StoredMessages(TypedDict):
     added: int
     known: int
     elsewhere: int
-
-
-class ImportedDocument(TypedDict):
-    base: str
-    added: bool
 
 
 class MissingMessages(TypedDict):
@@ -316,36 +304,6 @@ async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> NamedFi
         caller.user, asked.name, partial(parts.core.originals.taken_out, caller.user, asked.upload)
     )
     return NamedFile(sha256=kept.sha256, name=kept.name)
-
-
-@NOUN.operation("import_document", ImportDocument, scope=op.Scope.OPERATOR, changes=True, deadline_s=120.0)
-async def keep_document(asked: ImportDocument, caller: Caller, parts: ImportParts) -> ImportedDocument:
-    """Keep an uploaded document of a project in the project's knowledge base, which is made if it is not there."""
-    core, user, at = parts.core, caller.user, iso(parts.core.clock.now())
-    source = SourceId(core.new_id())
-    base = Base(
-        id=BaseId(project_base(user, asked.key)),
-        user=user,
-        name=cut(one_line(asked.base), MAX_CHAT_NAME) or "project",
-        created_at=at,
-        updated_at=at,
-    )
-    kept = await core.originals.keep(user, asked.upload, source)
-    document = Source(
-        id=source, user=user, base=base.id, kind=SourceKind.FILE, name=clean_name(asked.name), sha256=kept.sha256,
-        size=kept.size, added_by=user, created_at=at, updated_at=at,
-    )  # fmt: skip
-    found: Source | KlawError
-    try:
-        base, found = await core.writer.run(stored.imports.put_document, base, document, core.config.kb.max_user_bytes)
-    except KlawError as error:  # whatever else happens, what is left is removed later
-        found = error
-    if isinstance(found, KlawError) or found.id != source:
-        await core.originals.remove(source)
-    if isinstance(found, KlawError):
-        raise found
-    parts.knowledge.indexer.nudge()
-    return {"base": base.name, "added": found.id == source}
 
 
 def _slices(said: Sequence[ImportedMessage]) -> Iterator[Sequence[ImportedMessage]]:

@@ -367,9 +367,21 @@ async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> 
         assert (again.added, again.remembered) == (0, 0)
         undone = await undo(store, tmp_path / "data", origin)
         assert await known(store) == ([], [])
-        assert [(each["kind"], each["name"], each["goes"]) for each in undone["things"] if each["kind"] == "knowledge base"] == [
-            ("knowledge base", "Garden", False)
-        ]
+        (staying,) = (each for each in undone["things"] if each["kind"] == "knowledge base")
+        assert (staying["name"], staying["goes"]) == ("Garden", False)
+
+
+async def test_odd_projects_stop_nothing(tmp_path: Path) -> None:
+    """Names of nothing and of thousands of characters, and a document without a word."""
+    docs = [("я" * 3_000, "1"), ("", "2"), ("empty.md", ""), ("\u202e\x1b", "3")]
+    listed = [{"filename": name, "content": text} for name, text in docs]
+    names = ("\u200b", "x" * 3_000, "a/b: “c” & d", "")
+    projects = [{"uuid": f"{n}" * 900, "name": name, "docs": listed} for n, name in enumerate(names)]
+    (tmp_path / "projects.json").write_text(json.dumps(projects))
+    async with running_store(tmp_path / "data") as store:
+        report = await imported(store, "claude", tmp_path / "projects.json", reader=claude.read)
+        assert (report.remembered, report.kept, report.unread_count) == (12, {"project documents": 12}, 4)
+        assert len(await store.readers.run(bases.of_user, LOCAL_USER)) == 4
 
 
 async def test_documents_of_projects_go_into_a_base_of_each(tmp_path: Path) -> None:
