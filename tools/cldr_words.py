@@ -47,7 +47,7 @@ def _half(locale: Locale, name: str) -> str | None:
         return None
     if min(hours) < 12 <= max(hours):
         return "night" if 0 in hours else "midday"
-    return HALVES[min(hours) >= 12]
+    return "night" if min(hours) >= 18 else HALVES[min(hours) >= 12]
 
 
 def _named(locale: Locale) -> Iterator[tuple[str, str]]:
@@ -68,13 +68,15 @@ def table() -> Mapping[str, list[str]]:
     for identifier in localedata.locale_identifiers():
         is_app = identifier in APPS
         for word, means in _named(Locale.parse(identifier)):
-            if is_app or (len(word) > 1 and not means.isdecimal()):
+            if not word or (len(word) == 1 and (not is_app or (word.isascii() and word not in "ap"))):
+                continue  # an s may be a second
+            if is_app or not means.isdecimal():
                 votes[word][means] += _WEIGHT if is_app else 1
     found: dict[str, set[str]] = {name: set() for name in (*HALVES, *(f"month_{n}" for n in range(1, 13)))}
     for word, means in votes.items():
         half = next((each for each, _ in means.most_common() if not each.isdecimal()), None)
         months = [each for each in means if each.isdecimal()]
-        if half is not None and word:
+        if half is not None:
             found[half].add(word)
         if len(months) == 1 and len(word) > 1:
             found[f"month_{months[0]}"].add(word)

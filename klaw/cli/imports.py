@@ -193,7 +193,7 @@ def _imported(
 
     def found(export: "OpenedExport") -> "Iterator[Event]":
         yield from read(export)
-        others = export.others()
+        others = export.others() if source != "klaw" else []  # which are the same for people to read
         shown = ", ".join(others[:MOST_NAMED]) + (" …" if len(others) > MOST_NAMED else "")
         yield from (LeftOut(f"other files of the export: {cut(shown, MOST_SHOWN)}") for _ in others)
 

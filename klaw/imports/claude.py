@@ -156,6 +156,8 @@ def _message(message: Any, before: str | None) -> Iterator[events.Event]:
         yield events.Unread(f"message {key}", "has no time")
     elif text and at is not None:
         yield events.ExportedMessage(key=key, role=role, text=text, at=at)
+    elif not made:
+        yield events.LeftOut("no text")
 
 
 def _shown(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from klaw.cli import imports
 from klaw.cli.main import main
 from klaw.imports.feed import ImportReport
+from tests.support.exports import talk, zipped
 
 
 @pytest.mark.parametrize("source", ["chatgpt", "claude", "gemini", "telegram", "openclaw", "klaw"])
@@ -42,6 +43,13 @@ def test_documents_of_projects_are_offered_as_knowledge_bases(
     said = capsys.readouterr().out
     assert "2 project documents\n" in said
     assert "a knowledge base of each project: Garden" in said
+
+
+def test_files_that_hold_no_conversation_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"conversations.json": [talk("c1", "x", "y")], "user.json": {}, "chat.html": "<html>"}
+    path = zipped(tmp_path / "a.zip", **{name.replace(".", "__"): content for name, content in files.items()})
+    assert main(["import", "auto", str(path), "--dry-run", "--json", "--home", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == {"other files of the export: chat.html, user.json": 2}
 
 
 def test_what_undo_leaves_is_not_said_to_be_undone() -> None:
