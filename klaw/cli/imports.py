@@ -18,7 +18,7 @@ from klaw.cli.admin_call import NoServer, call
 from klaw.cli.operations import Here, command
 from klaw.config.paths import Paths
 from klaw.domain import names
-from klaw.domain.text import counted, cut, plural
+from klaw.domain.text import counted, plural
 from klaw.errors import KlawError
 from klaw.operations.imports import ExportOfPeople, OwnNameAndZone, OwnZone
 from klaw.operations.lines import ShownLines, minute
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
-MOST_NAMED, MOST_SHOWN = 5, 300
-"""Other files of an export that are named, and characters of their names."""
 ASK_S = 600.0
 """Time for one part or file, which may have to wait for the server."""
 CHECKPOINT_BYTES = 1 << 22
@@ -183,7 +181,7 @@ def _zone(asked: OwnZone) -> dt.tzinfo | None:
 def _imported(
     asked: ImportArguments, here: Here, source: str, read: "Callable[[OpenedExport], Iterator[Event]]"
 ) -> dict[str, Any]:
-    from klaw.imports.events import ImportRefused, LeftOut
+    from klaw.imports.events import ImportRefused
     from klaw.imports.export_files import opened
     from klaw.imports.feed import feed
 
@@ -193,9 +191,7 @@ def _imported(
 
     def found(export: "OpenedExport") -> "Iterator[Event]":
         yield from read(export)
-        others = export.others() if source != "klaw" else []  # which are the same for people to read
-        shown = ", ".join(others[:MOST_NAMED]) + (" …" if len(others) > MOST_NAMED else "")
-        yield from (LeftOut(f"other files of the export: {cut(shown, MOST_SHOWN)}") for _ in others)
+        yield from export.others() if source != "klaw" else ()  # which are the same for people to read
 
     with opened(asked.file) as export:
         feeding = partial(feed, found(export), source, tell=tell, topics=asked.topics)

@@ -55,6 +55,7 @@ def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[
     try:
         with opening as inner:
             yield from read(inner)
+            yield from inner.others()
     except (events.ImportRefused, *UNREADABLE) as error:
         yield events.Unread(name, str(error) or type(error).__name__)
 

@@ -15,7 +15,8 @@ from typing import IO
 
 import attrs
 
-from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, Unread
+from klaw.domain.text import cut
+from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, LeftOut, Unread
 
 MAX_MEMBERS = 500_000
 MAX_BYTES = 16 << 30
@@ -24,6 +25,8 @@ MAX_RATIO = 300
 can do 1,000."""
 FREE_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 16
+MOST_NAMED, MOST_SHOWN = 5, 300
+"""Files that nobody needed, and characters of their names."""
 UNREADABLE = (Broken, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Raised for damaged files and ZIPs, and unknown compression."""
 
@@ -143,9 +146,11 @@ class OpenedExport:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
         return found
 
-    def others(self) -> list[str]:
-        """Names of the files that nobody needed."""
-        return [each.name for each in self.files(".+") if each.name not in self.used] if self.has_several else []
+    def others(self) -> Iterator[LeftOut]:
+        """The files that nobody needed."""
+        names = [each.name for each in self.files(".+") if each.name not in self.used] if self.has_several else []
+        shown = ", ".join(names[:MOST_NAMED]) + (" …" if len(names) > MOST_NAMED else "")
+        yield from (LeftOut(f"other files of the export: {cut(shown, MOST_SHOWN)}") for _ in names)
 
     def find(self, place: PurePosixPath) -> ExportEntry | None:
         """The ordinary file at a place of the export, or in a folder beside a single file. A bare name, which somebody
@@ -187,10 +192,12 @@ _NAMED = (
     (r"conversations(?:[-_ ]?\d+)?\.json", ""),
     (r"chats/[^/]+\.json", "klaw"),
     (r"result\.json", "telegram"),
-    (r"(?:(?:memories|projects|manifest)(?:[-_ ][^/]+)?|projects/[^/]+)\.json", "claude"),
+    (r"(?:memories|projects)\.json", "claude"),
+    (r"(?:manifest[-_][^/]+|projects/[^/]+)\.json", ""),
     (r"(?:conversations|memories|projects)-\d{1,6}\.zip", "claude"),
     (r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt", "whatsapp"),
-    (r"(?:[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+|myactivity)\.(?:json|html?)", "gemini"),
+    (r"myactivity\.(?:json|html?)", ""),
+    (r"[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+\.(?:json|html?)", ""),
     (r"[^/]+\.jsonl", ""),
     (r"[^/]+\.jsonl", "openclaw"),
     (r"(?:facts|people)\.json", "klaw"),
@@ -204,13 +211,15 @@ _MARKS = (
     (rb'"mapping"', "chatgpt"),
     (rb'"from_id"|"date_unixtime"|"personal_information"', "telegram"),
 )
-HEAD_BYTES = 1 << 18
+HEAD_BYTES, MOST_LOOKED = 1 << 18, 5
 
 
 def source_of(export: OpenedExport) -> str:
     """The program that made an export, by the names of its files, or by how the file begins. Raises ImportRefused."""
     try:
-        for file, source in [(file, source) for wanted, source in _NAMED for file in export.files(wanted)[:1]]:
+        for file, source in [
+            (file, source) for wanted, source in _NAMED for file in export.files(wanted)[:MOST_LOOKED]
+        ]:
             if source and export.has_several:
                 return source
             with file.open() as stream:

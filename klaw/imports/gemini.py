@@ -24,7 +24,7 @@ _FOLDER = r"[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*"
 FILES = rf"(?:{_FOLDER}[^/]+|[^/]*activity[^/]*)\.(?:json|html?)"
 _PRODUCT = re.compile("gemini|bard", re.IGNORECASE)
 _CHAT = re.compile(r"gemini\.google\.com/(?:u/\d+/)?app/([0-9A-Za-z_-]{6,64})")
-_ASKED = re.compile(r"(?:Prompted(?: with)?|Asked(?: Gemini| Bard)?|Said|Branched|Answered|Запрос)\b[:\s]+")
+_ASKED = re.compile(r"(?:Prompted(?: with)?|Asked(?: Gemini| Bard)?|Said|Branched|Answered)\b[:\s]+")
 _OTHER = re.compile(r"(?:Created|Used|Gave|Selected|Viewed|Shared|Deleted|Added|Edited)\b")
 FEW, NEARLY_ALL = 4, 0.9
 """So many prompts show what stands around each of them: in any language, somebody “prompted” something."""

@@ -196,8 +196,9 @@ class _FileFacts:
 
     def named_in(self, stem: str) -> str:
         """The only sender after whom a file is called, in whatever language; empty: there is none."""
-        stem = normalized("NFC", stem).casefold()
-        found = [name for name in self.senders if normalized("NFC", name).casefold() in stem]
+        stem = re.sub("whatsapp|chat", " ", normalized("NFC", stem).casefold())
+        forms = {name: re.escape(normalized("NFC", name).casefold()) for name in self.senders}
+        found = [name for name, form in forms.items() if re.search(f"(?<![a-zа-яё]){form}(?![a-zа-яё])", stem)]
         return found[0] if len(found) == 1 else ""
 
     def named(self) -> str:

@@ -79,6 +79,15 @@ def test_parts_and_folders_of_other_languages_are_known(tmp_path: Path) -> None:
     assert source(tmp_path / "parts") == "claude"
 
 
+def test_a_folder_that_is_called_after_another_program_is_still_its_own(tmp_path: Path) -> None:
+    sessions = tmp_path / "agents" / "gemini" / "sessions"
+    sessions.mkdir(parents=True)
+    (sessions / "sessions.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text("{}")
+    (sessions / "s.jsonl").write_text('{"type": "message", "message": {"role": "user", "content": "x"}}\n')
+    assert source(tmp_path) == "openclaw"
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'[{"a": 1}]'])
 def test_what_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.json"

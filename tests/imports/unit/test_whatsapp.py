@@ -257,6 +257,14 @@ def test_the_name_of_the_file_tells_who_is_who_in_any_language(tmp_path: Path, n
         assert events(path, reading())[0] == ExportedChat(key="boris", title="Boris", people=True)
 
 
+@pytest.mark.parametrize("name", ["_chat", "WhatsApp Chat", "Annas Gruppe", "Anna und Boris"])
+def test_a_name_within_a_word_or_beside_another_tells_nothing(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.txt"
+    path.write_text("14/08/2026, 21:00 - Anna: one\n14/08/2026, 21:01 - Boris: two\n")
+    with pytest.raises(ImportRefused, match="who are you"):
+        events(path, reading())
+
+
 def test_a_notice_with_a_colon_is_no_sender() -> None:
     """26.C3"""
     path = CASES / "whatsapp_notice_with_colon_is_a_sender"
