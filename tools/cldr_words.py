@@ -1,5 +1,5 @@
-"""Words of dates and times in Unicode's CLDR, by babel: writes ``klaw/imports/cldr.toml``. The tests have from here how
-telephones of every language of WhatsApp's apps write a time.
+"""Words of dates and times in Unicode's CLDR, by babel: writes ``klaw/imports/cldr.toml``. It also tells the tests how
+telephones write a time, in every language of WhatsApp's apps.
 
     python tools/cldr_words.py
 """
@@ -80,7 +80,7 @@ def table() -> Mapping[str, list[str]]:
             found[half].add(word)
         if len(months) == 1 and len(word) > 1:
             found[f"month_{months[0]}"].add(word)
-    for name, words in (tomllib.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {}).items():
+    for name, words in tomllib.loads(TABLE.read_text(encoding="utf-8")).items():
         kind = [each for each in found if each.startswith("month_") == name.startswith("month_")]
         found[name] |= {each for each in words.split() if not any(each in found[other] for other in kind)}
     return {name: sorted(words) for name, words in found.items()}
