@@ -5,32 +5,29 @@ or without one to the store.
 """
 
 import datetime as dt
-import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
 from klaw.cli.operations import Here, command
-from klaw.cli.output import new_folder
 from klaw.config.paths import Paths
 from klaw.domain import names
-from klaw.domain.attachment import clean_name
-from klaw.domain.text import counted, cut, plural
+from klaw.domain.text import counted, plural
 from klaw.errors import KlawError
-from klaw.operations.imports import ExportOfPeople, OwnNameAndZone
+from klaw.operations.imports import ExportOfPeople, OwnNameAndZone, OwnZone
 from klaw.operations.lines import ShownLines, minute
 from klaw.operations.operation import Noun, OfUser, argument, required
 
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
     from klaw.core import Core
-    from klaw.imports.events import Event, ProjectDocument
+    from klaw.imports.events import Event
     from klaw.imports.export_files import OpenedExport
     from klaw.imports.feed import Ask, ImportReport
     from klaw.store.engine.database import Readers
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
 ASK_S = 600.0
 """Time for one part or file, which may have to wait for the server."""
-MAX_NAME_CHARS = 60
-"""Letters of a file's name: of four bytes each they make 240, of 255 allowed."""
 CHECKPOINT_BYTES = 1 << 22
 """Size of the commit log at which it is emptied, without a server."""
 
@@ -52,11 +47,8 @@ class ImportArguments(OfUser):
 
 
 @attrs.frozen(kw_only=True)
-class Claude(ImportArguments):
-    projects: str | None = argument(
-        "write the documents of its projects into this folder, for knowledge bases; it must be empty, or not be there",
-        metavar="DIR",
-    )
+class ImportZone(OwnZone, ImportArguments):
+    pass
 
 
 @attrs.frozen(kw_only=True)
@@ -87,11 +79,8 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
         lines.append("imported tasks do not run until you enable them: klaw schedule enable NAME")
     if answer["files"]:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
-    if answer["documents"]:
-        told = plural(answer["documents"], "document of projects", "documents of projects")
-        place = f"in {answer['projects']}, a folder for each project"
-        how = place if answer["projects"] else "--projects DIR writes them into a folder"
-        lines.append(f"{told}: {how}; `klaw kb create NAME` and `klaw kb add NAME FOLDER` make a knowledge base of one")
+    if bases := answer["projects"]:
+        lines.append(f"a knowledge base of each project: {', '.join(bases.values())}; undo leaves them")
     if answer["elsewhere"]:
         lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
     if answer["left_out"]:
@@ -102,7 +91,7 @@ def _shown(answer: dict[str, Any]) -> ShownLines:
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
     if more := answer["unread_count"] - len(notes):
         notes.append(f"… and {more:,} more")
-    found = any(answer[name] for name in ("messages", "kept", "documents"))
+    found = any(answer[name] for name in ("messages", "kept"))
     return ShownLines(lines, notes=notes, found=found)
 
 
@@ -114,13 +103,23 @@ def chatgpt(asked: ImportArguments, here: Here) -> dict[str, Any]:
     return _imported(asked, here, chatgpt.SOURCE, chatgpt.read)
 
 
-@command(NOUN, "import_claude", Claude, cli="claude", show=_shown)
-def claude(asked: Claude, here: Here) -> dict[str, Any]:
+@command(NOUN, "import_claude", ImportArguments, cli="claude", show=_shown)
+def claude(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import an export of Claude: the ZIP that its settings send, a folder, or conversations.json. What it remembered
-    becomes facts."""
+    becomes facts, and the documents of each project a knowledge base."""
     from klaw.imports import claude
 
     return _imported(asked, here, claude.SOURCE, claude.read)
+
+
+@command(NOUN, "import_gemini", ImportZone, cli="gemini", show=_shown)
+def gemini(asked: ImportZone, here: Here) -> dict[str, Any]:
+    """Import what Google Takeout has of Gemini: the ZIP, a folder, MyActivity.json or MyActivity.html."""
+    from klaw.imports import gemini
+    from klaw.toolbox.html_text import convert
+
+    read = partial(gemini.read, zone=_zone(asked), to_text=lambda html: convert(html, "", plain=True)["text"])
+    return _imported(asked, here, gemini.SOURCE, read)
 
 
 @command(NOUN, "import_telegram", ImportPeople, cli="telegram", show=_shown)
@@ -171,11 +170,11 @@ def auto(asked: AnyExport, here: Here) -> dict[str, Any]:
     if source == of_whatsapp.SOURCE and asked.title is None and asked.name is not None:
         asked = attrs.evolve(asked, title=of_whatsapp.title_of(Path(asked.name).stem) or None)
     reading: dict[str, Callable[[Any, Here], dict[str, Any]]]
-    reading = {each.__name__: each for each in (chatgpt, claude, telegram, whatsapp, openclaw, klaw)}
+    reading = {each.__name__: each for each in (chatgpt, claude, gemini, telegram, whatsapp, openclaw, klaw)}
     return {**reading[source](asked, here), "source": source}
 
 
-def _zone(asked: OwnNameAndZone) -> dt.tzinfo | None:
+def _zone(asked: OwnZone) -> dt.tzinfo | None:
     return names.zone(asked.zone) if asked.zone else None
 
 
@@ -189,30 +188,18 @@ def _imported(
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
     tell = partial(here.progress.show, "messages")
-    projects = asked.projects if isinstance(asked, Claude) and not asked.dry_run else None
-    folder = new_folder(projects, "projects") if projects else None
-    keep: Callable[[ProjectDocument], None] = (lambda _document: None) if folder is None else partial(_keep, folder)
+
+    def found(export: "OpenedExport") -> "Iterator[Event]":
+        yield from read(export)
+        yield from export.others() if source != "klaw" else ()  # which are the same for people to read
+
     with opened(asked.file) as export:
-        feeding = partial(feed, read(export), source, tell=tell, topics=asked.topics, keep=keep)
+        feeding = partial(feed, found(export), source, tell=tell, topics=asked.topics)
         report = feeding(None) if asked.dry_run else _storing(here.paths, origin, asked.user, feeding)
-    if not any((report.chats, report.kept, report.documents, report.unread_count, report.left_out)):
+    if not any((report.chats, report.kept, report.unread_count, report.left_out)):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
-    about = {"import": origin, "dry_run": asked.dry_run, "projects": str(folder or "")}
+    about = {"import": origin, "dry_run": asked.dry_run}
     return {**about, "facts": report.kept["facts"], "people": report.kept["people"], **attrs.asdict(report)}
-
-
-def _keep(folder: Path, document: "ProjectDocument") -> None:
-    """Write a document into its project's folder, under a name that no other has. Raises OSError."""
-    project, name = (clean_name(each).lstrip(".") or "file" for each in (document.project, document.name))
-    below = folder / cut(project, MAX_NAME_CHARS)
-    below.mkdir(mode=0o700, exist_ok=True)
-    stem, dot, ending = cut(name, MAX_NAME_CHARS).rpartition(".")
-    for number in itertools.count(1):
-        numbered = f" {number}" if number > 1 else ""
-        path = below / (f"{stem}{numbered}{dot}{ending}" if stem else f"{ending}{numbered}")
-        with suppress(FileExistsError), path.open("x", encoding="utf-8", errors="replace") as file:
-            file.write(document.text)
-            return
 
 
 def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], ImportReport]") -> "ImportReport":
@@ -252,6 +239,8 @@ class _Parts:
     core: "Core"
     readers: "Readers"
     embedder: "Nudge"
+    knowledge: Any
+    """Its ``indexer``: a server that starts later reads new documents by itself."""
 
 
 async def _alone(
@@ -279,7 +268,8 @@ async def _alone(
         write = partial(run, writer=store.writer, database=store.database, journal=journal)
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, vital=True, run=write))
         core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
-        parts = _Parts(core=core, readers=store.readers, embedder=Nudge())
+        knowledge = SimpleNamespace(indexer=Nudge())
+        parts = _Parts(core=core, readers=store.readers, embedder=Nudge(), knowledge=knowledge)
 
         def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
             return trio.from_thread.run(perform, read(operations()[name], given(name, part)), OPERATOR, parts)

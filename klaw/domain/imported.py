@@ -50,6 +50,11 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def project_base(user: str, key: str) -> str:
+    """The id of the knowledge base of a user's project: the same in a later export."""
+    return f"{key.partition('-')[0]}-{_digest(user, key)[:24]}"
+
+
 def name_for(title: str, instead: str) -> str:
     """The name of a chat with this title; ``instead`` where nothing of the title may stand in a name."""
     text = unicodedata.normalize("NFC", title[: 4 * MAX_CHAT_NAME])

@@ -19,8 +19,9 @@ _MARK = re.compile(
     r"( ?)(\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{1,200}】|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?"
     r"|(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
 )
+_NAMED = re.compile(r"\[oai_citation[:_]\d{1,4}‡")
 _REST = re.compile(r" ?\ue200\w{0,20}(?:\ue202[^\s\ue200-\ue20f]*)*|[\ue200-\ue20f]")
-_REFERENCE = re.compile(r"turn\d+\w+")
+_REFERENCE = re.compile(r"(?:turn\d+\w+[,;\s]*)+")
 _WRITING = re.compile(r"^:::(?:writing\{[^}\n]*\})?[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
@@ -30,6 +31,7 @@ def unmarked(text: str, references: Any = None) -> str:
     listed = [each for each in references if isinstance(each, dict)] if isinstance(references, list) else []
     shown = {str(each.get("matched_text")): each["alt"] for each in listed if isinstance(each.get("alt"), str)}
     text = _REST.sub("", _MARK.sub(lambda found: _placed(found[1], found[2], shown), text))
+    text = _NAMED.sub("[", text)
     return _WRITING.sub("", text) if ":::writing{" in text else text
 
 
@@ -53,6 +55,11 @@ def _words(mark: str) -> Iterator[str]:
                 continue
             if isinstance(values, list) and len(values) > 1 and all(isinstance(value, str) for value in values):
                 yield values[1]  # an entity: its kind, its name, what tells it from others
+            elif isinstance(values, dict):  # a widget, such as of a formula
+                inner = [
+                    value["content"] for value in values.values() if isinstance(value, dict) and "content" in value
+                ]
+                yield from (value for value in inner if isinstance(value, str))
         elif not _REFERENCE.fullmatch(each):
             yield each
 
@@ -166,9 +173,9 @@ def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
     texts = [_text(part, files) for part in shown if part is not None]
     marked = about.get("targeted_reply")  # what the user marked to ask about it
-    if not by_user:
-        texts = [unmarked(each, about.get("content_references")) for each in texts]
-    elif isinstance(marked, str) and marked.strip():
+    references = about.get("content_references")  # marks in what a user wrote were pasted from an answer
+    texts = [unmarked(each, references) if not by_user or "\ue200" in each else each for each in texts]
+    if by_user and isinstance(marked, str) and marked.strip():
         texts.insert(0, "\n".join(f"> {line}" for line in unmarked(marked).splitlines()))
     named = [f"[file: {name}]" for name in files.values() if name and not any(f": {name}]" in text for text in texts)]
     return "\n".join(each for each in (*texts, *named) if each.strip())

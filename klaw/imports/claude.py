@@ -1,6 +1,6 @@
 """Exports of Claude: ``conversations.json``, one list; 175 MB are not unusual. Newer ones also have memories and
-projects, or come as a list of parts (``manifest-0001.json``), each a ZIP. A file that is given alone may be any of
-these."""
+projects, or come as a list of parts (``manifest-0001.json``), each a ZIP, also with a chat in each line (``.jsonl``). A
+file that is given alone may be any of these."""
 
 import hashlib
 import re
@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
 from klaw.actor.clock import iso
@@ -23,7 +22,7 @@ from klaw.imports.json_stream import chats, way
 SOURCE = "claude"
 FILES = (
     r"(?:(?:conversations?|memories|projects|manifest)(?:[-_ ][^/]+|\d+)?"
-    r"|(?:conversations|projects|memories)/[^/]+)\.json"
+    r"|(?:conversations|projects|memories)/[^/]+)\.json|[^/]+\.jsonl"
 )
 _MEMBERS = frozenset({"chat_messages", "conversations_memory", "project_memories", "docs", "data_files"})
 """They tell what an entry is."""
@@ -56,6 +55,7 @@ def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[
     try:
         with opening as inner:
             yield from read(inner)
+            yield from inner.others()
     except (events.ImportRefused, *UNREADABLE) as error:
         yield events.Unread(name, str(error) or type(error).__name__)
 
@@ -157,6 +157,8 @@ def _message(message: Any, before: str | None) -> Iterator[events.Event]:
         yield events.Unread(f"message {key}", "has no time")
     elif text and at is not None:
         yield events.ExportedMessage(key=key, role=role, text=text, at=at)
+    elif not made:
+        yield events.LeftOut("no text")
 
 
 def _shown(text: str) -> str:
@@ -225,10 +227,11 @@ def _fact(text: str) -> Fact:
 
 def _project(found: Mapping[str, Any], place: str) -> Iterator[events.Event]:
     name = one_line(str(found.get("name") or found.get("uuid") or "project"))
+    key = str(found.get("uuid") or name)
     if found.get("prompt_template"):
         yield events.LeftOut("instructions of a project")
     for number, each in enumerate(found.get("docs") or (), 1):
         if isinstance(each, dict) and isinstance(text := each.get("content"), str):
-            yield events.ProjectDocument(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
+            yield events.ProjectDocument(key, name, str(each.get("filename") or f"{number}.md"), text)
         else:
             yield events.Unread(f"{place}, document {number}", "has an unknown form")

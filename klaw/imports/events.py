@@ -92,8 +92,10 @@ class LeftOut:
 
 @attrs.frozen
 class ProjectDocument:
-    """A text of a project, for a knowledge base."""
+    """A text of a project, for the project's knowledge base."""
 
+    key: str
+    """Of the project: the same in a later export."""
     project: str
     name: str
     text: str

@@ -15,7 +15,8 @@ from typing import IO
 
 import attrs
 
-from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, Unread
+from klaw.domain.text import cut
+from klaw.imports.events import Broken, Event, ExportedFile, ExportedMessage, ImportRefused, LeftOut, Unread
 
 MAX_MEMBERS = 500_000
 MAX_BYTES = 16 << 30
@@ -24,6 +25,8 @@ MAX_RATIO = 300
 can do 1,000."""
 FREE_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 16
+MOST_NAMED, MOST_SHOWN = 5, 300
+"""Files that nobody needed, and characters of their names."""
 UNREADABLE = (Broken, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Raised for damaged files and ZIPs, and unknown compression."""
 
@@ -70,11 +73,13 @@ class ExportEntry:
         return None if found is None else found.attached()
 
     def attached(self) -> ExportedFile:
+        self._of.used.add(self.name)
         return ExportedFile(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
 
     @contextmanager
     def as_export(self) -> Iterator["OpenedExport"]:
         """A part that is a ZIP. Raises as ``opened``."""
+        self._of.used.add(self.name)
         if not isinstance(self._source, Path):
             raise ImportRefused("is a ZIP in a ZIP: unpack the outer one, and name the folder")
         with opened(str(self._source)) as inner:
@@ -89,6 +94,7 @@ class ExportEntry:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Read it from its beginning. Raises OSError, ImportRefused."""
+        self._of.used.add(self.name)
         with self._of.opened(self._source) as stream:
             limit = MAX_BYTES
             if isinstance(self._source, zipfile.ZipInfo):
@@ -113,6 +119,8 @@ class OpenedExport:
 
     def __init__(self, path: Path, stream: IO[bytes] | None) -> None:
         self.path = path
+        self.used: set[str] = set()
+        """Names of the files that were read, or belong to a message."""
         self._stream = stream
         self._zip = zipfile.ZipFile(stream) if stream is not None and zipfile.is_zipfile(stream) else None
         if self._zip is not None and len(self._zip.infolist()) > MAX_MEMBERS:
@@ -137,6 +145,12 @@ class OpenedExport:
         if called and not found:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
         return found
+
+    def others(self) -> Iterator[LeftOut]:
+        """The files that nobody needed."""
+        names = [each.name for each in self.files(".+") if each.name not in self.used] if self.has_several else []
+        shown = ", ".join(names[:MOST_NAMED]) + (" …" if len(names) > MOST_NAMED else "")
+        yield from (LeftOut(f"other files of the export: {cut(shown, MOST_SHOWN)}") for _ in names)
 
     def find(self, place: PurePosixPath) -> ExportEntry | None:
         """The ordinary file at a place of the export, or in a folder beside a single file. A bare name, which somebody
@@ -179,24 +193,33 @@ _NAMED = (
     (r"chats/[^/]+\.json", "klaw"),
     (r"result\.json", "telegram"),
     (r"(?:memories|projects)\.json", "claude"),
+    (r"(?:manifest[-_][^/]+|projects/[^/]+)\.json", ""),
+    (r"(?:conversations|memories|projects)-\d{1,6}\.zip", "claude"),
     (r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt", "whatsapp"),
+    (r"myactivity\.(?:json|html?)", ""),
+    (r"[^/]*(?:gemini|bard)[^/]*/(?:[^/]+/)*[^/]+\.(?:json|html?)", ""),
+    (r"[^/]+\.jsonl", ""),
     (r"[^/]+\.jsonl", "openclaw"),
     (r"(?:facts|people)\.json", "klaw"),
+    (r"[^/]+\.txt", ""),
 )
 _MARKS = (
     (rb'^\s*\{\s*"type"\s*:\s*"session"', "openclaw"),
-    (rb"^\s*(?:[^\s\[{]|\[\d)", "whatsapp"),
-    (rb'"chat_messages"', "claude"),
+    (rb'(?s)^\s*<.*mdl-|"header"\s*:\s*"[^"]*(?:Gemini|Bard)', "gemini"),
+    (rb"^\s*(?:[^\s\[{<]|\[[^\s\[{\"\]])", "whatsapp"),
+    (rb'"chat_messages"|"conversations_memory"|"project_memories"|"prompt_template"|"data_files"', "claude"),
     (rb'"mapping"', "chatgpt"),
     (rb'"from_id"|"date_unixtime"|"personal_information"', "telegram"),
 )
-HEAD_BYTES = 1 << 18
+HEAD_BYTES, MOST_LOOKED = 1 << 18, 5
 
 
 def source_of(export: OpenedExport) -> str:
     """The program that made an export, by the names of its files, or by how the file begins. Raises ImportRefused."""
     try:
-        for file, source in [(file, source) for wanted, source in _NAMED for file in export.files(wanted)[:1]]:
+        for file, source in [
+            (file, source) for wanted, source in _NAMED for file in export.files(wanted)[:MOST_LOOKED]
+        ]:
             if source and export.has_several:
                 return source
             with file.open() as stream:
@@ -205,7 +228,7 @@ def source_of(export: OpenedExport) -> str:
                 return marked
     except UNREADABLE as error:
         raise ImportRefused(f"{export.path}: cannot be read: {error}") from error
-    raise ImportRefused(f"{export.path}: is no export of ChatGPT, Claude, Telegram, WhatsApp, OpenClaw or Klaw")
+    raise ImportRefused(f"{export.path}: is no export of ChatGPT, Claude, Gemini, Telegram, WhatsApp, OpenClaw or Klaw")
 
 
 def each_file(files: Iterable[ExportEntry], read: Callable[[ExportEntry], Iterator[Event]]) -> Iterator[Event]:

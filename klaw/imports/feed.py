@@ -1,11 +1,12 @@
 """From the stream of an export to requests of a bounded size that store it."""
 
 import base64
+import io
 import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import attrs
 
@@ -14,6 +15,7 @@ from klaw.domain.attachment import MAX_FILES
 from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
+from klaw.domain.knowledge import MAX_NAME
 from klaw.domain.message import MAX_TITLE, MessageKind, Role, chat_title
 from klaw.domain.names import chat_id
 from klaw.domain.task import Task
@@ -32,7 +34,8 @@ MAX_BYTES = 800_000
 UPLOAD_BYTES = 600_000
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
 """The file is left out, and its message stored."""
-MOST_TOLD = 50
+MOST_TOLD, MAX_GIVEN = 50, 1_000
+DOCUMENTS = "project documents"
 _DROPPED = (FORGOTTEN, *CHOICES, WITH_TOPICS)
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -52,10 +55,11 @@ class ImportReport:
     first_at: str = ""
     last_at: str = ""
     kept: Counter[str] = attrs.Factory(Counter)
-    """How many facts, people and so on the export has that could be read."""
+    """How many facts, people, documents and so on the export has that could be read."""
     remembered: int = 0
     """Those of them that were new."""
-    documents: int = 0
+    projects: dict[str, str] = attrs.Factory(dict)
+    """Those that have documents, and the names of the knowledge bases that these are in."""
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[events.Unread] = attrs.Factory(list)
     unread_count: int = 0
@@ -67,17 +71,10 @@ class ImportReport:
 
 
 def feed(
-    found: Iterable[events.Event],
-    source: str,
-    ask: Ask | None,
-    tell: Callable[[int], object],
-    *,
-    topics: bool = False,
-    keep: Callable[[events.ProjectDocument], object] = lambda _document: None,
+    found: Iterable[events.Event], source: str, ask: Ask | None, tell: Callable[[int], object], *, topics: bool = False
 ) -> ImportReport:
     """Store what an export holds. What was stored stays when ``ask`` raises; None only looks through it. ``tell`` gets
-    the number of messages now and then. ``topics`` makes topics of them. ``keep`` takes the documents of projects,
-    which else are only counted, and may raise OSError."""
+    the number of messages now and then. ``topics`` makes topics of them."""
     report = ImportReport()
     chat: _PendingMessages | None = None
     kept = _PendingRecords(ask, report)
@@ -96,11 +93,10 @@ def feed(
             case events.ExportedRecord():
                 kept.add(event.what, event.value)
             case events.ProjectDocument():
-                report.documents += 1
-                try:
-                    keep(event)
-                except OSError as error:
-                    report.note(events.Unread(f"{event.project}, {event.name}", error.strerror or str(error)))
+                report.kept[DOCUMENTS] += 1
+                report.projects[event.key] = event.project
+                if ask is not None:
+                    _keep_document(ask, source, event, report)
             case events.Unread():
                 report.note(event)
             case events.LeftOut(why=why):
@@ -191,16 +187,9 @@ class _PendingMessages:
 
     def _kept(self, ask: Ask, file: events.ExportedFile) -> dict[str, Any] | None:
         """Upload a file; None: it cannot be read, or is refused, which is reported."""
-        upload, offset = secrets.token_hex(16), 0
         try:
             with file.open() as stream:
-                while (piece := stream.read(UPLOAD_BYTES)) or not offset:
-                    data = base64.b64encode(piece).decode("ascii")
-                    ask("import_upload", {"upload": upload, "offset": offset, "data": data})
-                    offset += len(piece)
-                    if not piece:
-                        break
-            return ask("import_keep", {"upload": upload, "name": file.name})
+                return ask("import_keep", {"upload": _uploaded(ask, stream), "name": file.name})
         except (*UNREADABLE, KlawError) as error:
             is_of_file = isinstance(error, (events.ImportRefused, *UNREADABLE)) or getattr(error, "code", "") in REFUSED
             if not is_of_file:
@@ -241,6 +230,36 @@ class _PendingRecords:
             self._report.kept -= Counter({self._plural: len(answer["refused"])})
             for each in answer["refused"]:
                 self._report.note(events.Unread(f"a {self._what}", each))
+
+
+def _keep_document(ask: Ask, source: str, document: events.ProjectDocument, report: ImportReport) -> None:
+    try:
+        upload = _uploaded(ask, io.BytesIO(document.text.encode("utf-8", "replace")))
+        given = {"key": f"{source}-{document.key}"[:MAX_GIVEN], "name": document.name[:MAX_GIVEN]}
+        answer = ask(
+            "import_document",
+            {"upload": upload, "base": _title(document.project)[:MAX_NAME].strip() or "project", **given},
+        )
+    except KlawError as error:
+        if getattr(error, "code", "") not in REFUSED:
+            raise
+        report.kept[DOCUMENTS] -= 1
+        report.note(events.Unread(f"{document.project}, {document.name}", str(error)))
+        return
+    report.remembered += answer["added"]
+    report.projects[document.key] = answer["base"]
+
+
+def _uploaded(ask: Ask, stream: IO[bytes]) -> str:
+    """Upload a file, and return the upload's id."""
+    upload, offset = secrets.token_hex(16), 0
+    while (piece := stream.read(UPLOAD_BYTES)) or not offset:
+        data = base64.b64encode(piece).decode("ascii")
+        ask("import_upload", {"upload": upload, "offset": offset, "data": data})
+        offset += len(piece)
+        if not piece:
+            break
+    return upload
 
 
 def _said(own: str, role: Role, kind: MessageKind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:

@@ -73,11 +73,12 @@ def _escapes(data: bytes, at: int) -> bool:
 
 
 def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """The values of a list; or an object that has one of the members ``alone``. Raises Broken."""
+    """The values of a list; or objects, one behind the other, that have one of the members ``alone``. Raises Broken."""
     ijson = import_module("ijson")
     bounded = _BoundedReader(stream)
     is_object = alone and isinstance(stream, io.BufferedReader) and stream.peek(1).lstrip().startswith(b"{")
-    found = ijson.items(bounded, "" if is_object else "item", use_float=True, buf_size=READ_BYTES)
+    where = "" if is_object else "item"
+    found = ijson.items(bounded, where, use_float=True, buf_size=READ_BYTES, multiple_values=bool(is_object))
     for value in _checked(found):
         bounded.begin()
         if not is_object or alone & value.keys():
@@ -144,7 +145,9 @@ def _entries(found: Iterable[Any]) -> Iterator[Any]:
         yield from inner if isinstance(inner, list) else [each]
 
 
-_FIRST = re.compile(rb'\s*\[\s*\{\s*"(\w{1,40})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^,{}\[\]"]{0,40})\s*,\s*"(\w{1,40})"\s*:')
+_FIRST = re.compile(
+    rb'\s*(?:\[\s*)?\{\s*"(\w{1,40})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^,{}\[\]"]{0,40})\s*,\s*"(\w{1,40})"\s*:'
+)
 
 
 def _salvaged(
@@ -162,7 +165,7 @@ def _salvaged(
         if number < max(done, 1):
             continue
         value, behind = decoded(piece)
-        if is_last and not piece.rstrip().endswith(b"]"):
+        if is_last and not piece.rstrip().endswith(b"]" if first[0].lstrip().startswith(b"[") else b"}"):
             raise error
         if value is None or behind.strip() not in ("", ",", "]"):
             yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged JSON")

@@ -61,6 +61,8 @@ class _TelegramReader:
     _begun: bool = True
     _chats: int = 0
     _names: dict[str, str] = attrs.Factory(dict)
+    _tasks: dict[object, Any] = attrs.Factory(dict)
+    """The last texts of entries of to-do lists, by their numbers."""
 
     @property
     def title(self) -> str:
@@ -116,6 +118,11 @@ class _TelegramReader:
             yield events.ExportedChat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
 
     def _message(self, found: Any) -> Iterator[events.Event]:
+        if found.get("type") == "service" and (said := self._changed(found)):
+            about = {key: found.get(key) for key in ("id", "date", "date_unixtime")}
+            found = {**about, "type": "message", "from": found.get("actor"), "from_id": found.get("actor_id"), **said}
+        for each in (found.get("todo_list") or {}).get("answers") or ():
+            self._tasks[each.get("id")] = each.get("text")
         if found.get("type") != "message":
             yield events.LeftOut("notices" if found.get("type") == "service" else "not exported by Telegram")
             return
@@ -140,6 +147,14 @@ class _TelegramReader:
                 )
         sender = None if self._is_own(found) else self._sender(found)
         yield events.ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
+
+    def _changed(self, found: Any) -> dict[str, Any]:
+        """What a notice says of a to-do list, or with a gift, in words of people."""
+        done, open_ = found.get("completed") or (), found.get("incompleted") or ()
+        tasks = [*(found.get("items") or ())]
+        tasks += [{"text": self._tasks.get(each, f"{each}"), "completed": each in done} for each in (*done, *open_)]
+        said = {"todo_list": tasks and {"title": "changed", "answers": tasks}, "text": found.get("gift_text")}
+        return {key: value for key, value in said.items() if value}
 
     def _sender(self, found: Any) -> str:
         """The name may stand in another message only, or be the chat's."""

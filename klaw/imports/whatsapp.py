@@ -29,6 +29,8 @@ _SENDER = re.compile(
     rf"(?:[ \u00a0]|(?=[{MARKS}])|$)(?P<text>.*)",
     re.DOTALL,
 )
+_REST_OF_NAME = re.compile(r"([^\u200e\n]{1,60}): ?(?=\u200e[^<])")
+"""Of a group that has a colon in its name, before a notice on an iPhone."""
 _TITLE = re.compile(
     r"^(?:whatsapp chat (?:with|-) ?|whatsapp-chat (?:mit|-) |(?:chat|discussion|conversa) (?:de |do )?whatsapp "
     r"(?:con|avec|com|-) |чат whatsapp (?:с контактом |с группой |с |- )|chat )|(?: \(\d+\)|-\d)$|^_chat$",
@@ -73,9 +75,11 @@ def read(
             much = f"{len(facts.odd):,} lines begin with a time in unknown words"
             yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
         named = title or title_of(file.stem) or title_of(export.path.stem)
+        named = named or facts.named_in(f"{file.stem} {export.path.stem}")
         yield from _ChatReader(file, me, order or facts.order(file.name), zone, named, facts).events()
 
-    yield from each_file(export.files(FILES, "chat as text (_chat.txt)"), chat)
+    files = export.files(FILES) or export.files(r"[^/]+\.txt", "chat as text (_chat.txt)")
+    yield from each_file(files, chat)
 
 
 def _lines(file: ExportEntry) -> Iterator[str]:
@@ -115,7 +119,10 @@ def _parse(line: str, style: tuple[str, bool] | None = None) -> _MessageHead | N
             said = _SENDER.match(rest)
             if said is None:
                 return _MessageHead(found, own, "", rest)
-            return _MessageHead(found, own, one_line(re.sub(f"[{MARKS}]", "", said["name"])), said["text"])
+            name, text = said["name"], said["text"]
+            if own[1] and (more := _REST_OF_NAME.match(text)) and not words.LEFT_OUT.search(text, more.end()):
+                name, text = f"{name}: {more[1]}", text[more.end() :]
+            return _MessageHead(found, own, one_line(re.sub(f"[{MARKS}]", "", name)), text)
     return None
 
 
@@ -186,6 +193,13 @@ class _FileFacts:
     def group(self) -> str:
         """A group whose notices stand under its name; empty: none is seen."""
         return next((name for name, _ in self.groups.most_common() if name not in self.senders), "")
+
+    def named_in(self, stem: str) -> str:
+        """The only sender after whom a file is called, in whatever language; empty: there is none."""
+        stem = re.sub("whatsapp|chat", " ", normalized("NFC", stem).casefold())
+        forms = {name: re.escape(normalized("NFC", name).casefold()) for name in self.senders}
+        found = [name for name, form in forms.items() if re.search(f"(?<![a-zа-яё]){form}(?![a-zа-яё])", stem)]
+        return found[0] if len(found) == 1 else ""
 
     def named(self) -> str:
         often = sorted(self.senders, key=self.senders.__getitem__, reverse=True)

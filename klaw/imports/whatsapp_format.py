@@ -1,6 +1,6 @@
 """What WhatsApp itself writes into a chat: dates and times before messages, in any locale's order, digits and words,
-and notices. The words come from a table, ``whatsapp.toml``; those for the halves of a day are made from Unicode's CLDR.
-Pure."""
+and notices. Its words are those of ``whatsapp.toml``, and those of Unicode's CLDR for the halves of a day
+(``cldr.toml``). Pure."""
 
 import datetime as dt
 import re
@@ -13,7 +13,12 @@ from unicodedata import category, decimal, normalize
 
 import attrs
 
-WORDS: Mapping[str, str] = tomllib.loads((resources.files(__package__) / "whatsapp.toml").read_text(encoding="utf-8"))
+
+def _words(name: str) -> Mapping[str, str]:
+    return tomllib.loads((resources.files(__package__) / name).read_text(encoding="utf-8"))
+
+
+WORDS, CLDR = _words("whatsapp.toml"), _words("cldr.toml")
 
 Order: TypeAlias = Literal["dmy", "mdy", "ymd"]
 PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
@@ -30,11 +35,12 @@ _DATE = re.compile(
     r"(?P<b>\d{1,2}) ?[./\-月월] ?(?P<c>\d{1,4})(?!\d)"
 )
 _TIME = re.compile(r"(?<!\d)(\d{1,2}) ?[:.h時时點点시] ?(\d{1,2})(?: ?(?:[:.分분]|min) ?(\d{1,2}))?(?!\d)")
-NIGHT = -1
+NIGHT, MIDDAY = -1, -2
+"""Parts of the day with hours of both halves: till five in the morning, and from six in the evening on; the others."""
 _HALVES = {
     word: hour
-    for name, hour in (("night", NIGHT), ("after_noon", 12), ("before_noon", 0))
-    for word in WORDS[name].split()
+    for name, hour in (("night", NIGHT), ("midday", MIDDAY), ("after_noon", 12), ("before_noon", 0))
+    for word in CLDR[name].split()
 }
 
 
@@ -131,19 +137,24 @@ def _plain(character: str) -> str:
     return str(decimal(character)) if kind == "Nd" else "" if kind == "Cf" else " " if kind == "Zs" else character
 
 
+def letters(text: str) -> str:
+    """A word as ``CLDR`` has it: in small letters, without marks of punctuation."""
+    return "".join(each for each in normalize("NFKC", text).casefold() if category(each)[0] in "LM")
+
+
 _CONNECTIVES = ("de", "du", "in", "an", "to", "ma", "at", "om", "um", "od", "do", "la", "le", "da", "en", "el")
 """Words for a half of the day in one language that stand before a time in others."""
 _SEPARATORS = re.compile(r"[\s,،()\[\]\0日일]+")
 
 
 def _half(words: str, is_behind: bool) -> tuple[int, str] | None:
-    """A half of the day among words: its first hour, or ``NIGHT``, and the other words."""
+    """A half of the day among words: its first hour, ``NIGHT`` or ``MIDDAY``, and the other words."""
     if not any(map(str.isalpha, words)):
         return None
     pieces = list(filter(None, _SEPARATORS.split(words)))
     for size in range(min(len(pieces), 4), 0, -1):
         for first in range(len(pieces) - size + 1):
-            word = "".join(each for each in "".join(pieces[first : first + size]) if category(each)[0] in "LM")
+            word = letters("".join(pieces[first : first + size]))
             is_sure = is_behind or word not in _CONNECTIVES or "." in pieces[first]
             if word in _HALVES and is_sure:
                 return _HALVES[word], " ".join([*pieces[:first], "A", *pieces[first + size :]])
@@ -154,7 +165,7 @@ def _of_day(hour: int, begin: int) -> int:
     if hour > 12:
         return hour
     hour %= 12
-    return hour + begin if begin != NIGHT else hour if hour < 6 else hour + 12
+    return hour + begin if begin >= 0 else hour if (hour < 6) is (begin == NIGHT) else hour + 12
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -184,6 +195,7 @@ _MESSAGES = re.compile(rf"\W*(?:{WORDS['messages']})".replace("\n", ""), re.IGNO
 _COLON = _pattern(WORDS["notices"])
 _YOU = ("you", "you're", "вы", "du", "sie", "vous", "tú", "usted", "você", "tu", "hai", "ви", "siz", "u", "jij")
 _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("『", "』"), ("‘", "’"))
+_SENTENCE = re.compile(r"\w{4}[.!?。] ?\w")
 MOST_WORDS = 8
 MOST_PLACEHOLDER, MOST_GONE = 60, 120
 _SIGNS = re.compile(r"[<(\u200e]")
@@ -229,7 +241,8 @@ def is_sender(name: str, known: dict[str, int]) -> bool:
     if any(name.rfind(opening) > max(map(name.rfind, closing)) for opening, closing in _QUOTES) or name.count('"') % 2:
         return False
     words, count = name.split(), known.get(name, 0)
-    if _COLON.search(name) is not None or (len(words) > MOST_WORDS and count < 2):
+    is_sentence = sum(each[0].islower() for each in words[1:]) * 3 > len(words[1:]) * 2 and len(words) > 3
+    if _COLON.search(name) or (count < 2 and (len(words) > MOST_WORDS or is_sentence or _SENTENCE.search(name))):
         return False
     for size in range(1, len(words) - 1):
         other = " ".join(words[:size])

@@ -10,6 +10,7 @@ import attrs
 from klaw.actor.clock import iso
 from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain.attachment import NamedFile
+from klaw.domain.forget import Thing
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
 from klaw.domain.message import chat_title
 from klaw.domain.names import CHAT_FORM, chat_id, chat_name, zone
@@ -42,6 +43,7 @@ MAX_DATA = 900_000
 """Characters of a piece of a file; the admin socket takes a mebibyte."""
 
 
+STAYS = "its documents stay: delete the knowledge base if you do not need it"
 ACTOR = "import"
 _NAMES = re.compile(r"--me\b.*?(?:in it are|one of) (.+)")
 
@@ -103,14 +105,18 @@ def zone_name(name: str) -> str:
 
 
 @attrs.frozen(kw_only=True, slots=False)
-class OwnNameAndZone:
+class OwnZone:
     """What an export may leave open."""
 
-    me: Annotated[str, Bounds(1, 200)] | None = op.argument(
-        "your own name in the export, where it does not say who you are", metavar="NAME"
-    )
     zone: Annotated[str, Check(zone_name)] | None = op.argument(
         "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
+    )
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class OwnNameAndZone(OwnZone):
+    me: Annotated[str, Bounds(1, 200)] | None = op.argument(
+        "your own name in the export, where it does not say who you are", metavar="NAME"
     )
 
 
@@ -136,6 +142,9 @@ class ImportParts(Protocol):
     def core(self) -> "Core": ...
     @property
     def embedder(self) -> "Nudge": ...
+    @property
+    def knowledge(self) -> Any:
+        """Its ``indexer`` reads the documents of knowledge bases."""
 
 
 def _table(answer: dict[str, Any]) -> Lines:
@@ -327,8 +336,13 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgetAnswer
     wanted = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user)
     count = await parts.readers.run(stored.imports.count, caller.user, ImportId(asked.origin))
     with_facts, dry_run = asked.with_facts, asked.dry_run
-    done = await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run)
-    return without_messages(done, count)
+    done = without_messages(
+        await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run), count
+    )
+    bases = await parts.readers.run(stored.bases.of_user, caller.user)
+    made = [each.base for each in bases if each.base.id.startswith(f"{asked.origin.partition('-')[0]}-")]
+    staying = [Thing(kind="knowledge base", name=each.name, text="", goes=False, remedy=STAYS) for each in made]
+    return {**done, "things": [*done["things"], *staying]}
 
 
 @NOUN.operation("import_run", ImportRun, changes=True, route="POST run")

@@ -1,6 +1,7 @@
 """Exports of other programs, as they make them, and importing them into a store of a test."""
 
 import json
+import secrets
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,7 +15,7 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.mailbox import Nudge
 from klaw.actor.threads import Threads
 from klaw.config.paths import Paths
-from klaw.config.schema import AttachmentsConfig
+from klaw.config.schema import AttachmentsConfig, EngineConfig
 from klaw.imports import chatgpt
 from klaw.imports.events import Event, ExportedMessage
 from klaw.imports.export_files import OpenedExport, opened
@@ -73,8 +74,11 @@ async def imported(
         paths=Paths.resolve(data.parent),
         attachments=Attachments(data, AttachmentsConfig(max_file_bytes=FILE_BYTES), SystemClock()),
         originals=Originals(data, 1 << 24),
+        config=EngineConfig(),
+        new_id=lambda: secrets.token_hex(8),
     )
-    parts: Any = SimpleNamespace(core=core, readers=store.readers, embedder=Nudge())
+    knowledge = SimpleNamespace(indexer=Nudge())
+    parts: Any = SimpleNamespace(core=core, readers=store.readers, embedder=Nudge(), knowledge=knowledge)
 
     def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in part.items() if value is not None}

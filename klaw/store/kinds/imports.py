@@ -19,7 +19,7 @@ from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportedMessage, ImportId, numbered
-from klaw.domain.knowledge import Base
+from klaw.domain.knowledge import Base, Source
 from klaw.domain.message import Message, MessageKind, NewMessage, instant
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
@@ -27,7 +27,7 @@ from klaw.errors import BaseExists, IdConflict, InvalidValue
 from klaw.store.changes import Kind
 from klaw.store.engine.transaction import StoppedStore, Transaction, checkpoint
 from klaw.store.kinds import attachments, chats, facts, messages, people
-from klaw.store.kinds.knowledge import bases
+from klaw.store.kinds.knowledge import bases, sources
 
 MOST_AGAIN = 9
 """So often what one and the same export brings can be undone and imported again."""
@@ -217,6 +217,18 @@ def _remembered(
         return True
     tx.journal(kind.put(user, key, moved, at))
     return True
+
+
+def put_document(tx: Transaction, base: Base, document: Source, most: int) -> tuple[Base, Source]:
+    """Store a document of a project in its base, which is made if it is not there: where its name is taken, a number is
+    added. Returns both as they are now; a document that was there is another source. Raises as ``sources.add``."""
+    number = 1
+    while bases.is_free(tx.connection, base.id):
+        try:
+            bases.create(tx, attrs.evolve(base, name=numbered(base.name, number)))
+        except BaseExists:
+            number += 1
+    return bases.get(tx.connection, base.user, base.id).base, sources.add(tx, base.user, document, most)
 
 
 def _placed(connection: apsw.Connection, user: UserId, fact: Fact, undone: dict[str, bool]) -> Fact:

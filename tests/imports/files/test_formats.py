@@ -11,7 +11,7 @@ import pytest
 
 from klaw.domain.message import MessageKind
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.imports import claude, openclaw, telegram, whatsapp
+from klaw.imports import claude, gemini, openclaw, telegram, whatsapp
 from klaw.store.kinds import messages, pending, turns
 from tests.support.exports import FIRST, SECOND, THIRD, Read, imported, zipped
 from tests.support.stores import new, running_store
@@ -41,6 +41,15 @@ def of_whatsapp(folder: Path, *said: str) -> Path:
     return path
 
 
+def of_gemini(folder: Path, *said: str) -> Path:
+    found = [
+        {"header": "Gemini Apps", "title": f"Prompted {text}", "time": f"2024-03-05T10:00:0{n}Z"}
+        | {"titleUrl": "https://gemini.google.com/app/0123456789"}
+        for n, text in enumerate(said)
+    ]
+    return zipped(folder / "takeout.zip", **{"Takeout/My Activity/Gemini Apps/MyActivity__json": found[::-1]})
+
+
 def of_openclaw(folder: Path, *said: str) -> Path:
     sessions = folder / "agents" / "main" / "sessions"
     sessions.mkdir(parents=True, exist_ok=True)
@@ -60,13 +69,14 @@ FORMATS: dict[str, tuple[Callable[..., Path], Read, str]] = {
     "telegram": (of_telegram, partial(telegram.read, me=None, zone=ZONE), "Анна: "),
     "whatsapp": (of_whatsapp, partial(whatsapp.read, me="Анна", order=None, zone=ZONE, title=None), ""),
     "openclaw": (of_openclaw, openclaw.read, ""),
+    "gemini": (of_gemini, partial(gemini.read, zone=ZONE, to_text=str), ""),
 }
 
 
 @pytest.mark.parametrize("source", FORMATS)
 async def test_a_second_import_and_a_newer_export(tmp_path: Path, source: str) -> None:
     make, reader, before = FORMATS[source]
-    chat = chat_id(LOCAL_USER, "Анна")
+    chat = chat_id(LOCAL_USER, "Привет" if source == "gemini" else "Анна")
     people = source in ("telegram", "whatsapp")
     async with running_store(tmp_path / "data") as store:
         read = partial(store.readers.run, messages.after, chat, 0, 100)
@@ -82,7 +92,7 @@ async def test_a_second_import_and_a_newer_export(tmp_path: Path, source: str) -
         assert [each.type for each in first[2:]] == ([MessageKind.SESSION_BREAK] if people else [])
         again = await imported(store, source, path, SECOND, reader=reader)
         assert (again.added, again.known, await read()) == (0, 2, first)
-        (mine,) = await store.writer.run(messages.append, [new("Who is she?", chat="Анна")])
+        (mine,) = await store.writer.run(messages.append, [new("Who is she?", chat=chat.partition(":")[2])])
         assert mine.message.segment == int(people)
         newer = await imported(store, source, make(tmp_path, "Привет", "Hello", "Пока"), THIRD, reader=reader)
         assert (newer.added, newer.known) == (1, 2)

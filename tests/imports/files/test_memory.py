@@ -22,7 +22,7 @@ from klaw.operations.handler import OPERATOR
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds import facts, imports, messages, people, tasks
-from klaw.store.kinds.knowledge import bases
+from klaw.store.kinds.knowledge import bases, sources
 from klaw.store.store import Store
 from tests.support.asking import parts_to_forget
 from tests.support.exports import CASES, FIRST, SECOND, THIRD, imported
@@ -335,7 +335,7 @@ def test_a_file_that_is_no_list_is_named(tmp_path: Path) -> None:
 
 
 def test_undo_is_offered_for_what_it_takes_back() -> None:
-    none = {"import": FIRST, "dry_run": False, "projects": "", "facts": 0, "people": 0}
+    none = {"import": FIRST, "dry_run": False, "facts": 0, "people": 0}
     answer = {**none, **attrs.asdict(ImportReport(kept=Counter(tasks=1), remembered=1))}
     assert not any("import undo" in str(each) for each in _shown(answer).lines)
     assert any("import undo" in str(each) for each in _shown({**answer, "facts": 1}).lines)
@@ -353,15 +353,58 @@ async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> 
     """26.C3"""
     path = CASES / "claude_memories_and_projects_ignored.zip"
     async with running_store(tmp_path / "data") as store:
-        report = await imported(store, "claude", path, reader=claude.read)
-        assert (report.added, report.kept, report.remembered, report.documents) == (2, {"facts": 1}, 1, 1)
+        origin = FIRST.replace("source", "claude")
+        report = await imported(store, "claude", path, origin, reader=claude.read)
+        assert (report.added, report.remembered, report.projects) == (2, 2, {"p1": "Garden"})
+        assert report.kept == {"facts": 1, "project documents": 1}
         (fact_,) = await store.readers.run(facts.of_user, LOCAL_USER)
         assert (fact_.text, fact_.origin, fact_.imported) == (
             "Anna lives in Riga and grows apples.",
             "assistant",
-            FIRST,
+            origin,
         )
         again = await imported(store, "claude", path, SECOND, reader=claude.read)
         assert (again.added, again.remembered) == (0, 0)
-        await undo(store, tmp_path / "data")
+        undone = await undo(store, tmp_path / "data", origin)
         assert await known(store) == ([], [])
+        (staying,) = (each for each in undone["things"] if each["kind"] == "knowledge base")
+        assert (staying["name"], staying["goes"]) == ("Garden", False)
+
+
+async def test_odd_projects_stop_nothing(tmp_path: Path) -> None:
+    """Names of nothing and of thousands of characters, and a document without a word."""
+    docs = [("я" * 3_000, "1"), ("", "2"), ("empty.md", ""), ("\u202e\x1b", "3")]
+    listed = [{"filename": name, "content": text} for name, text in docs]
+    names = ("\u200b", "x" * 3_000, "a/b: “c” & d", "")
+    projects = [{"uuid": f"{n}" * 900, "name": name, "docs": listed} for n, name in enumerate(names)]
+    (tmp_path / "projects.json").write_text(json.dumps(projects))
+    async with running_store(tmp_path / "data") as store:
+        report = await imported(store, "claude", tmp_path / "projects.json", reader=claude.read)
+        assert (report.remembered, report.kept, report.unread_count) == (12, {"project documents": 12}, 4)
+        assert len(await store.readers.run(bases.of_user, LOCAL_USER)) == 4
+
+
+async def test_documents_of_projects_go_into_a_base_of_each(tmp_path: Path) -> None:
+    """26.C3: also where the name is taken; names lead nowhere; a second import adds what is new."""
+    docs = [("plan.md", "1"), ("plan.md", "2"), ("../../x", "3"), (".bashrc", "4"), ("c\n\ud800d", "\ud800")]
+    data, path = tmp_path / "data", tmp_path / "projects.json"
+
+    def written(*more: tuple[str, str]) -> Path:
+        listed = [{"filename": name, "content": text} for name, text in (*docs, *more)]
+        projects = [{"uuid": f"p{n}", "name": "Garden", "docs": listed} for n in range(2)]
+        path.write_text(json.dumps(projects))
+        return path
+
+    async with running_store(data) as store:
+        report = await imported(store, "claude", written(), reader=claude.read)
+        assert (report.remembered, report.projects) == (10, {"p0": "Garden", "p1": "Garden 2"})
+        newer = await imported(store, "claude", written(("new.md", "5")), SECOND, reader=claude.read)
+        assert (newer.kept, newer.remembered, newer.unread) == ({"project documents": 12}, 2, [])
+        other = await imported(store, "claude", path, THIRD, reader=claude.read, user="anna")
+        assert (other.remembered, other.projects) == (12, report.projects)
+        found = await store.readers.run(bases.of_user, LOCAL_USER)
+        assert [each.base.name for each in found] == ["Garden", "Garden 2"]
+        kept = await store.readers.run(sources.of_base, LOCAL_USER, found[0].base.id)
+        assert sorted(each.name for each in kept) == sorted([".bashrc", "c �d", "new.md", "plan.md", "plan.md", "x"])
+    assert {each.name for each in data.rglob("*") if each.is_file()} >= {each.id for each in kept}
+    rebuilt(data)

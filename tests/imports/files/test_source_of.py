@@ -49,6 +49,45 @@ def test_an_export_of_klaw_whose_chat_has_the_name_of_another_format(tmp_path: P
     assert source(chatgpt_export(tmp_path, talk("c1", "x", "y"))) == "chatgpt"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("manifest-0001.json", {"data_files": []}, "claude"),
+        ("memories.json", [{"conversations_memory": "x"}], "claude"),
+        ("p1.json", {"uuid": "p", "prompt_template": "", "docs": []}, "claude"),
+        ("data.jsonl", {"uuid": "u", "chat_messages": []}, "claude"),
+        ("MyActivity.json", [{"header": "Gemini Apps", "title": "Prompted x"}], "gemini"),
+        ("Моя активность.json", [{"header": "Приложения Gemini", "title": "x"}], "gemini"),
+        ("x.html", '<html><p class="mdl-typography--title">Gemini Apps<br></p>', "gemini"),
+        ("x.txt", "[١/٣/٢٠٢٦، ٣:٠٤:٠٥ م] Anna: x", "whatsapp"),
+        ("محادثة واتساب مع Boris.txt", "١/٣/٢٠٢٦، ٣:٠٤ م - Anna: x", "whatsapp"),
+    ],
+)
+def test_the_content_of_one_file_tells(tmp_path: Path, name: str, content: object, wanted: str) -> None:
+    path = tmp_path / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))
+    assert source(path) == wanted
+
+
+def test_parts_and_folders_of_other_languages_are_known(tmp_path: Path) -> None:
+    activity = [{"header": "Приложения Gemini", "title": "x"}]
+    path = zipped(tmp_path / "a.zip", **{"Takeout/Моя активность/Приложения Gemini/Моя активность__json": activity})
+    assert source(path) == "gemini"
+    assert source(zipped(tmp_path / "b.zip", data__jsonl='{"uuid": "u", "chat_messages": []}\n')) == "claude"
+    (tmp_path / "parts").mkdir()
+    zipped(tmp_path / "parts" / "conversations-000.zip", data__jsonl='{"uuid": "u", "chat_messages": []}\n')
+    assert source(tmp_path / "parts") == "claude"
+
+
+def test_a_folder_that_is_called_after_another_program_is_still_its_own(tmp_path: Path) -> None:
+    sessions = tmp_path / "agents" / "gemini" / "sessions"
+    sessions.mkdir(parents=True)
+    (sessions / "sessions.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text("{}")
+    (sessions / "s.jsonl").write_text('{"type": "message", "message": {"role": "user", "content": "x"}}\n')
+    assert source(tmp_path) == "openclaw"
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'[{"a": 1}]'])
 def test_what_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.json"

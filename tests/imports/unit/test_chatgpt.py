@@ -145,6 +145,12 @@ def test_marks_of_citations_are_nobodys_words() -> None:
         ("Four:contentReference[oaicite:3]{index=3}.", "Four."),
         (':::writing{variant="email" id="1"}\nDear Anna\n:::\nbye', "Dear Anna\nbye"),
         ("An apple \uf8ff and \ue300", "An apple \uf8ff and \ue300"),
+        ("See \ue200navlist\ue202Winter\ue202turn0news1,turn0news2, turn0search3\ue201.", "See Winter."),
+        ("See [oai_citation:1‡Almanac](https://a.example).", "See [Almanac](https://a.example)."),
+        ('It is \ue200genui\ue202{"math_block":{"content":"E=mc^2"}}\ue201.', "It is E=mc^2."),
+        ('\ue200genui\ue202{"chart":{"rows":[1]}}\ue201Four', "Four"),
+        ('\ue200product_entity\ue202["turn0product1","A lamp"]\ue201', "A lamp"),
+        ('\ue200products\ue202{"selections":[["turn0product1","A lamp"]]}\ue201Four', "Four"),
     ],
 )
 def test_other_marks(text: str, shown: str) -> None:
@@ -235,9 +241,11 @@ def test_what_people_wrote_themselves_stays_as_it_is(tmp_path: Path) -> None:
         node("q", "root", "user", "What is 【4†source】 in it?"),
         node("a", "q", "assistant", "A page 【4†source】"),
         node("r", "a", "user", "Why?", metadata=asked),
+        node("p", "r", "user", "You said: four \ue200cite\ue202turn0search1\ue201 【x】"),
     )
     assert texts(chatgpt_export(tmp_path, found), chatgpt.read) == [
         "user: What is 【4†source】 in it?",
         "assistant: A page",
         "user: > By train.\nWhy?",
+        "user: You said: four 【x】",
     ]

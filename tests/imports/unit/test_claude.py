@@ -168,7 +168,7 @@ def test_a_conversation_memories_and_projects_of_a_file_each() -> None:
     )
     assert found[-2:] == [
         LeftOut("instructions of a project"),
-        ProjectDocument("Garden", "plan.md", "Plant the apple trees in April."),
+        ProjectDocument("p1", "Garden", "plan.md", "Plant the apple trees in April."),
     ]
 
 
@@ -182,6 +182,18 @@ def test_memories_of_every_form(tmp_path: Path) -> None:
     said = [each.text for each in found if isinstance(each, Fact) and check(each) is None]
     assert said[:3] == ["Builds boats.", "**Anna** is his sister.", "red"]
     assert (" ".join(said[3:-1]), said[-1]) == (long.strip(), "Oak")
+
+
+def test_a_chat_in_each_line(tmp_path: Path) -> None:
+    """Of a part: also with a line that is damaged."""
+    lines = [json.dumps(chat(message(f"{n}", "human", f"{n}"), key=f"u{n}")) for n in range(3)]
+    zipped(tmp_path / "conversations-000.zip", data__jsonl="\n".join(lines) + "\n")
+    assert texts(tmp_path / "conversations-000.zip", claude.read) == [f"user: {n}" for n in range(3)]
+    assert texts(tmp_path, claude.read) == [f"user: {n}" for n in range(3)]
+    (tmp_path / "data.jsonl").write_text("\n".join((lines[0], lines[1].replace("chat_messages", "\\x"), lines[2])))
+    found = events(tmp_path / "data.jsonl", claude.read)
+    assert [each.text for each in found if isinstance(each, ExportedMessage)] == ["0", "2"]
+    assert len([each for each in found if isinstance(each, Unread)]) == 1
 
 
 def test_an_export_in_parts(tmp_path: Path) -> None:

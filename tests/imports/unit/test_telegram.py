@@ -224,6 +224,30 @@ def test_all_that_is_no_text_is_told_as_text_or_counted() -> None:
     ]
 
 
+def test_changes_of_a_to_do_list_are_told(tmp_path: Path) -> None:
+    def notice(number: int, action: str, **more: Any) -> dict[str, Any]:
+        about = {"date_unixtime": "1709629200", "actor": "Анна", "actor_id": "user7", "text": "", "action": action}
+        return {"id": number, "type": "service", **about, **more}
+
+    path = written(
+        tmp_path,
+        chat(
+            message(1, "Пётр", "", of=1, todo_list={"title": "Trip", "answers": [{"id": 1, "text": "Buy pegs"}]}),
+            notice(2, "todo_append_tasks", items=[{"id": 2, "text": [{"type": "bold", "text": "Book"}, " ferry"]}]),
+            notice(3, "todo_completions", completed=[1, 9], incompleted=[2]),
+            notice(4, "send_star_gift", gift_text="Happy birthday", stars=5),
+            notice(5, "pin_message", message_id=1),
+        ),
+    )
+    assert texts(path, reading()) == [
+        "user: [to-do list: Trip]\n- Buy pegs",
+        "assistant: Анна: [to-do list: changed]\n- Book ferry",
+        "assistant: Анна: [to-do list: changed]\n- Buy pegs (done)\n- 9 (done)\n- Book ferry",
+        "assistant: Анна: Happy birthday",
+    ]
+    assert events(path, reading())[-1] == LeftOut("notices")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -1,5 +1,6 @@
 """Chats of WhatsApp as telephones of several countries write them."""
 
+import datetime as dt
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,6 +11,7 @@ from klaw.imports import whatsapp
 from klaw.imports.events import ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread
 from klaw.imports.whatsapp_format import Order, stamp
 from tests.support.exports import CASES, Read, events, texts, zipped
+from tools import cldr_words
 
 ANDROID = """\
 12.03.2024, 14:05 - Сообщения и звонки защищены сквозным шифрованием.
@@ -131,18 +133,29 @@ def test_dates_of_other_countries(case: str) -> None:
     assert ["Boris: " in each for each in found] == [False, True, False]
 
 
-STAMPS = [line.split("\t") for line in (CASES.parents[1] / "whatsapp_stamps.tsv").read_text().splitlines()]
-"""Of CLDR 47, for the languages of the apps, with either clock: what stands before messages of four moments."""
+MOMENTS = [dt.datetime.fromisoformat(f"2026-03-{each}") for each in ("01T15:04:05", "21T09:05:00", "22T00:07:01")]
+MOMENTS += [MOMENTS[2].replace(hour=12), MOMENTS[2].replace(day=31, hour=23, minute=59)]
 
 
-@pytest.mark.parametrize("locale", sorted({each[0] for each in STAMPS}))
+@pytest.mark.parametrize("locale", cldr_words.APPS)
 def test_dates_of_every_locale_that_the_apps_have(tmp_path: Path, locale: str) -> None:
-    """26.C3"""
+    """26.C3: on Android and on the iPhone, with either clock, parts of the day, short and full years and the digits
+    that the language has."""
+    forms: dict[str, list[str]] = {}
+    for form, text in (each for moment in MOMENTS for each in cldr_words.stamps(locale, moment)):
+        forms.setdefault(form, []).append(text)
+    assert len(forms) >= 8
     path = tmp_path / "_chat.txt"
-    for _, *stamps in (each for each in STAMPS if each[0] == locale):
-        path.write_text("\n".join(f"{each}Anna: x" for each in stamps))
-        times = [each[:16] for each in said(path, "Anna")]
-        assert times == ["2026-03-01T15:04", "2026-03-21T09:05", "2026-03-22T00:07", "2026-03-22T12:08"], stamps
+    for form, stamps in forms.items():
+        path.write_text("\n".join(f"{each}{name}: x" for each in stamps for name in ("Anna", "Boris")))
+        read = said(path, "Anna")
+        times = [f"{moment:%Y-%m-%dT%H:%M}" for moment in MOMENTS for _ in range(2)]
+        assert [each[:16] for each in read] == times, (form, stamps)
+        assert [each[20:] for each in read] == ["x", "Boris: x"] * len(MOMENTS), (form, stamps)
+
+
+def test_the_table_of_words_is_what_the_tool_makes() -> None:
+    assert cldr_words.written(cldr_words.table()) == cldr_words.TABLE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +173,12 @@ def test_dates_of_every_locale_that_the_apps_have(tmp_path: Path, locale: str) -
         ("2026年3月21日下午9:05", "2026-03-21T21:05"),
         ("26. 3. 21. 오후 9:05", "2026-03-21T21:05"),
         ("26/3/21 09:05", "2026-03-21T09:05"),
+        # As telephones wrote before Unicode's CLDR changed it.
+        ("21.3.2026, 9:05 אחה״צ", "2026-03-21T21:05"),
+        ("21.3.2026, 12:05 לפנה״צ", "2026-03-21T00:05"),
+        ("21/3/2026 9:05 ಅಪರಾಹ್ನ", "2026-03-21T21:05"),
+        ("3/21/26, 12:05 at night", "2026-03-21T00:05"),
+        ("2026-03-21 9 h 05 min 07 s p.m.", "2026-03-21T21:05"),
         ("21.3.2026 klo 9.05", "2026-03-21T09:05"),
         ("21.03.2026 kl. 09.05.07", "2026-03-21T09:05"),
         ("09:05, 21/3/2026", "2026-03-21T09:05"),
@@ -210,6 +229,42 @@ def test_notices_are_nobodys_words() -> None:
         events(path, reading())
 
 
+def test_a_group_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "_chat.txt"
+    lines = ("Trip: Riga: \u200eMessages and calls are end-to-end encrypted.", "Trip: Riga: \u200eБорис добавил вас")
+    lines += ("Boris: We meet: at nine.", "Anna: Look: \u200eimage omitted", "Anna: See: \u200e<attached: 1.jpg>")
+    path.write_text("".join(f"[14.08.2026, 21:00:1{n}] {line}\n" for n, line in enumerate(lines)))
+    assert [each[20:] for each in said(path, "Anna")] == ["Boris: We meet: at nine.", "Look:", "See: [file: 1.jpg]"]
+    assert events(path, reading("Anna"))[0] == ExportedChat(key="trip: riga", title="Trip: Riga", people=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "محادثة واتساب مع Boris",
+        "与Boris的WhatsApp聊天",
+        "Boris님과의 WhatsApp 대화",
+        "Boris ile WhatsApp Sohbeti",
+        "Czat WhatsApp z Boris",
+        "WhatsApp Chat with Boris",
+    ],
+)
+def test_the_name_of_the_file_tells_who_is_who_in_any_language(tmp_path: Path, name: str) -> None:
+    lines = "14/08/2026, 21:00 - Boris: one\n14/08/2026, 21:01 - Anna: two\n"
+    (tmp_path / f"{name}.txt").write_text(lines)
+    for path in (tmp_path / f"{name}.txt", zipped(tmp_path / "x.zip", **{f"{name}__txt": lines})):
+        assert [each[20:] for each in said(path)] == ["Boris: one", "two"]
+        assert events(path, reading())[0] == ExportedChat(key="boris", title="Boris", people=True)
+
+
+@pytest.mark.parametrize("name", ["_chat", "WhatsApp Chat", "Annas Gruppe", "Anna und Boris"])
+def test_a_name_within_a_word_or_beside_another_tells_nothing(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.txt"
+    path.write_text("14/08/2026, 21:00 - Anna: one\n14/08/2026, 21:01 - Boris: two\n")
+    with pytest.raises(ImportRefused, match="who are you"):
+        events(path, reading())
+
+
 def test_a_notice_with_a_colon_is_no_sender() -> None:
     """26.C3"""
     path = CASES / "whatsapp_notice_with_colon_is_a_sender"
@@ -229,6 +284,15 @@ def test_a_notice_with_a_colon_is_no_sender() -> None:
         "Boris zrobił coś zupełnie nowego: a tego nikt nie zna",
         "Boris's security code changed: tap to learn more",
         "Вы изменили настройки группы: теперь пишут все",
+        'Boris changed the group name from "Trip: x" to "Trip: y"',
+        "Boris a changé le sujet de “A” à “B : C”",
+        'Boris cambió el asunto de "A: b" a "C: d"',
+        'Boris tarafından konu "A: b" iken "C: d" olarak değiştirildi',
+        "Boris が件名を「A: b」から「C: d」に変更しました",
+        "Boris 将主题从“A：b”改为“C: d”",
+        "Messages and calls are end-to-end encrypted. Note: only people in this chat can read",
+        "This chat is with a business account: tap to learn more",
+        "Video call started: tap to join",
     ],
 )
 def test_notices_with_colons_in_several_languages(tmp_path: Path, notice: str) -> None:
@@ -260,6 +324,12 @@ def test_notices_with_colons_in_several_languages(tmp_path: Path, notice: str) -
         "<המדיה לא נכללה>",
         "<मीडिया के बिना>",
         "<ไฟล์สื่อถูกลบ>",
+        "<View once message omitted>",
+        "<Пропуснати медийни файлове>",
+        "<मीडिया शामिल नहीं है>",
+        "You received a view once message. For added privacy, you can only open it on your phone.",
+        "Это сообщение удалил админ Кора",
+        "video note omitted",
         "<bỏ qua tệp phương tiện>",
         "<Pominięto multimedia>",
         "<Medya dahil edilmedi>",

@@ -36,6 +36,7 @@ SLOW_S = {
     "import_put": 300,
     "import_remember": 300,
     "import_keep": 300,
+    "import_document": 120,
     "import_undo": 21600,
 }
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""

@@ -25,9 +25,9 @@ export default class extends Panel {
 		return [
 			h("h1", t("Import")),
 			h("div.drop", dropped(take), picked("Choose an export", take, { disabled }), this.bar, h("span.hint",
-				t("or drop it here: the file that ChatGPT, Claude, Telegram, WhatsApp, OpenClaw or Klaw gave you."))),
+				t("or drop it here: the file that ChatGPT, Claude, Gemini, Telegram, WhatsApp, OpenClaw or Klaw gave you."))),
 			h("section", { role: "status" }, now.state !== "none" && [h("h2", now.name), this.progress(now, imports)]),
-			imports.length > 0 && section("Imported", list("lines", imports.map(({ id, messages: count }) =>
+			imports[0] && section("Imported", list("lines", imports.map(({ id, messages: count }) =>
 				row(id, t("messages: {count}", { count }), button("Undo", () => this.undo(id), { of: id }))))),
 		];
 	}
@@ -52,8 +52,8 @@ export default class extends Panel {
 		return [
 			h("p", t("{source}: {messages} messages in {chats} chats", answer),
 				messages > 0 && `, ${when(first)} – ${when(last)}`),
-			counted(kept, (text) => t(text)), counted(out, (why) => `${t("Left out")}: ${said(why)}`),
-			unread.length > 0 && h("details", h("summary", t("Not read", unreadable)),
+			counted(kept, (text) => t(text)), counted(out, (why) => `${t("Not imported")}: ${said(why)}`),
+			unread[0] && h("details", h("summary", t("Not read", unreadable)),
 				h("ul", unread.map(({ what, why }) => h("li", `${what}: ${said(why)}`)))),
 			dry ? again([topics], "Import it", false)
 				: h("strong", t("Done: {added} added, {known} were here already.", answer)),
