@@ -2,7 +2,7 @@
 with the last pair if it refers to that, is searched in the passages and the graphs of the bases at the same time; what
 both find is numbered in one list. Nothing here fails a turn: what could not be searched is named."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, zip_longest
 
 import attrs
@@ -96,12 +96,13 @@ class Dialogue:
             return attrs.evolve(found, nothing="search_failed", degraded=("search_failed",))
         return _with(found, passages, said[0] if said else None, graphs, max_tokens)
 
-    def check(self, answer: str, used: ContextUsed) -> tuple[str, ContextUsed]:
-        """The answer without invalid marks, and what it refers to."""
-        checked = citations.check(answer, used.texts)
+    def check(self, answer: str, used: ContextUsed, more: Mapping[int, str]) -> tuple[str, ContextUsed]:
+        """The answer without invalid marks, and what it refers to; ``more``: what else has numbers."""
+        checked = citations.check(answer, {**used.texts, **more})
         passages = tuple(attrs.evolve(each, cited=each.number in checked.cited) for each in used.passages)
-        uncited = bool(passages) and not checked.cited
-        self.metrics.kept.add(len(checked.cited))
+        cited = checked.cited - more.keys()
+        uncited = bool(passages) and not cited
+        self.metrics.kept.add(len(cited))
         self.metrics.removed.add(checked.removed)
         self.metrics.uncited.add(int(uncited))
         return checked.text, attrs.evolve(used, passages=passages, removed=checked.removed, uncited=uncited)
