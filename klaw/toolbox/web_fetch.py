@@ -202,9 +202,10 @@ class WebFetcher:
         if answer.cut:
             raise ToolRefused(f"The document is larger than {len(answer.body):,} bytes (tools.web.maxDocumentBytes).")
         name = unquote(urlsplit(answer.url).path.rpartition("/")[2])[-100:] or "document"
-        name += "" if "." in name else mimetypes.guess_extension(answer.content_type) or ""
+        if "." not in name and not _may_be_text(answer.content_type):
+            name += mimetypes.guess_extension(answer.content_type) or ""
         async with self._converters:
-            with tempfile.TemporaryFile() as file, trio.move_on_after(DOCUMENT_S):
+            with tempfile.NamedTemporaryFile() as file, trio.move_on_after(DOCUMENT_S):
                 await self._files.run(_fill, file, answer.body)
                 found = await read(file.fileno(), name=name, most=MAX_CHARS)
                 if not found.text:

@@ -89,7 +89,7 @@ class WebSearch:
     async def _ask(self, service: SearchService, url: str, query: SearchQuery, key: str) -> list[SearchResult]:
         request = service.request(query, key)
         target = parse(url + request.path, _ANY_PORT, own=True)
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close", **request.headers}
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", **request.headers}
         if request.body is not None:
             headers["Content-Length"] = str(len(request.body))
         http = GuardedHttp(idle_s=self._config.timeout_s, connect_s=CONNECT_S)

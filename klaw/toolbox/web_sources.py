@@ -55,8 +55,10 @@ class WebSources:
 
 def links(cited: Iterable[WebSource]) -> str:
     """What stands under an answer: a line of Markdown for each page that it cites."""
-    return "\n".join(f"[{number}] [{_shown(title or url)}]({url.translate(_IN_LINK)})" for number, url, title in cited)
+    return "\n".join(
+        f"[{number}] [{_shown(title) or _shown(url)}]({url.translate(_IN_LINK)})" for number, url, title in cited
+    )
 
 
 def _shown(title: str) -> str:
-    return line_of(title.translate(_IN_MARKDOWN), MAX_TITLE)
+    return line_of(title, MAX_TITLE).translate(_IN_MARKDOWN).strip()
