@@ -29,20 +29,18 @@ class ConnectSearch:
 
 @command(NOUN, "connect", ConnectSearch, cli="search", show=lambda answer: ShownLines((), found=answer["changed"]))
 def search(asked: ConnectSearch, here: Here) -> dict[str, Any]:
-    """Let models search the web. Asks for the service and its key, searches once, and shows what it found. Its key goes
-    into secrets.env; what it is asked from then on is up to the models that you chat with."""
+    """Let models search the web. Asks for the service and its key, searches once, and shows what it found. The key goes
+    into secrets.env. From then on models that you chat with decide what the service is asked."""
     plan = {name: value for name, value in attrs.asdict(asked).items() if name != "yes"}
     plan["key"] = os.environ.get(asked.key_env or "")
-    if not asked.yes:
-        if not sys.stdin.isatty():
-            raise OperationError("bad_args", "there is no terminal to ask on: give --yes, and the answers as options")
+    if not (asked.yes and asked.service) and not sys.stdin.isatty():
+        raise OperationError("bad_args", "there is no terminal to ask on: give --yes, and the answers as options")
+    if not (asked.yes and asked.service):
         try:
             plan = _ask(plan, here)
         except (EOFError, KeyboardInterrupt):
             tell("", "Nothing was changed.")
             raise KeyboardInterrupt from None
-    elif asked.service is None:
-        raise OperationError("bad_args", "is needed with --yes", field="service")
     if not plan:
         here.say("Nothing was changed.")
         return {"service": None, "changed": False}
@@ -59,8 +57,7 @@ def _ask(plan: dict[str, Any], here: Here) -> dict[str, Any]:
     """Ask for what is not given until a search succeeds; empty: the person does not want it."""
     from klaw.toolbox.search_services import SEARCH_SERVICES
 
-    own = ", which you run yourself"
-    shown = [f"{name}  {each.name}{own * (not each.key_env)}" for name, each in SEARCH_SERVICES.items()]
+    shown = [f"{name}  {each.name}{', your own' * (not each.key_env)}" for name, each in SEARCH_SERVICES.items()]
     shown.append("mcp  a tool of an MCP server")
     plan = {**plan, "service": plan["service"] or answer("Which search service", "searxng", str, shown)}
     service, failed = SEARCH_SERVICES.get(plan["service"]), False
@@ -93,7 +90,5 @@ def _yes(question: str) -> bool:
 def _found(done: dict[str, Any]) -> list[str]:
     if done["titles"] is None:
         return ["The tool can only be tried while the server runs."]
-    return [
-        f"{done['url'] or done['service']} answers:",
-        *(f"  {each}" for each in done["titles"] or ["nothing found"]),
-    ]
+    found = [f"  {each}" for each in done["titles"]] or ["  (nothing was found)"]
+    return [f"{done['url'] or done['service']} answers:", *found]

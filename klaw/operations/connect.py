@@ -21,25 +21,29 @@ if TYPE_CHECKING:
 
 EVERYTHING: tuple[Use, ...] = ("chats", "background", "tasks")
 _LISTS_NOTHING = (404, 405)
-VARIABLE = "[A-Za-z_][A-Za-z0-9_]{0,199}"
+_FORM = "[A-Za-z_][A-Za-z0-9_]{0,199}"
 
 
-def variable_name(text: str) -> str:
-    if not re.fullmatch(VARIABLE, text):
+def _variable(text: str) -> str:
+    if not re.fullmatch(_FORM, text):
         raise ValueError("must be the name of an environment variable, not the key itself")
     return text
 
 
 @attrs.frozen(kw_only=True)
-class ServiceToAsk:
-    service: op.Name = op.required("which: ollama, openrouter, anthropic … or other")
-    url: Annotated[str, Bounds(1, 2_000)] | None = op.argument("the address of its API, up to /v1", metavar="URL")
+class ServiceAndKey:
+    url: Annotated[str, Bounds(1, 2_000)] | None = op.argument("the address of its API", metavar="URL")
     key: Annotated[str, Bounds(1, 4_000)] | None = attrs.field(
         default=None, repr=False, metadata={"argument": op.Argument(help="its key, which is kept in secrets.env")}
     )
-    key_env: Annotated[str, Check(variable_name, Bounds(pattern=VARIABLE))] | None = op.argument(
+    key_env: Annotated[str, Check(_variable, Bounds(pattern=_FORM))] | None = op.argument(
         "the environment variable that holds the key", metavar="VARIABLE"
     )
+
+
+@attrs.frozen(kw_only=True)
+class ServiceToAsk(ServiceAndKey):
+    service: op.Name = op.required("which: ollama, openrouter, anthropic … or other")
 
 
 @attrs.frozen(kw_only=True)

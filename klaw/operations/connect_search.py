@@ -4,32 +4,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
 
-from klaw.convert import Bounds, Check
+from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ToolRefused
 from klaw.operations import operation as op
-from klaw.operations.connect import VARIABLE, files, take_up, variable_name
+from klaw.operations.connect import ServiceAndKey, files, take_up
 from klaw.operations.handler import Caller, DatabaseParts
 
 if TYPE_CHECKING:
-    from klaw.toolbox.search_services import SearchQuery, SearchService
+    from klaw.toolbox.search_services import SearchService
 
 CONNECT = op.Noun("connect", "connect a search service (docs/tools.md)")
 SHOWN_TITLES = 3
 
 
 @attrs.frozen(kw_only=True)
-class SearchToConnect:
+class SearchToConnect(ServiceAndKey):
     service: Literal["searxng", "brave", "tavily", "exa", "mcp"] = op.required("which; mcp: a tool of an MCP server")
-    url: Annotated[str, Bounds(1, 2_000)] | None = op.argument(
-        "its address, if it is another than usual; of SearXNG, if none answers on this machine", metavar="URL"
-    )
-    key: Annotated[str, Bounds(1, 4_000)] | None = attrs.field(
-        default=None, repr=False, metadata={"argument": op.Argument(help="its key, which is kept in secrets.env")}
-    )
-    key_env: Annotated[str, Check(variable_name, Bounds(pattern=VARIABLE))] | None = op.argument(
-        "the environment variable that holds the key", metavar="VARIABLE"
-    )
     tool: Annotated[str, Bounds(1, 64)] | None = op.argument("for mcp: the tool that searches, as server__tool")
     fetch: bool = op.argument("also let models read pages (web_fetch)", default=False)
     test: bool = op.argument("search once first; if that fails, nothing is changed", default=True)
@@ -48,59 +39,51 @@ class ConnectedSearch(TypedDict):
     in_effect: bool
 
 
-@CONNECT.operation(
-    "connect_search", SearchToConnect, route="POST search", changes=True, deadline_s=60, offline=True, bare=True,
-    scope=op.Scope.OPERATOR,
-)  # fmt: skip
+_HOW: Any = {"scope": op.Scope.OPERATOR, "offline": True, "bare": True, "deadline_s": 60}
+
+
+@CONNECT.operation("connect_search", SearchToConnect, route="POST search", changes=True, **_HOW)
 async def connect(asked: SearchToConnect, _caller: Caller, parts: DatabaseParts) -> ConnectedSearch:
     """Connect a search service: search once, then offer web_search to models. Its key goes into secrets.env."""
     from klaw.config.edit import UNSET
-    from klaw.config.environment import Secret
-    from klaw.config.tools import WebSearchConfig
-    from klaw.toolbox.search_services import SEARCH_SERVICES, SearchQuery
-    from klaw.toolbox.web_search import WebSearch, find_searxng
+    from klaw.toolbox.search_services import SEARCH_SERVICES
+    from klaw.toolbox.web_search import find_searxng
 
-    service, url, key, variable = SEARCH_SERVICES.get(asked.service), asked.url, None, None
-    if asked.service == "searxng":
-        url = url or await find_searxng()
-        if url is None:
-            raise op.OperationError(
-                "not_connected", "no SearXNG answers on this machine: give its address", field="url"
-            )
-    elif service is not None:
+    service, key, variable = SEARCH_SERVICES.get(asked.service), None, None
+    if asked.service == "searxng" and asked.url is None:
+        asked = attrs.evolve(asked, url=await find_searxng())
+    if service is not None and service.key_env:
         key, variable = await files().run(_key, asked, service, parts)
-    elif asked.tool is None:
-        raise op.OperationError("bad_args", "is needed: the tool that searches, as server__tool", field="tool")
-    titles, query = None, SearchQuery(text="Wikipedia", count=SHOWN_TITLES, now=parts.clock.now())
-    if asked.test:
-        try:
-            if service is not None:
-                secret = Secret(key) if key else None
-                tried = WebSearch(WebSearchConfig(service=asked.service, url=url, api_key=secret))
-                titles = [each.title for each in await tried.search(query)]
-            else:
-                titles = await _by_tool(asked.tool or "", query, parts)
-        except (ToolRefused, ValueError) as error:
-            raise op.OperationError("not_connected", str(error)) from None
-    own = {"service": asked.service, "url": url, "apiKey": f"${{{variable}}}" if variable else None, "tool": asked.tool}
+    needed = {"searxng": ("url", asked.url), "mcp": ("tool", asked.tool)}
+    if missing := [name for name, value in (needed.get(asked.service, ("", "-")),) if value is None]:
+        text = "is needed: no SearXNG answers on this machine" if service else "is needed: the tool that searches"
+        raise op.OperationError("bad_args", text, field=missing[0])
+    try:
+        titles = await _titles(asked, key, parts) if asked.test else None
+    except (ToolRefused, ValueError) as error:
+        raise op.OperationError("not_connected", str(error)) from None
+    own = {"service": asked.service, "url": asked.url, "apiKey": variable and f"${{{variable}}}", "tool": asked.tool}
     changes: dict[str, Any] = {f"tools.web.search.{name}": value or UNSET for name, value in own.items()}
-    key_in = variable if variable and not asked.dry_run and parts.environ.get(variable) != key else None
-    if not asked.dry_run:
-        await take_up(parts, changes | ({"tools.web.enabled": True} if asked.fetch else {}), key_in, key)
+    changes |= {"tools.web.enabled": True} if asked.fetch else {}
     changed = not asked.dry_run
-    in_effect = changed and parts.budget is not None
+    key_in = variable if changed and variable is not None and parts.environ.get(variable) != key else None
+    if changed:
+        await take_up(parts, changes, key_in, key)
     return {
-        "service": asked.service, "url": url, "titles": titles, "key_in": key_in, "changed": changed,
-        "in_effect": in_effect,
-    }  # fmt: skip
+        "service": asked.service,
+        "url": asked.url,
+        "titles": titles,
+        "key_in": key_in,
+        "changed": changed,
+        "in_effect": changed and parts.budget is not None,
+    }
 
 
 def _key(asked: SearchToConnect, service: "SearchService", parts: DatabaseParts) -> tuple[str, str]:
     """The key, and the variable that holds it or gets it. Blocks."""
     from klaw.config.secrets import with_secrets
 
-    variable = asked.key_env or service.key_env
-    key = asked.key
+    key, variable = asked.key, asked.key_env or service.key_env
     if key is not None:
         clash = parts.environ.get(variable, key) != key  # which would win
         return key, f"KLAW_{variable}" if clash else variable
@@ -112,13 +95,20 @@ def _key(asked: SearchToConnect, service: "SearchService", parts: DatabaseParts)
     return key, variable
 
 
-async def _by_tool(tool: str, query: "SearchQuery", parts: Any) -> list[str] | None:
-    """How a tool's answer begins; None: no server runs that could call it."""
-    from klaw.toolbox.search_services import MAX_TITLE, line_of
+async def _titles(asked: SearchToConnect, key: str | None, parts: Any) -> list[str] | None:
+    """Search once. None: only a running server could call the tool. Raises ToolRefused, ValueError."""
+    from klaw.config.environment import Secret
+    from klaw.config.tools import WebSearchConfig
+    from klaw.toolbox.search_services import MAX_TITLE, SearchQuery, line_of
     from klaw.toolbox.spec import ToolContext
-    from klaw.toolbox.web_search import search_by_tool
+    from klaw.toolbox.web_search import search, search_by_tool
 
+    query = SearchQuery(text="Wikipedia", count=SHOWN_TITLES, now=parts.clock.now())
+    if asked.service != "mcp":
+        secret = Secret(key) if key is not None else None
+        config = WebSearchConfig(service=asked.service, url=asked.url, api_key=secret)
+        return [each.title for each in await search(config, query)]
     if parts.budget is None:
         return None
-    context = ToolContext(user=LOCAL_USER, chat=None)
-    return [line_of(await search_by_tool(parts.tools.executor.toolbox, context, tool, query), MAX_TITLE)]
+    context, toolbox = ToolContext(user=LOCAL_USER, chat=None), parts.tools.executor.toolbox
+    return [line_of(await search_by_tool(toolbox, context, asked.tool or "", query), MAX_TITLE)]

@@ -159,5 +159,5 @@ async def test_a_tool_of_an_mcp_server_searches(tmp_path: Path) -> None:
         w.llm.replies += [calls(("web_search", {"query": "маяк"})), text_reply("В 1818 году [2].")]
         answer = await ask(w, "Найди маяк ещё раз", 2)
         told = result_of(w.llm.requests[-1])
-        assert f'[1] {LIGHT[1]}\n[2] {MAYAK[1]}\n\n{{"for": "маяк", "most": 2,' in told
+        assert f'[1] {LIGHT[1]}\n\n[2] {MAYAK[1]}\n\n{{"for": "маяк", "most": 2,' in told
         assert answer.content == "В 1818 году [2].\n\n[2] [https://riga.example/mayak](https://riga.example/mayak)"

@@ -13,7 +13,7 @@ from klaw.config.tools import WebSearchConfig
 from klaw.errors import ToolRefused
 from klaw.guarded_http import forbidden_to_operator
 from klaw.toolbox.search_services import MAX_EXCERPT, MAX_TITLE, Recency, SearchQuery, SearchResult
-from klaw.toolbox.web_search import WebSearch, find_searxng
+from klaw.toolbox.web_search import find_searxng, search
 from tests.support.llm_server import Reply, serve_llm
 from tests.support.programs.searxng import searxng
 from tests.support.services.imitation import json_reply, page_reply
@@ -27,31 +27,29 @@ def asked(text: str = "маяк", count: int = 5, recency: Recency | None = None
     return SearchQuery(text=text, count=count, recency=recency, now=NOW)
 
 
-def search(service: Any, *, key: str | None = KEY, **fields: Any) -> WebSearch:
-    secret = Secret(key) if key is not None else None
-    given = {"service": service.kind, "url": service.root, "api_key": secret, "timeout_s": HANG_S, **fields}
-    return WebSearch(WebSearchConfig(**given))
+def at(service: Any, key: str = KEY) -> WebSearchConfig:
+    return WebSearchConfig(service=service.kind, url=service.root, api_key=Secret(key), timeout_s=HANG_S)
 
 
 @pytest.mark.parametrize("recency", [None, "day", "week", "month", "year"])
 @pytest.mark.parametrize("kind", SEARCH_IMITATIONS)
 async def test_each_service_takes_the_query_and_its_results_are_read(kind: str, recency: Recency | None) -> None:
     async with serve_llm(SEARCH_IMITATIONS[kind]()) as service:
-        found = await search(service).search(asked("когда построен маяк?", 20, recency))
+        found = await search(at(service), asked("когда построен маяк?", 20, recency))
         assert [(each.title, each.url, each.excerpt) for each in found] == list(FOUND)
         assert found[0].date in ("2026-03-01", "Sun, 01 Mar 2026 10:00:00 GMT")
         assert found[1].date in ("", "2 days ago")
         assert service.asked_for == ["когда построен маяк?"]
-        assert len(await search(service).search(asked(count=1))) == 1
+        assert len(await search(at(service), asked(count=1))) == 1
         service.found = []
-        assert await search(service).search(asked()) == []
+        assert await search(at(service), asked()) == []
 
 
 @pytest.mark.parametrize("kind", SEARCH_IMITATIONS)
 async def test_a_wrong_key_is_told_in_the_words_of_the_service_and_is_not_repeated(kind: str) -> None:
     async with serve_llm(SEARCH_IMITATIONS[kind]()) as service:
         with pytest.raises(ToolRefused) as refused:
-            await search(service, key="wrong-key-0002").search(asked())
+            await search(at(service, "wrong-key-0002"), asked())
         assert "nvalid" in str(refused.value)
         assert "wrong-key" not in str(refused.value)
         assert service.asked_for == []
@@ -70,9 +68,9 @@ async def test_a_wrong_key_is_told_in_the_words_of_the_service_and_is_not_repeat
         (Reply(body=b"[" * 100_000, content_type="application/json"), "no list of results"),
         (
             Reply(body=b'{"results": [' + b'"a",' * 2_000_000 + b"1]}", content_type="application/json"),
-            "or longer than",
+            "is longer than 4,000,000",
         ),
-        (Reply(status=500, body=b"\x1b[31m" + b"x" * 100_000), "answered with status 500"),
+        (Reply(status=500, body=b"\x1b[31m" + b"x" * 100_000), "Tavily: status 500"),
         (Reply(body=b"x", headers=[("Content-Encoding", "br")]), "not requested"),
     ],
 )
@@ -80,7 +78,7 @@ async def test_an_answer_that_is_none_is_told_as_what_it_is(reply: Reply, said: 
     async with serve_llm(TavilySearch()) as service:
         service.replaced["/search"] = reply
         with pytest.raises(ToolRefused) as refused:
-            await search(service).search(asked())
+            await search(at(service), asked())
         assert said in str(refused.value)
         assert str(refused.value).isprintable()
         assert len(str(refused.value)) < 500
@@ -101,7 +99,7 @@ async def test_an_answer_that_never_ends_is_left() -> None:
         nursery.start_soon(trio.serve_listeners, endless, [listener])
         made = WebSearchConfig(service="searxng", url=f"http://127.0.0.1:{port}", timeout_s=HANG_S)
         with pytest.raises(ToolRefused, match="longer than"):
-            await WebSearch(made).search(asked())
+            await search(made, asked())
         with trio.fail_after(HANG_S):
             await left.wait()
         nursery.cancel_scope.cancel(reason="the test is over")
@@ -112,7 +110,7 @@ async def test_a_silent_service_is_not_waited_for() -> None:
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
     async with listener:
         with pytest.raises(ToolRefused, match=r"did not answer within|was silent for"):
-            await WebSearch(WebSearchConfig(service="searxng", url=url, timeout_s=0.2)).search(asked())
+            await search(WebSearchConfig(service="searxng", url=url, timeout_s=0.2), asked())
 
 
 HOSTILE = [
@@ -134,7 +132,7 @@ HOSTILE = [
 
 async def test_hostile_results_are_bounded_lines_with_addresses_that_can_be_opened() -> None:
     async with serve_llm(TavilySearch(HOSTILE)) as service:
-        found = await search(service).search(asked(count=20))
+        found = await search(at(service), asked(count=20))
     assert [each.url for each in found] == ["https://evil.example/1", "https://evil.example/2"]
     for each in found:
         assert len(each.title) <= MAX_TITLE
@@ -144,7 +142,7 @@ async def test_hostile_results_are_bounded_lines_with_addresses_that_can_be_open
 
 async def test_what_a_service_escapes_is_read_as_text() -> None:
     async with serve_llm(BraveSearch([("Anna's <b>", "https://a.example/", "a &lt; b &amp; c")])) as service:
-        (found,) = await search(service).search(asked())
+        (found,) = await search(at(service), asked())
     assert (found.title, found.excerpt) == ("Anna's <b>", "a < b & c")
 
 
@@ -157,19 +155,19 @@ async def test_a_real_searxng_is_found_and_searched_in_both_languages(tmp_path: 
     rows = [(title, url, text) for title, url, text in FOUND]
     async with searxng(tmp_path, rows) as port:
         assert await find_searxng([1, port]) == f"http://127.0.0.1:{port}"
-        made = WebSearch(WebSearchConfig(service="searxng", url=f"http://127.0.0.1:{port}/"))
+        made = WebSearchConfig(service="searxng", url=f"http://127.0.0.1:{port}/")
         for (title, url, text), words in zip(FOUND, ("built in", "построен в"), strict=True):
-            (found,) = await made.search(asked(words))
+            (found,) = await search(made, asked(words))
             assert found == SearchResult(url=url, title=title, excerpt=text)
-        assert await made.search(asked("nothing of the kind")) == []
+        assert await search(made, asked("nothing of the kind")) == []
 
 
 async def test_a_searxng_without_json_says_how_to_enable_it() -> None:
     async with serve_llm(TavilySearch()) as service:
         service.replaced["/search"] = page_reply(403)
-        made = WebSearch(WebSearchConfig(service="searxng", url=service.root))
+        made = WebSearchConfig(service="searxng", url=service.root)
         with pytest.raises(ToolRefused, match=r"403: it gives no JSON: add json to search\.formats"):
-            await made.search(asked())
+            await search(made, asked())
 
 
 async def test_something_else_on_the_port_is_no_searxng() -> None:
