@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import trio
 
+from klaw.app.app import recover_chats
 from klaw.domain.days import local_day
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message, MessageKind
@@ -15,11 +17,13 @@ from klaw.store.kinds.usage import count_search
 from klaw.toolbox.spec import Permission, ToolContext, tool
 from klaw.toolbox.web_sources import KEY
 from tests.chats.actors.test_tools_in_turns import calls, rows
+from tests.runs.actors.test_scheduler import add, ended, open_chat
 from tests.support.chats_world import World, world
 from tests.support.knowledge import base_with, bound_to
-from tests.support.llm_server import Recorded, serve_llm, text_reply
+from tests.support.llm_server import Hang, Recorded, Reply, serve_llm, text_reply
 from tests.support.services.search import FOUND, SEARCH_IMITATIONS
 from tests.support.services.search import KEY as SEARCH_KEY
+from tests.support.waiting import HANG_S
 
 LIGHT, MAYAK = FOUND
 LINKS = {
@@ -161,3 +165,34 @@ async def test_a_tool_of_an_mcp_server_searches(tmp_path: Path) -> None:
         told = result_of(w.llm.requests[-1])
         assert f'[1] {LIGHT[1]}\n\n[2] {MAYAK[1]}\n\n{{"for": "маяк", "most": 2,' in told
         assert answer.content == "В 1818 году [2].\n\n[2] [https://riga.example/mayak](https://riga.example/mayak)"
+
+
+async def test_a_turn_that_was_interrupted_still_knows_its_pages(tmp_path: Path) -> None:
+    async with serve_llm(SEARCH_IMITATIONS["brave"]()) as service:
+        async with world(tmp_path, tools_for_model=True, tools=web(service)) as w:
+            w.llm.replies += [calls(("web_search", {"query": "lighthouse"})), Reply(before_head=(Hang(),))]
+            await w.send("When was it built?")
+            with trio.fail_after(HANG_S):
+                await w.llm.wait_for_requests(2)
+            (handle,) = w.app.chats._handles.values()
+            assert handle.turn is not None
+            handle.turn.scope.cancel(reason="the test plays a crash")
+            await handle.turn.over.wait()
+            w.llm.replies.append(text_reply("In 1818 [1], not [8]."))
+            await recover_chats(w.app)
+            assert (await w.reply()).content == f"In 1818 [1], not.\n\n[1] [{LIGHT[0]}]({LIGHT[1]})"
+        assert service.asked_for == ["lighthouse"]
+
+
+@pytest.mark.parametrize("delivers", [True, False])
+async def test_what_a_task_sends_has_links_too(tmp_path: Path, delivers: bool) -> None:
+    async with serve_llm(SEARCH_IMITATIONS["tavily"]()) as service:
+        _, said, link = LINKS["ru"]
+        async with world(tmp_path, tools_for_model=True, tools=web(service)) as w:
+            await open_chat(w)
+            await add(w, injectInto="main")
+            w.llm.replies.append(calls(("web_search", {"query": "маяк"})))
+            w.llm.replies += [calls(("schedule_deliver", {"text": said})), text_reply("Sent.")] if delivers else []
+            w.llm.replies += [] if delivers else [text_reply(said)]
+            await ended(w, (await w.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
+            assert (await w.reply(kind=MessageKind.SCHEDULED)).content == f"{said}\n\n{link}"

@@ -3,7 +3,11 @@
 import pytest
 
 from klaw.agent.linked_answer import link_sources
+from klaw.channels import matrix_html
+from klaw.channels.markup import styled
+from klaw.client.markdown import plain, render
 from klaw.toolbox.web_sources import MOST, WebSources
+from klaw.web.markdown import to_html
 
 LIGHT = ("https://riga.example/light", "Lighthouse", "The lighthouse of Riga was built in 1818 by the harbour.")
 MAYAK = ("https://riga.example/mayak", "Маяк", "Маяк в Риге построен в 1818 году на молу.")
@@ -68,3 +72,15 @@ def test_a_hostile_title_and_address_stay_one_link() -> None:
     title = "x](javascript:alert(1)) \x1b[31m\u202e`b` <b>*[2]*\n\n# head"
     end = link_sources("So [1].", sources(("https://a.example/y)z(<", title, ""))).end
     assert end == "\n\n[1] [x)(javascript:alert(1)) b b(2) # head](https://a.example/y%29z%28%3C)"
+
+
+def test_links_are_shown_by_every_client() -> None:
+    text = link_sources("Built in 1818 [1]. В 1818 году [2].", sources()).whole
+    for shown in (to_html(text, 9_000), matrix_html.to_html(text)):
+        for url, title, _ in (LIGHT, MAYAK):
+            assert f'href="{url}"' in shown
+            assert f">{title}</a>" in shown
+    rows = [plain(row) for row in render(text, 80)]
+    assert rows[-2:] == [f"[{at}] {title} ({url})" for at, (url, title, _) in enumerate((LIGHT, MAYAK), 1)]
+    links = [(told, each.value) for told, styles in styled(text).runs for each in styles if each.kind == "link"]
+    assert links == [(title, url) for url, title, _ in (LIGHT, MAYAK)]
