@@ -49,6 +49,8 @@ LOCAL_PORTS = (8080, 8888)
 LOCAL_S = 3.0
 SLACK_S = 5.0
 MAX_URL = 1_000
+MAX_CITED = 100_000
+"""Characters of what a tool says that an answer may quote."""
 _ANY_PORT = range(1, 65_536)
 _ADDRESS = re.compile(rf"https?://[^\s<>\"'`\\\[\]{{}}|]{{1,{MAX_URL}}}")
 _QUERY_NAMES = ("query", "q", "search_query", "searchQuery", "search_term", "text", "input")
@@ -207,7 +209,9 @@ def web_search(
             text = await search_by_tool(toolbox, context, config.tool or "", asked)
             urls = dict.fromkeys(each.rstrip(".,;:!?)") for each in _ADDRESS.findall(text))
             found = [*_usable(SearchResult(url=each) for each in urls)][:most]
-            return _wrapped([*(f"{add(each.url, '', text, context.call)} {each.url}" for each in found), text], mark())
+            return _wrapped(
+                [*(f"{add(each.url, '', text[:MAX_CITED], context.call)} {each.url}" for each in found), text], mark()
+            )
         results = await search(config, asked)
         return _wrapped(
             [_told(each, add(each.url, each.title, each.excerpt, context.call)) for each in results], mark()

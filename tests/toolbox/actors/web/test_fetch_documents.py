@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from klaw.agent.linked_answer import link_sources
 from klaw.domain.names import UserId
 from klaw.errors import ToolRefused
 from klaw.toolbox.spec import ToolContext, Trail
@@ -115,6 +116,16 @@ async def test_a_document_behind_a_redirect_inward_is_refused() -> None:
             with pytest.raises(ToolRefused):
                 await fetcher.fetch(served.url("/"))
         assert {head.split()[1] for head in served.heads} == {"/"}
+
+
+async def test_a_page_can_be_quoted_without_its_markup() -> None:
+    async with site() as (served, fetcher, _):
+        served.pages["/"] = answer(b"<p>The <a href='/k'>keeper</a> of snake_case lives on the <b>first</b> floor.</p>")
+        spec, trail = web_fetch(fetcher, 30), Trail()
+        context = ToolContext(user=UserId("local"), chat=None, trail=trail, call="c1")
+        await spec.invoke(context, spec.bind({"url": served.url("/")}))
+        said = "“The keeper of snake_case lives on the first floor” [1]"
+        assert link_sources(said, trail.sources).text == said
 
 
 async def test_a_long_document_is_cut_and_its_page_can_be_cited(tmp_path: Path) -> None:
