@@ -11,7 +11,7 @@ from klaw.toolbox.web_sources import WebSources
 
 
 @attrs.frozen(kw_only=True)
-class LinkedAnswer:
+class AnswerWithLinks:
     text: str
     """Without marks that name nothing; ``end`` are the links behind it."""
     end: str = ""
@@ -23,12 +23,12 @@ class LinkedAnswer:
         return f"{self.text.rstrip()}{self.end}" if self.end else self.text
 
 
-def link_sources(answer: str, sources: WebSources, passages: Mapping[int, str] | None = None) -> LinkedAnswer:
+def link_sources(answer: str, sources: WebSources, passages: Mapping[int, str] | None = None) -> AnswerWithLinks:
     """Check an answer's marks if pages were found for it; ``passages``: of knowledge bases, by number."""
     if not sources.texts:
-        return LinkedAnswer(text=answer)
+        return AnswerWithLinks(text=answer)
     checked = citations.check(answer, {**(passages or {}), **sources.texts})
     cited = sources.cited(checked.cited)
     end = f"\n\n{web_sources.links(cited)}" if cited else ""
     kept = {web_sources.KEY: cited} if cited else {}
-    return LinkedAnswer(text=checked.text, end=end, metadata=kept, removed=checked.removed)
+    return AnswerWithLinks(text=checked.text, end=end, metadata=kept, removed=checked.removed)

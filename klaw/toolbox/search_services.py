@@ -29,7 +29,7 @@ class SearchQuery:
 
 
 @attrs.frozen(kw_only=True)
-class SearchResult:
+class WebResult:
     url: str
     """As the service gave it, unchecked."""
     title: str = ""
@@ -60,7 +60,7 @@ class SearchService:
     escaped: bool = False
     """Its texts are HTML."""
 
-    def read(self, answer: object, most: int) -> list[SearchResult]:
+    def read(self, answer: object, most: int) -> list[WebResult]:
         """Raises ValueError: it is not the answer to a search."""
         for name in self.results:
             # Brave leaves "web" out when it found nothing.
@@ -69,13 +69,13 @@ class SearchService:
             return [*self._read(answer[:most])]
         raise ValueError("no list of results")
 
-    def _read(self, rows: list[Any]) -> Iterator[SearchResult]:
+    def _read(self, rows: list[Any]) -> Iterator[WebResult]:
         for row in rows:
             if isinstance(row, dict) and isinstance(url := row.get("url"), str):
                 title, excerpt = self._line(row, ("title",), MAX_TITLE), self._line(row, self.excerpts, MAX_EXCERPT)
                 date = self._line(row, self.dates, MAX_DATE)
                 date = date[:10] if date[4:5] == date[7:8] == "-" else date
-                yield SearchResult(url=url, title=title, date=date, excerpt=excerpt)
+                yield WebResult(url=url, title=title, date=date, excerpt=excerpt)
 
     def _line(self, row: Mapping[str, Any], names: tuple[str, ...], most: int) -> str:
         found = next((row[name] for name in names if row.get(name)), "")

@@ -37,8 +37,8 @@ from klaw.toolbox.search_services import (
     SEARCH_SERVICES,
     Recency,
     SearchQuery,
-    SearchResult,
     SearchService,
+    WebResult,
     line_of,
 )
 from klaw.toolbox.spec import Permission, PicturedText, Toolbox, ToolContext, ToolFailure, ToolSpec, tool
@@ -91,7 +91,7 @@ async def _fetched(url: str, headers: Mapping[str, str], content: bytes | None, 
     raise ToolRefused(f"it did not answer within {within_s:g} s.")
 
 
-async def search(config: WebSearchConfig, query: SearchQuery) -> list[SearchResult]:
+async def search(config: WebSearchConfig, query: SearchQuery) -> list[WebResult]:
     """Ask a service over HTTP. Raises ToolRefused: it did not answer, or refused; ConfigError: its key is missing."""
     service, headers, content = SEARCH_SERVICES[config.service or ""], {}, None
     key = config.api_key.reveal("tools.web.search.apiKey") if config.api_key is not None else ""
@@ -134,7 +134,7 @@ def _check(service: SearchService, reply: _Reply, key: str) -> None:
     raise ToolRefused(f"status {reply.status}{told}.")
 
 
-def _usable(found: Iterable[SearchResult]) -> Iterator[SearchResult]:
+def _usable(found: Iterable[WebResult]) -> Iterator[WebResult]:
     """Those whose address a person could open: http or https, and not too long."""
     for each in found:
         with suppress(ToolRefused):
@@ -208,7 +208,7 @@ def web_search(
         if config.service == "mcp":
             text = await search_by_tool(toolbox, context, config.tool or "", asked)
             urls = dict.fromkeys(each.rstrip(".,;:!?)") for each in _ADDRESS.findall(text))
-            found = [*_usable(SearchResult(url=each) for each in urls)][:most]
+            found = [*_usable(WebResult(url=each) for each in urls)][:most]
             return _wrapped(
                 [*(f"{add(each.url, '', text[:MAX_CITED], context.call)} {each.url}" for each in found), text], mark()
             )
@@ -220,7 +220,7 @@ def web_search(
     return attrs.evolve(ask, origin="web")
 
 
-def _told(found: SearchResult, number: str) -> str:
+def _told(found: WebResult, number: str) -> str:
     title = f"{number} {found.title or line_of(found.url, MAX_TITLE)}".strip()
     about = " · ".join(filter(None, (found.date, found.excerpt)))
     return "\n".join(filter(None, (title, found.url, about)))

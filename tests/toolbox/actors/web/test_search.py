@@ -12,7 +12,7 @@ from klaw.config.environment import Secret
 from klaw.config.tools import WebSearchConfig
 from klaw.errors import ToolRefused
 from klaw.guarded_http import forbidden_to_operator
-from klaw.toolbox.search_services import MAX_EXCERPT, MAX_TITLE, Recency, SearchQuery, SearchResult
+from klaw.toolbox.search_services import MAX_EXCERPT, MAX_TITLE, Recency, SearchQuery, WebResult
 from klaw.toolbox.web_search import find_searxng, search
 from tests.support.llm_server import Reply, serve_llm
 from tests.support.programs.searxng import searxng
@@ -158,7 +158,7 @@ async def test_a_real_searxng_is_found_and_searched_in_both_languages(tmp_path: 
         made = WebSearchConfig(service="searxng", url=f"http://127.0.0.1:{port}/")
         for (title, url, text), words in zip(FOUND, ("built in", "построен в"), strict=True):
             (found,) = await search(made, asked(words))
-            assert found == SearchResult(url=url, title=title, excerpt=text)
+            assert found == WebResult(url=url, title=title, excerpt=text)
         assert await search(made, asked("nothing of the kind")) == []
 
 
