@@ -52,12 +52,12 @@ async def connect(asked: SearchToConnect, _caller: Caller, parts: DatabaseParts)
     service, key, variable = SEARCH_SERVICES.get(asked.service), None, None
     if asked.service == "searxng" and asked.url is None:
         asked = attrs.evolve(asked, url=await find_searxng())
+        if asked.url is None:
+            raise op.OperationError("bad_args", "is needed: no SearXNG answers on this machine", field="url")
+    if asked.service == "mcp" and asked.tool is None:
+        raise op.OperationError("bad_args", "is needed: the tool that searches, as server__tool", field="tool")
     if service is not None and service.key_env:
         key, variable = await files().run(_key, asked, service, parts)
-    needed = {"searxng": ("url", asked.url), "mcp": ("tool", asked.tool)}
-    if missing := [name for name, value in (needed.get(asked.service, ("", "-")),) if value is None]:
-        text = "is needed: no SearXNG answers on this machine" if service else "is needed: the tool that searches"
-        raise op.OperationError("bad_args", text, field=missing[0])
     try:
         titles = await _titles(asked, key, parts) if asked.test else None
     except (ToolRefused, ValueError) as error:

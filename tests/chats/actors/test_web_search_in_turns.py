@@ -13,11 +13,13 @@ from klaw.domain.days import local_day
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import LOCAL_USER
+from klaw.operations.operation import OperationError
 from klaw.store.kinds.usage import count_search
 from klaw.toolbox.spec import Permission, ToolContext, tool
 from klaw.toolbox.web_sources import KEY
 from tests.chats.actors.test_tools_in_turns import calls, rows
 from tests.runs.actors.test_scheduler import add, ended, open_chat
+from tests.support.asking import ask_operation
 from tests.support.chats_world import World, world
 from tests.support.knowledge import base_with, bound_to
 from tests.support.llm_server import Hang, Recorded, Reply, serve_llm, text_reply
@@ -159,7 +161,14 @@ async def test_a_tool_of_an_mcp_server_searches(tmp_path: Path) -> None:
         w.llm.replies += [calls(("web_search", {"query": "маяк"})), text_reply("There is no tool.")]
         await ask(w, "Найди маяк")
         assert "There is no tool shelf__find now" in result_of(w.llm.requests[-1])
+        with pytest.raises(OperationError, match="is its MCP server connected"):
+            await ask_operation("connect_search", w.app, service="mcp", tool="shelf__find", dry_run=True)
+        with pytest.raises(OperationError, match="tool: is needed: the tool that searches"):
+            await ask_operation("connect_search", w.app, service="mcp")
         w.app.tools.executor.toolbox.register(find)
+        tried = await ask_operation("connect_search", w.app, service="mcp", tool="shelf__find", dry_run=True)
+        assert tried["titles"][0].startswith('{"for": "Wikipedia", "most": 3,')
+        assert (tried["changed"], tried["in_effect"]) == (False, False)
         w.llm.replies += [calls(("web_search", {"query": "маяк"})), text_reply("В 1818 году [2].")]
         answer = await ask(w, "Найди маяк ещё раз", 2)
         told = result_of(w.llm.requests[-1])
